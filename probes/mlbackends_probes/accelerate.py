@@ -2,8 +2,8 @@
 
 Finds:    the framework's folder on macOS.
 Usable:   dgemm multiplies two matrices right.
-Caveats:  since macOS 11 the library is no file: the loader has it in its shared cache, where it
-          opens by the path that is reported here, and `stat` finds nothing.
+Caveats:  since macOS 11 the library is not a file: the loader has it in its shared cache. It opens by the
+          path that is reported here, and `stat` finds nothing.
 Source:   macOS 11 release notes, "dynamic linker"; Apple, "Accelerate"; veclib_types, macOS 13.3.
 """
 
@@ -25,7 +25,7 @@ _FRAMEWORK = "/System/Library/Frameworks/Accelerate.framework"
 
 
 def find(host: Host) -> Finding:
-    """Look for the framework's folder; the library itself lies in the loader's cache."""
+    """Look for the framework's folder; the library itself is in the loader's cache."""
     if host.platform != "darwin":
         message = f"Accelerate is part of macOS; this is {host.platform}"
         return Finding(reasons=(Reason("not-this-platform", message),))

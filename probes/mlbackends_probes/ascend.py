@@ -81,12 +81,12 @@ def find(host: Host) -> Finding:
         ]
     reasons = all_denied(host, nodes)
     if not cards and not nodes:
-        reasons = (Reason("no-device", "CANN is here, and no Ascend NPU is on PCI"),)
+        reasons = (Reason("no-device", "CANN is installed, and no Ascend NPU is on PCI"),)
     elif cards and not any(card.driver for card in cards):
         reasons = devices[0].reasons
     elif not nodes and host.listdir("/dev"):
         message = (
-            "Ascend NPUs are on PCI, but no /dev/davinci* is there, through which they compute"
+            "Ascend NPUs are on PCI, but /dev/davinci*, through which they compute, does not exist"
         )
         hint = "give the container the nodes: --device=/dev/davinci0 --device=/dev/davinci_manager"
         reasons = (Reason("no-device", message, hint),)

@@ -1,7 +1,7 @@
 """BLAS: which one the system's libblas, libcblas and liblapack really are.
 
 Finds:    every file of those names, with what it resolves to, distinguished by the functions inside.
-Usable:   dgemm multiplies two matrices right; of LAPACK, dgesv solves two equations right.
+Usable:   dgemm multiplies two matrices correctly; of LAPACK, dgesv solves two equations correctly.
 Caveats:  numpy and torch from wheels do not use it; programs of the system and of conda do. netlib
           is the reference, which is slow.
 Source:   BLAS and LAPACK reference implementation (netlib): dgemm, dgesv, ilaver.
@@ -27,10 +27,10 @@ from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library, 
 FACTS = (
     Fact("implementation", str, "openblas, mkl, blis, flexiblas, armpl, nvpl, atlas or netlib."),
     Fact("real_path", str, "The file that the name leads to through links."),
-    Fact("blas", str, "The implementation that a program gets which asks for libblas."),
-    Fact("cblas", str, "The implementation that a program gets which asks for libcblas."),
-    Fact("lapack", str, "The implementation that a program gets which asks for liblapack."),
-    Fact("lapack_version", str, "The version of LAPACK, as ilaver tells it."),
+    Fact("blas", str, "The implementation that programs get for libblas."),
+    Fact("cblas", str, "The implementation that programs get for libcblas."),
+    Fact("lapack", str, "The implementation that programs get for liblapack."),
+    Fact("lapack_version", str, "The version of LAPACK, from ilaver."),
 )
 
 
@@ -67,7 +67,7 @@ def find(host: Host) -> Finding:
 
 
 def load(opened: CDLL, library: Library) -> Answer:
-    """Ask LAPACK for its version; BLAS has none."""
+    """Return LAPACK's version; BLAS has none."""
     facts: dict[str, FactValue] = {**library.facts}
     if hasattr(opened, "ilaver_"):
         parts = [fortran_integer()() for _ in range(3)]
@@ -95,5 +95,5 @@ def use(opened: CDLL, library: Library) -> Answer:
             raise NotUsable("call-failed", f"dgesv returned info {info.value}")
         require_equal("dgesv", list(right), [1.0, 2.0])
     else:
-        raise NotUsable("no-use-check", "it has none of dgemm_, cblas_dgemm and dgesv_")
+        raise NotUsable("no-use-check", "it has neither dgemm_ nor cblas_dgemm nor dgesv_")
     return Answer(library)

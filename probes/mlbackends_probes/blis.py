@@ -1,7 +1,7 @@
 """BLIS: a BLAS in which only a few kernels are written for each processor.
 
 Finds:    every libblis and libblis-mt, AMD's (AOCL) too.
-Usable:   dgemm multiplies two matrices right, where BLIS was built with BLAS's names.
+Usable:   dgemm multiplies two matrices correctly, if BLIS was built with BLAS's names.
 Caveats:  0.9 names Zen 3 on a Zen 4. Without a BLAS interface nothing is computed here.
 Source:   BLIS, "BLIS Typed API": bli_info_get_version_str, bli_arch_query_id, bli_arch_string;
           "Multithreading".
@@ -16,10 +16,10 @@ from mlbackends.libraries.search import SharedLibrary
 from mlbackends.model.records import Answer, Fact, FactValue, Library
 
 FACTS = (
-    Fact("architecture", str, "The processor whose kernels it uses, in its own words."),
+    Fact("architecture", str, "The processor whose kernels it uses, as it reports it."),
     Fact("threading", str, "Where its threads come from: serial, pthreads or openmp."),
     Fact("threads", int, "The number of threads that it would use."),
-    Fact("integer_bits", int, "The width of the integers that its BLAS functions take."),
+    Fact("integer_bits", int, "The width of the integers of its BLAS functions."),
 )
 
 LIBRARY = SharedLibrary(

@@ -1,8 +1,8 @@
 """Compilers: the C, C++, Fortran and GPU compilers that a program finds on PATH.
 
 Finds:    each by its file on PATH, links resolved, with the package that owns it.
-Caveats:  none is run: a version is what its package, toolkit or file name tells. What is called cc
-          or gcc on macOS starts clang.
+Caveats:  none is run: the version is from its package, toolkit or file name. On macOS cc and gcc start
+          clang.
 Source:   GCC, Clang, CUDA, ROCm and oneAPI installation guides; CUDA's version.json.
 """
 
@@ -81,7 +81,7 @@ def _on_path(host: Host, name: str) -> str:
 
 
 def _compiler(host: Host, name: str, packages: dict[str, str]) -> dict[str, FactValue]:
-    """Describe a compiler; {} where PATH has none of that name.
+    """Return the description of a compiler; {} if PATH has none of that name.
 
     packages: the owner of each target that was looked up before; it is added to.
     """
@@ -108,7 +108,7 @@ def _compiler(host: Host, name: str, packages: dict[str, str]) -> dict[str, Fact
         places = dict.fromkeys(reversed([*steps, target]))
         owners = (owner_of(host, at) for at in sorted(places, key=lambda at: "-linux-" in at))
         packages[target] = next(filter(None, owners), "")
-    # The toolkit, the package, the file's name or its folder tells the version, in that order.
+    # The version is from the toolkit, the package, the file's name or its folder, in that order.
     file = target.rpartition("/")[2].removesuffix(".exe")
     version = nvcc_release(host, target.rpartition("/bin/")[0]) if file == "nvcc" else ""
     _, _, of_package = packages[target].partition(" ")

@@ -1,8 +1,8 @@
-"""cuBLAS: NVIDIA's dense linear algebra, with cuBLASLt, on which it stands.
+"""cuBLAS: NVIDIA's dense linear algebra, with cuBLASLt, on which it is built.
 
 Finds:    every libcublas and libcublasLt, in wheels, conda, CUDA_HOME, customary folders and the
           loader's cache.
-Usable:   each multiplies two matrices of 2 by 2 on device 0, and the product is right.
+Usable:   each multiplies two 2 by 2 matrices on device 0 correctly.
 Caveats:  both must be of one version; opening cuBLASLt takes 190 MB, so it is done in a child.
 Source:   cuBLAS documentation, cublasGetProperty, cublasSgemm, cublasLtMatmul, and its section on
           the variable CUBLAS_WORKSPACE_CONFIG.
@@ -42,7 +42,7 @@ def find(host: Host) -> Finding:
         replace(library, name="cublasLt") if "cublasLt" in library.soname else library
         for library in finding.libraries
     ]
-    # cuBLAS goes first: it speaks for the probe.
+    # cuBLAS goes first: it represents the probe.
     libraries = tuple(sorted(named, key=lambda library: library.name))
     warnings = [*finding.warnings]
     winners = {

@@ -3,8 +3,8 @@
 Finds:    every libcuda.so.1: the driver's, WSL's, and forward-compatibility copies of containers.
 Usable:   cuInit succeeds, and a buffer that a device filled comes back right.
 Caveats:  the index is CUDA's own: after CUDA_VISIBLE_DEVICES, the fastest GPU first. A toolkit's
-          stubs are for linking and are never opened. The version is that of the API; the driver's
-          release stands in driver_release.
+          stubs are for linking and are never opened. The version is that of the API; driver_release has
+          the driver's release.
 Source:   CUDA Driver API reference, cuDriverGetVersion, cuInit, cuDeviceGetAttribute.
 """
 
@@ -60,7 +60,9 @@ def find(host: Host) -> Finding:
     reasons: tuple[Reason, ...] = ()
     has_module = driver.driver_release(host) or host.exists("/dev/nvidiactl")
     if not has_module and not driver.on_wsl(host):
-        message = native_names(host, "libcuda.so.1 is here, and no nvidia kernel module is loaded")
+        message = native_names(
+            host, "libcuda.so.1 is installed, and no nvidia kernel module is loaded"
+        )
         reasons = (Reason("no-driver", message),)
     return Finding(
         libraries=tuple(libraries),

@@ -67,7 +67,7 @@ def use(opened: CDLL, library: Library) -> Answer:
     call, number = _calls(opened), ctypes.c_int(0)
     if opened.cudaDriverGetVersion(ctypes.byref(number)) == 0 and number.value == 0:
         file = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-        message = f"cudaDriverGetVersion says 0: the runtime finds no driver ({file})"
+        message = f"cudaDriverGetVersion returned 0: the runtime finds no driver ({file})"
         raise NotUsable("no-driver", message, "install NVIDIA's driver; in a container, use --gpus")
     (count,) = call.numbers("cudaGetDeviceCount", 1)
     if count < 1:

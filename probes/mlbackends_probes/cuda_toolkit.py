@@ -29,9 +29,9 @@ FACTS = (
         list[dict[str, str]],
         "Every toolkit: path, found_by, version, nvcc, nvcc_version, headers, headers_version.",
     ),
-    Fact("chosen", str, "The toolkit that build systems take."),
+    Fact("chosen", str, "The toolkit that build systems use."),
     Fact("nvcc", str, "The nvcc that is first on PATH."),
-    Fact("wheels", dict[str, str], "Installed wheels that bring pieces of a toolkit."),
+    Fact("wheels", dict[str, str], "Installed wheels with parts of a toolkit."),
 )
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDAToolkit_ROOT", "CUDA_TOOLKIT_ROOT_DIR")
@@ -127,7 +127,7 @@ def _root_of(host: Host, nvcc: str) -> str:
 
 
 def _described(host: Host, root: str) -> Toolkit:
-    """Return what a folder has of a toolkit, {} where it is none."""
+    """Return what a folder has of a toolkit, {} if it is none."""
     found: Toolkit = {}
     folders = ("include", "targets/*/include")
     paths = (path for folder in folders for path in host.glob(f"{root}/{folder}/cuda.h"))
@@ -160,12 +160,12 @@ def _wrong_names(host: Host) -> list[Reason]:
     for name in HOMES:
         home = _home(host, name)
         if home and not _described(host, home):
-            problem = "has neither nvcc nor cuda.h" if host.is_dir(home) else "is not there"
+            problem = "has neither nvcc nor cuda.h" if host.is_dir(home) else "does not exist"
             message = f"{name} is {home}, which {problem}"
             warnings.append(Reason("override-invalid", message, f"unset {name}, or correct it"))
     usual = "/usr/local/cuda"
     if host.is_link(usual) and not host.exists(usual):
-        message = f"{usual} points to {host.readlink(usual)}, which is not there"
+        message = f"{usual} points to {host.readlink(usual)}, which does not exist"
         hint = "remove the link, or point it at a toolkit"
         warnings.append(Reason("dangling-link", message, hint))
     return warnings
@@ -174,7 +174,7 @@ def _wrong_names(host: Host) -> list[Reason]:
 def _contradictions(
     host: Host, toolkits: dict[str, Toolkit], chosen: Toolkit, nvcc: str
 ) -> list[Reason]:
-    """Return what does not go together: compiler, headers, driver."""
+    """Return warnings about a compiler, headers or driver that do not match."""
     warnings = []
     version = chosen.get("version", "")
     first = toolkits.get(host.realpath(_root_of(host, nvcc))) if nvcc else None
@@ -188,8 +188,8 @@ def _contradictions(
         headers = toolkit.get("headers_version", "")
         if not _is_same_release(headers, toolkit.get("version", "")):
             message = (
-                f"{toolkit['path']} says it is CUDA {toolkit['version']},"
-                f" and its cuda.h is of CUDA {headers}"
+                f"{toolkit['path']} has version {toolkit['version']},"
+                f" and its cuda.h is that of CUDA {headers}"
             )
             warnings.append(Reason("conflict", message, "install that toolkit again"))
     release = driver_release(host)
@@ -199,5 +199,5 @@ def _contradictions(
 
 
 def _is_same_release(one: str, other: str) -> bool:
-    """Tell whether two versions have the same major and minor part; unknown is no contradiction."""
+    """Return whether two versions have the same major and minor part; True if one is unknown."""
     return not one or not other or one.split(".")[:2] == other.split(".")[:2]

@@ -1,6 +1,6 @@
 """cuDNN: NVIDIA's deep-learning primitives.
 
-Finds:    every libcudnn and the sub-libraries beside it, in wheels (nvidia-cudnn-jit too), conda,
+Finds:    every libcudnn and the sub-libraries next to it, in wheels (nvidia-cudnn-jit too), conda,
           CUDNN_PATH, CUDA_HOME, customary folders and the loader's cache.
 Usable:   cudnnCreate succeeds on device 0 and, where the operations' sub-library is there, a
           softmax is right.
@@ -34,7 +34,7 @@ FACTS = (
     *COPY_FACTS,
     Fact("cuda_version", str, "The CUDA runtime that it was built with."),
     Fact("max_compute_capability", str, "The highest compute capability that it knows."),
-    Fact("sub_libraries", list[str], "The sub-libraries that lie beside this copy."),
+    Fact("sub_libraries", list[str], "The sub-libraries next to this copy."),
     Fact("missing_sub_libraries", list[str], "The sub-libraries that this copy lacks."),
 )
 CODES = {
@@ -64,7 +64,7 @@ JIT = {"graph", "engines_runtime_compiled"}
 NEEDED = {8: "ops_infer", 9: "graph"}
 #: Those that compare their version with the library's: cudnnOpsInferVersionCheck, ...
 CHECKED = {8: SUB_LIBRARIES[8], 9: ("graph", "ops", "cnn", "adv")}
-#: What newer releases have beside those: not missed where it is not there.
+#: Sub-libraries of newer releases, which are not missed if they do not exist.
 _LATER_PARTS = {9: ("engines_tensor_ir", "ext")}
 _PART = pattern(r"libcudnn_(\w+)\.so\.(\d+)|cudnn_(\w+)64_(\d+)\.dll")
 _BEFORE = ("LD_PRELOAD", "LD_LIBRARY_PATH")
@@ -72,7 +72,7 @@ _AFTER = ("ld.so.cache", "system-folder")
 
 
 def find(host: Host) -> Finding:
-    """Look for every libcudnn, and for what lies beside each."""
+    """Look for every libcudnn, and for the sub-libraries next to each."""
     finding = LIBRARY.find(host)
     libraries, warnings = [], list(finding.warnings)
     for library in finding.libraries:
@@ -84,7 +84,7 @@ def find(host: Host) -> Finding:
 
 
 def _with_parts(host: Host, library: Library) -> tuple[Library, list[Reason]]:
-    """Add which sub-libraries lie beside a copy; with a warning for those that do not fit."""
+    """Add which sub-libraries are next to a copy, with a warning for those that do not match."""
     expected = SUB_LIBRARIES.get(_major(library), ())
     if library.reasons or not expected:
         return library, []
@@ -100,7 +100,7 @@ def _with_parts(host: Host, library: Library) -> tuple[Library, list[Reason]]:
     doubts = []
     if missing and set(beside) != JIT:
         listed = ", ".join(missing)
-        message = f"{library.path} lacks {listed} beside it; what needs them ends the process"
+        message = f"{library.path} lacks {listed} next to it; programs that need them abort"
         doubts.append(Reason("sub-library-missing", message, "reinstall cuDNN as a whole"))
     for name, path in beside.items():
         version = version_in_file_name(os.path.basename(path))
@@ -134,18 +134,18 @@ def _shadowed(host: Host, libraries: list[Library]) -> list[Reason]:
             real = host.realpath(first.path)
             at = os.path.dirname(real)
             around = (copy for copy in libraries if os.path.dirname(host.realpath(copy.path)) == at)
-            # Its file's version, else that of the libcudnn beside it.
+            # Its file's version, else that of the libcudnn next to it.
             version = version_in_file_name(os.path.basename(real))
             version = version or next((copy.version for copy in around), "")
             if version and winner.version and agree(version, winner.version):
                 continue
             version_text = f", which is {version}," if version else ""
-            instead = "before the one beside it" if beside else "as none is beside it"
+            instead = "before the one next to it" if beside else "as none is next to it"
             message = (
                 f"{winner.path} ({winner.version or 'of unknown version'}) gets {first.path}{version_text}"
                 f" {instead}: {first.found_by} names it"
             )
-            hint = f"take {os.path.dirname(first.path)} out of {first.found_by}"
+            hint = f"remove {os.path.dirname(first.path)} from {first.found_by}"
             if first.found_by not in _BEFORE:
                 hint = "install one whole cuDNN, and remove the other"
             warnings.append(Reason("sub-library-shadowed", message, hint))
@@ -163,7 +163,7 @@ def load(opened: CDLL, library: Library) -> Answer:
             ctypes.CDLL(file)
         except OSError:
             message = (
-                f"{library.path} needs {file}, which is not beside it, nor does the loader find it"
+                f"{library.path} needs {file}, which is not next to it, nor does the loader find it"
             )
             raise NotUsable("sub-library-missing", message, "reinstall cuDNN as a whole") from None
     runtime, highest = (

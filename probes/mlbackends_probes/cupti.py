@@ -1,9 +1,9 @@
-"""CUPTI: NVIDIA's interface for profilers, which torch.profiler stands on.
+"""CUPTI: NVIDIA's interface for profilers, which torch.profiler uses.
 
 Finds:    every libcupti, in wheels, conda, CUDA_HOME and its extras/CUPTI, customary folders and
           the loader's cache.
 Usable:   it starts to record kernels on device 0.
-Caveats:  it tells its version only with a driver, so that of its header or package is given.
+Caveats:  it reports its version only with a driver, so that of its header or package is given.
 Source:   CUPTI documentation, cuptiGetVersion, cuptiActivityEnable.
 """
 

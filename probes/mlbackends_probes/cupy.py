@@ -1,6 +1,6 @@
 """CuPy: NumPy's interface on NVIDIA and AMD GPUs.
 
-Finds:    every flavour of the distribution, its version, and what its wheel says of CUDA.
+Finds:    every flavour of the distribution, its version, and the CUDA of its wheel.
 Caveats:  cupy is not imported. All flavours install the same module: the last one wins.
 Source:   CuPy documentation, "Installation", "Environment variables".
 """
@@ -23,7 +23,7 @@ _ROCM = pattern(r"cupy-rocm-(\d+)-(\d+|x)")
 
 
 def find(host: Host) -> Finding:
-    """Read what the package says of itself."""
+    """Read the package's metadata and files."""
     cupy = package(host, ("cupy", "cupy-cuda*", "cupy-rocm*"), "cupy", "_version.py")
     name, facts = cupy.name if cupy else "", {}
     warning = None

@@ -3,8 +3,8 @@
 Finds:    every libcurand, in wheels, conda, CUDA_HOME, customary folders and the loader's cache.
 Usable:   its generator on the host gives the first numbers of Sobol's sequence, and if there is a
           device, the one on device 0 gives the same.
-Caveats:  the generator on the host needs no driver: without a device, usable says nothing of one.
-          `checked_on` tells which it was.
+Caveats:  the generator on the host needs no driver: without a device, "usable" does not cover one.
+          `checked_on` has the places that were checked.
 Source:   cuRAND documentation, curandGetProperty, curandCreateGeneratorHost, curandGenerateUniform.
 """
 

@@ -35,6 +35,6 @@ def use(opened: CDLL, library: Library) -> Answer:
     workspace = device.memory(size.value * ctypes.sizeof(ctypes.c_float))
     call("cusolverDnSpotrf", *operand, workspace, size, info)
     factor = device.read_floats(matrix, 4)
-    # The third number lies above the diagonal, and is left as it was.
+    # The third number is above the diagonal, and is not changed.
     expect("a Cholesky factor", (factor[0], factor[1], factor[3]), (2, 1, 2))
     return Answer(library)

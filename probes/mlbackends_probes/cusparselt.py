@@ -20,7 +20,7 @@ LIBRARY = CudaLibrary(
     headers=("cusparseLt.h",),
     macros=version_macros("CUSPARSELT_VER"),
     homes=("CUSPARSELT_PATH", "CUSPARSELT_ROOT"),
-    wheels=("cusparselt/lib",),  # before 0.7 the wheel lay beside nvidia's folder
+    wheels=("cusparselt/lib",),  # before 0.7 the wheel was next to nvidia's folder
     property_function="cusparseLtGetProperty",
     namer="cusparseLtGetErrorName",
 )

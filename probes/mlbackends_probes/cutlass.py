@@ -1,7 +1,7 @@
 """CUTLASS: NVIDIA's Python languages for GPU kernels (CuTe DSL, cuda-tile).
 
 Finds:    nvidia-cutlass-dsl and the libraries it is made of, nvidia-cutlass, cuda-tile.
-Caveats:  the extra cu13 of the DSL installs its libraries for CUDA 12 as well: that is no conflict.
+Caveats:  the extra cu13 of the DSL installs its libraries for CUDA 12 as well: that is not a conflict.
 Source:   CUTLASS documentation, "CuTe DSL quick start"; cuda-tile documentation; their Requires-Dist.
 """
 
@@ -13,12 +13,12 @@ GROUP = "framework"
 SUMMARY = ("{packages}",)
 FACTS = (
     *SET_FACTS,
-    Fact("dsl_libraries", dict[str, str], "The packages that bring the compiled part of the DSL."),
+    Fact("dsl_libraries", dict[str, str], "The packages with the compiled part of the DSL."),
 )
 
 
 def find(host: Host) -> Finding:
-    """Read what the packages say of themselves."""
+    """Read the packages' metadata."""
     libraries = {dist.name: dist.version for dist in named(host, ("nvidia-cutlass-dsl-libs-*",))}
     packages = (
         package(host, ("nvidia-cutlass-dsl",), "nvidia_cutlass_dsl"),

@@ -68,12 +68,14 @@ def _warnings(host: Host) -> Iterator[Reason]:
     for name in _COUNTS:
         value = host.env(name).strip()
         if value and not thread_counts(value):
-            message = f'{name} is "{_shown(value)[:80]}", which is no number of threads'
+            message = f'{name} is "{_shown(value)[:80]}", which is not a number of threads'
             yield Reason("override-invalid", message)
     for path in host.env("LD_PRELOAD").replace(":", " ").split():
-        # A bare name is searched for, and $LIB and its like stand for folders of the loader's.
+        # A bare name is searched for, and variables such as $LIB are folders of the loader.
         if path.startswith("/") and "$" not in path and not host.exists(path):
-            message = f"LD_PRELOAD names {_shown(path)}, which is not there; the loader ignores it"
+            message = (
+                f"LD_PRELOAD names {_shown(path)}, which does not exist; the loader ignores it"
+            )
             yield Reason("override-invalid", message, "correct or unset LD_PRELOAD")
     variable, listed = library_path(host)
     if variable == "PATH":  # a list for programs first; much of it is usually not there
@@ -86,18 +88,18 @@ def _warnings(host: Host) -> Iterator[Reason]:
         hint = "remove the colon at its beginning or end, or one of two in a row"
         yield Reason("override-invalid", message, hint)
     for folder in dict.fromkeys(listed):
-        # $ORIGIN and its like stand for folders of the loader's. CUDA's images list folders that
-        # come to be only where the container is given a GPU.
+        # Variables such as $ORIGIN are folders of the loader. CUDA's images list folders that exist only
+        # if the container is given a GPU.
         if not folder.startswith("/") or "$" in folder or folder.startswith(_OF_CONTAINERS):
             continue
         if not host.is_dir(folder):
-            problem = "is no folder" if host.exists(folder) else "is not there"
+            problem = "is not a folder" if host.exists(folder) else "does not exist"
             message = f"{variable} names {_shown(folder)}, which {problem}; the loader ignores it"
             yield Reason("override-invalid", message, f"correct or unset {variable}")
     for name in _HOMES:
         path = host.env(name)
         if path.startswith("/") and not host.is_dir(path):
-            message = f"{name} names {_shown(path)}, which is no folder here"
+            message = f"{name} names {_shown(path)}, which is not a folder"
             yield Reason("override-invalid", message, f"correct or unset {name}")
     home, path = host.env("CUDA_HOME"), host.env("CUDA_PATH")
     both_exist = home and path and host.is_dir(home) and host.is_dir(path)

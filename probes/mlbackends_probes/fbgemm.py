@@ -31,7 +31,7 @@ def use(opened: CDLL, library: Library) -> Answer:
     supported = getattr(opened, _SUPPORTED)
     supported.restype = ctypes.c_bool
     if not supported():
-        message = "fbgemmSupportedCPU says no: this processor has no AVX2"
+        message = "fbgemmSupportedCPU returned false: this processor has no AVX2"
         raise NotUsable("unsupported-hardware", message)
     numbers = (ctypes.c_float * 4)(1.0, -2.5, 0.0, 3.0)
     rounded = (ctypes.c_uint16 * 4)()

@@ -2,8 +2,8 @@
 
 Finds:    libfftw3 in every precision (f: float, l: long double, q: quadruple), in wheels too.
 Usable:   the transform of a single one is all ones.
-Caveats:  threads are a library of their own (libfftw3_threads, libfftw3_omp). Quadruple precision
-          has no type in Python, so that copy is asked for its version only.
+Caveats:  threads are in separate libraries (libfftw3_threads, libfftw3_omp). Python has no type for
+          quadruple precision, so only the version of that copy is read.
 Source:   FFTW 3.3 manual: "Version Number Check", fftw_plan_dft_1d, fftw_execute.
 """
 
@@ -25,7 +25,7 @@ FACTS = (
         "precision", str, "The type that it computes with: double, float, long double, quadruple."
     ),
     Fact("instruction_sets", list[str], "The instruction sets that it has code for."),
-    Fact("threads", list[str], "The libraries for threads that lie beside it: threads, omp."),
+    Fact("threads", list[str], "The libraries for threads next to it: threads, omp."),
 )
 
 _PRECISIONS = {

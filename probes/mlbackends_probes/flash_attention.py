@@ -1,7 +1,7 @@
 """FlashAttention: attention kernels for GPUs, as packages (flash-attn, FlashInfer).
 
 Finds:    flash-attn (2), flash-attn-3, flash-attn-4, flashinfer-python, and their compiled parts.
-Caveats:  nothing is imported. torch has a FlashAttention of its own, which needs none of these.
+Caveats:  nothing is imported. torch includes another FlashAttention, which needs none of these.
 Source:   FlashAttention and FlashInfer, "Installation"; the local version of flash-attn's wheels.
 """
 
@@ -22,7 +22,7 @@ FACTS = (
     *SET_FACTS,
     Fact("built_for_torch", str, "The release of torch that flash-attn's wheel was built for."),
     Fact("built_for_cuda", str, "The CUDA that flash-attn's wheel was built for."),
-    Fact("extension_modules", list[str], "The compiled modules of flash-attn that are there."),
+    Fact("extension_modules", list[str], "The compiled modules of flash-attn that are installed."),
     Fact("flashinfer_parts", dict[str, str], "FlashInfer's packages of compiled kernels."),
 )
 
@@ -31,7 +31,7 @@ _PARTS = ("flashinfer-cubin", "flashinfer-jit-cache")
 
 
 def find(host: Host) -> Finding:
-    """Read what the packages say of themselves, and what flash-attn's wheel was built for."""
+    """Read the packages' metadata, and what flash-attn's wheel was built for."""
     flash = package(host, ("flash-attn",), "flash_attn", "__init__.py")
     flashinfer = package(host, ("flashinfer-python", "flashinfer"), "flashinfer")
     packages = (
@@ -54,7 +54,7 @@ def find(host: Host) -> Finding:
         "flashinfer_parts": parts,
     }
     warnings = [built_for_torch(host, flash.name, torch)] if flash and torch else []
-    # FlashInfer refuses to start beside kernels of another release.
+    # FlashInfer refuses to start with kernels of another release.
     if flashinfer and "FLASHINFER_DISABLE_VERSION_CHECK" not in host.environment:
         warnings += [
             Reason(

@@ -61,7 +61,7 @@ def find(host: Host) -> Finding:
         devices.append(pci_record(host, card, "hpu", i, name, files, lacking))
     reasons: tuple[Reason, ...] = ()
     if not cards:
-        reasons = (Reason("no-device", "SynapseAI is here, and no Gaudi is on PCI"),)
+        reasons = (Reason("no-device", "SynapseAI is installed, and no Gaudi is on PCI"),)
     elif all(device.reasons for device in devices):
         reasons = devices[0].reasons
     if not libraries:

@@ -1,7 +1,7 @@
 """hipBLASLt: AMD's matrix products with fused epilogues.
 
 Finds:    every libhipblaslt, and for which instruction sets its folder holds GPU code.
-Loadable: it opens; it tells its version only through a handle.
+Loadable: it opens; it reports its version only through a handle.
 Usable:   hipblasLtCreate succeeds on the first GPU.
 Source:   hipBLASLt API reference, hipblasLtCreate, hipblasLtGetVersion.
 """
@@ -13,11 +13,11 @@ from mlbackends.libraries.amd import library_finding, rocm_calls
 from mlbackends.libraries.c_calls import CDLL, ctypes, decimal_version
 from mlbackends.model.records import Answer, Fact, Finding, Library
 
-FACTS = (Fact("targets", list[str], "The instruction sets for which GPU code lies beside it."),)
+FACTS = (Fact("targets", list[str], "The instruction sets for which it has GPU code."),)
 
 
 def find(host: Host) -> Finding:
-    """Look for every copy of hipBLASLt and the GPU code beside the first."""
+    """Look for every copy of hipBLASLt and the GPU code next to the first."""
     return library_finding(host, "hipBLASLt", "libhipblaslt", "hipblaslt/library")
 
 

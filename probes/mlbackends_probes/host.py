@@ -2,8 +2,8 @@
 
 Finds:    the distribution, kernel and C library, the container, WSL and hypervisor around them,
           /dev/shm, the boot parameters that matter here, and GPUs and accelerators on the PCI bus.
-Caveats:  what tells of a container is a hint: an image that was made into a virtual machine keeps
-          its marker files. `container_evidence` says what showed it.
+Caveats:  the signs of a container are not proof: an image that was made into a virtual machine keeps its
+          marker files. `container_evidence` lists the signs.
 Source:   os-release(5); proc(5); Linux kernel-parameters.txt; podman-run(1); SMBIOS strings of the
           hypervisors and clouds; Docker, "--shm-size".
 """
@@ -43,7 +43,7 @@ CODES = {
     "small-shared-memory": "The shared memory is too small for processes that share tensors.",
 }
 
-#: Accelerators whose class says nothing of it, by maker.
+#: Accelerators without an accelerator's class, by vendor.
 _OTHER_ACCELERATORS = {
     "1ae0": frozenset({"0027", "0056", "005e", "0062", "0063", "006f"}),  # TPUs
     "1d0f": frozenset({"7064", "7065", "7066", "7067", "7164", "7264", "7364"}),  # Neuron
@@ -67,7 +67,7 @@ _BOOT_TIME = pattern(r"sec = (\d{1,12})")
 
 
 def find(host: Host) -> Finding:
-    """Read what the system says of itself and of what is around it."""
+    """Read the system's description of itself and of what it runs in."""
     names = host.uname()
     facts: dict[str, Any] = {"platform": host.platform}
     facts |= {name: names.get(field, "") for name, field in _UNAME.items()}
@@ -134,7 +134,7 @@ def find(host: Host) -> Finding:
 
 
 def _unquoted(value: str) -> str:
-    """Return a value as the shell would read it; "" where it would not take it for one word.
+    """Return a value as the shell would read it; "" if it would not take it for one word.
 
     What a shell would replace ($name, `command`) is not allowed in os-release, and counts as such.
     """
@@ -174,12 +174,12 @@ def _link_layers(host: Host) -> list[str]:
 
 
 def _shared_memory(host: Host) -> dict[str, FactValue]:
-    """Return the size of /dev/shm, where it is a file system of its own."""
+    """Return the size of /dev/shm if it is a separate file system."""
     at = host.realpath("/dev/shm")  # noqa: S108  it is measured, nothing is written
     if mounts(host) and mounted_at(host, at) is None:
         return {}
     size = host.disk("/dev/shm")  # noqa: S108
-    # A tmpfs without a limit says 0.
+    # A tmpfs without a limit has size 0.
     if size is None or not 0 <= size[1] <= size[0] or not size[0]:
         return {}
     return {"shared_memory_bytes": size[0], "shared_memory_free_bytes": size[1]}
@@ -203,9 +203,9 @@ def _accelerator(device: PciDevice) -> dict[str, FactValue]:
 
 
 def _macos(host: Host) -> dict[str, Any]:
-    """Return what the version file and the kernel's settings say.
+    """Return the facts in the version file and the kernel's settings.
 
-    Python's own platform.mac_ver() gets 10.16 from some systems, so it is not asked.
+    Python's platform.mac_ver() returns 10.16 on some systems, so it is not used.
     """
     text = host.read("/System/Library/CoreServices/SystemVersion.plist", 65536)
     entries, controls = dict(_PLIST_ENTRY.findall(text)), system_controls(host)

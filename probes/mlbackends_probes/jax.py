@@ -1,7 +1,7 @@
 """JAX: array computing with jaxlib and its plugins for accelerators.
 
 Finds:    jax, jaxlib, the plugins (packages and entry points of jax_plugins), libtpu.
-Caveats:  jax is not imported. Without a plugin it runs on the CPU, and says so in one line only.
+Caveats:  jax is not imported. Without a plugin it runs on the CPU, and prints only one line about it.
 Source:   JAX documentation, "Installation", "Configuration options"; OpenXLA, "PJRT Plugin
           Mechanism"; Requires-Dist of jax and of the plugins.
 """
@@ -36,7 +36,7 @@ _CUDA = pattern(r"jax-cuda(\d+)-plugin")
 
 
 def find(host: Host) -> Finding:
-    """Read what jax, jaxlib and the plugins say of themselves."""
+    """Read the metadata of jax, jaxlib and the plugins."""
     jax = frameworks.package(host, ("jax", "jax-nightly"), "jax")
     if jax is None:
         return frameworks.found(host, None, "jax")
@@ -82,5 +82,5 @@ def find(host: Host) -> Finding:
 
 
 def _minor(version: str) -> str:
-    """Return what must be the same: plugins have releases of their own within 0.x.y."""
+    """Return the part of a version that must match: plugins have separate releases within 0.x.y."""
     return ".".join(version.split("+", maxsplit=1)[0].split(".")[:3])

@@ -1,7 +1,7 @@
 """KleidiAI: Arm's small kernels for matrix products, built into torch for AArch64.
 
 Finds:    libkleidiai, and the copy inside torch where torch shows its functions.
-Usable:   not tried: there is no function that is the same in every release.
+Usable:   not tried: no function is the same in every release.
 Caveats:  it has no version, and it exists for 64-bit Arm alone.
 Source:   KleidiAI's headers kai_lhs_quant_pack_qai8dxp_f32.h and kai_rhs_pack_*.h.
 """

@@ -34,7 +34,7 @@ CODES = {
 
 _CPUS = "/sys/devices/system/cpu"
 _THROTTLED_SHARE = 0.05
-_THROTTLED_PERIODS = 100  # fewer say nothing about how it runs
+_THROTTLED_PERIODS = 100  # fewer are not representative
 _PYTHON_ROWS = ("os.cpu_count", "os.process_cpu_count")
 
 
@@ -49,7 +49,7 @@ _ULIMITS = {
 
 
 def find(host: Host) -> Finding:
-    """Read every limit, and say what it leaves."""
+    """Read every limit, and compute what they leave."""
     affinity = tuple(cpu for cpu in host.affinity() or () if cpu in range(HIGHEST))
     for line in host.read("/proc/self/status", 65536).splitlines() if not affinity else ():
         name, _, value = line.partition(":")
@@ -135,7 +135,7 @@ def _online(host: Host) -> int:
 
 
 def _cores(host: Host, cpus: tuple[int, ...]) -> int:
-    """Return how many physical cores these CPUs lie in; 0 where that cannot be determined.
+    """Return how many physical cores these CPUs lie in; 0 if that cannot be determined.
 
     Without a mask, on macOS, all of the machine's.
     """
@@ -152,7 +152,7 @@ def _cpus_of_windows(host: Host) -> tuple[int, ...]:
 
 
 def _groups(host: Host) -> dict[str, Any]:
-    """Return what the control groups limit: infinity for nothing, None for what none of them tells."""
+    """Return the limits of the control groups: infinity for no limit, None if it is not known."""
     quota = cgroups.cpu_quota(host)
     limits = {name: cgroups.limit(host, name) for name in cgroups.LIMITS}
     memory = limits["memory_limit_bytes"]
@@ -196,13 +196,13 @@ def _ulimits(host: Host) -> dict[str, float]:
 def _too_many(
     expected: list[tuple[str, int, str]], facts: dict[str, Any], machine: Machine
 ) -> list[Reason]:
-    """Return the warning for the runtimes that take more CPUs than there are for them."""
+    """Return a warning for the runtimes that start more threads than they have CPUs."""
     cpus = facts["effective_cpus"]
     over = {runtime: count for runtime, count, _ in expected if count > cpus}
     if not over:
         return []
     names = ", ".join(f"{runtime} ({count})" for runtime, count in over.items())
-    cause = f"{names} {'takes' if len(over) == 1 else 'take'} more threads than the"
+    cause = f"{names} {'starts' if len(over) == 1 else 'start'} more threads than the"
     settings = []
     if any(runtime not in _PYTHON_ROWS for runtime in over):
         settings.append(f"OMP_NUM_THREADS={cpus}")

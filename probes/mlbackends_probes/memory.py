@@ -34,7 +34,7 @@ _ENOUGH_FOR_RDMA = 1 << 30
 
 
 def find(host: Host) -> Finding:
-    """Look at the memory; a fact that nothing tells is left out."""
+    """Inspect the memory; a fact that is not known is left out."""
     facts: dict[str, Any] = {}
     if host.platform == "darwin":
         controls = kernel.system_controls(host)

@@ -5,7 +5,7 @@ Finds:    every libmkl_rt, in the interpreter's prefix, wheels, conda, MKLROOT a
 Usable:   dgemm multiplies two matrices right.
 Caveats:  libmkl_rt opens its layers when it is first called, from its own folder; the layer of
           threads and that of integers are chosen by variables, and a wrong choice ends the process.
-          Which kernels it takes is seen in what it has mapped: on processors of others, "def".
+          The kernels that it uses are visible in its mapped files: on other vendors' processors, "def".
 Source:   oneMKL developer reference, MKL_Get_Version_String, MKL_Get_Max_Threads, dgemm; oneMKL
           developer guide, environment variables.
 """
@@ -27,11 +27,11 @@ from mlbackends.libraries.search import SharedLibrary
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library, nonempty
 
 FACTS = (
-    Fact("version_text", str, "What MKL says of its version, with the build's date."),
+    Fact("version_text", str, "MKL's own text about its version, with the build's date."),
     Fact("build", str, "The date of the build, as YYYYMMDD."),
     Fact("max_threads", int, "The number of threads that MKL would use."),
-    Fact("threading", str, "Whose threads it takes: intel, gnu, tbb, pgi or sequential."),
-    Fact("kernel_libraries", list[str], "The kernels for one processor that lie beside libmkl_rt."),
+    Fact("threading", str, "The threading layer that it uses: intel, gnu, tbb, pgi or sequential."),
+    Fact("kernel_libraries", list[str], "The kernels for one processor next to libmkl_rt."),
     Fact("kernels_used", list[str], "The kernels that were mapped after a product was computed."),
 )
 
@@ -71,13 +71,13 @@ LIBRARY = SharedLibrary(
 
 
 def find(host: Host) -> Finding:
-    """Look for every copy, and what the variables ask of it."""
+    """Look for every copy, and for variables that request what this processor lacks."""
     finding = LIBRARY.find(host)
     if not finding.libraries:
         return finding
     warnings = [*finding.warnings]
     if host.env("MKL_DEBUG_CPU_TYPE"):
-        message = "MKL_DEBUG_CPU_TYPE is set; MKL takes no notice of it since 2020 update 1"
+        message = "MKL_DEBUG_CPU_TYPE is set; MKL ignores it since 2020 update 1"
         warnings.append(Reason("override-invalid", message, "unset it"))
     for name, value in (
         ("MKL_ENABLE_INSTRUCTIONS", host.env("MKL_ENABLE_INSTRUCTIONS").upper()),
@@ -102,8 +102,8 @@ def load(opened: CDLL, library: Library) -> Answer:
 
 
 def use(opened: CDLL, library: Library) -> Answer:
-    """Multiply, and see which kernels that took."""
-    # mkl_rt takes GNU's or Intel's names for Fortran; Windows has them without the underscore.
+    """Multiply two matrices, and see which kernels were used."""
+    # mkl_rt has GNU's and Intel's Fortran names; on Windows they have no underscore.
     require_product(opened, "dgemm" if sys.platform == "win32" else "dgemm_")
     facts: dict[str, FactValue] = {}
     for name in ("MKL_Get_Max_Threads", "mkl_get_max_threads"):
@@ -111,7 +111,7 @@ def use(opened: CDLL, library: Library) -> Answer:
             facts["max_threads"] = int(getattr(opened, name)())
             break
     if hasattr(opened, "MKL_Set_Threading_Layer"):
-        layer = int(opened.MKL_Set_Threading_Layer(-1))  # what is no layer leaves the one in effect
+        layer = int(opened.MKL_Set_Threading_Layer(-1))  # an invalid layer changes nothing
         facts |= {"threading": _LAYERS[layer]} if layer in range(len(_LAYERS)) else {}
     try:  # what this process, the child that asks, has mapped (Linux)
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:

@@ -20,8 +20,8 @@ from mlbackends.libraries.symbols import extract_symbols
 from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
 
 FACTS = (
-    Fact("implementation", str, "Whose it is: openmpi, mpich (and what descends from it), intel."),
-    Fact("library_version", str, "What the library says of itself, its first line."),
+    Fact("implementation", str, "The implementation: openmpi, mpich (or derived from it), intel."),
+    Fact("library_version", str, "The first line of the library's own description."),
     Fact("standard", str, "The version of the MPI standard, such as 4.1."),
     Fact("launchers", list[dict[str, str]], "mpirun and mpiexec on PATH: name, path, real path."),
 )
@@ -41,7 +41,7 @@ _TEXT_BYTES = 16384  # MPICH's limit for the text is 8192, Open MPI's 256
 
 
 def _described(host: Host, library: Library) -> Library:
-    """Add whose it is, by a function that only one of them has."""
+    """Add the implementation, by a function that only one of them has."""
     if library.reasons or host.platform != "linux":
         return library
     try:
@@ -77,7 +77,7 @@ def find(host: Host) -> Finding:
     ]
     if not launchers:
         return finding
-    # The first mpirun may plainly be of another implementation than the one that wins.
+    # The first mpirun may belong to another implementation than the library that wins.
     winner = next((library for library in finding.libraries if library.wins), None)
     ours = winner.facts.get("implementation") if winner else None
     first, real = launchers[0]["path"], os.path.basename(launchers[0]["real_path"])
@@ -94,7 +94,7 @@ def find(host: Host) -> Finding:
 
 
 def load(opened: CDLL, library: Library) -> Answer:
-    """Ask for the versions, which MPI_Init need not precede."""
+    """Return the versions, which need no MPI_Init."""
     text_buffer, length = ctypes.create_string_buffer(_TEXT_BYTES), ctypes.c_int()
     call = Calls(opened, unnamed="MPI_SUCCESS is 0")
     call("MPI_Get_library_version", text_buffer, ctypes.byref(length))

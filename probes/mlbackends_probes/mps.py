@@ -39,7 +39,7 @@ CODES = {
 }
 
 _VERSION_FILE = "/System/Library/CoreServices/SystemVersion.plist"
-# A Python linked against an old SDK is shown "10.16" in the first file; this one never lies.
+# A Python linked against an old SDK sees "10.16" in the first file; this one is always right.
 _TRUE_VERSION_FILE = "/System/Library/CoreServices/.SystemVersionPlatform.plist"
 _METAL = "/System/Library/Frameworks/Metal.framework/Metal"
 _CORE_GRAPHICS = "/System/Library/Frameworks/CoreGraphics.framework/CoreGraphics"
@@ -72,7 +72,7 @@ def find(host: Host) -> Finding:
     has_name = re.fullmatch(r"\d{1,4}(\.\d{1,4}){1,2}", name)
     version = tuple(map(int, name.split("."))) if has_name else ()
     newer = [] if version >= _SONOMA else ["bfloat16", "complex64"]
-    # Only the device tree tells the number of GPU cores.
+    # Only the device tree has the number of GPU cores.
     tree = host.run("ioreg", "-rc", "AGXAccelerator", "-d1", timeout=1.0)
     cores = re.search(r'"gpu-core-count" = (\d{1,4})', tree)
     needed, warnings = _of_torch(host, version, is_apple=is_apple)
@@ -107,9 +107,9 @@ def _plist(text: str, key: str) -> str:
 def _of_torch(
     host: Host, version: tuple[int, ...], *, is_apple: bool
 ) -> tuple[tuple[int, ...], list[Reason]]:
-    """Return the macOS that the installed torch needs, and why this one will not do.
+    """Return the macOS that the installed torch needs, and warnings if this one is not sufficient.
 
-    torch itself says "not available" without a reason.
+    torch itself reports "not available" without a reason.
     """
     torch = distribution(host, "torch")
     match = re.match(r"(\d{1,4})\.(\d{1,4})", torch.version) if torch else None
@@ -121,7 +121,7 @@ def _of_torch(
     if needed and version and version < needed:
         have, needs = ".".join(map(str, version)), ".".join(map(str, needed))
         message = f"torch {torch.version} needs macOS {needs} for MPS; this is macOS {have}"
-        warnings.append(Reason("too-old", message, "update macOS, or take an older torch"))
+        warnings.append(Reason("too-old", message, "update macOS, or install an older torch"))
     if not is_apple and release > _LAST_INTEL_TORCH:
         message = f"torch {torch.version} has no MPS on an Intel Mac; 2.2 was the last for them"
         warnings.append(Reason("unsupported-hardware", message))
@@ -129,13 +129,13 @@ def _of_torch(
 
 
 def load(opened: CDLL, library: Library) -> Answer:
-    """See that Metal has its entry; nothing is asked yet."""
+    """Check that Metal has its entry point; nothing is called yet."""
     opened["MTLCreateSystemDefaultDevice"]
     return Answer(library)
 
 
 def use(opened: CDLL, library: Library) -> Answer:
-    """Take the default GPU, ask what it is, and let it fill a buffer."""
+    """Describe the default GPU, and let it fill a buffer."""
     with contextlib.suppress(OSError):  # without it a command-line program gets no default device
         ctypes.CDLL(_CORE_GRAPHICS)
     opened.MTLCreateSystemDefaultDevice.restype = ctypes.c_void_p

@@ -2,8 +2,8 @@
 
 Finds:    nothing by itself: its driver and runtime are not public, so no file, no PCI name and no
           library of theirs is documented that could be looked for.
-Caveats:  only `torch.mtia`, in a build of PyTorch that Meta makes for it, can tell. Without a torch, and with
-          one of the public builds alone, it is absent: nothing here could use it.
+Caveats:  only `torch.mtia`, in Meta's own build of PyTorch, can detect it. Without torch, or with a public
+          build, it is absent: nothing could use it.
 Source:   PyTorch documentation, torch.mtia: "implemented out of the tree, only interfaces are defined here".
 """
 
@@ -14,13 +14,13 @@ from mlbackends.host.python.packages import distribution, distributions
 from mlbackends.model.records import Fact, FactValue, Finding, Presence
 
 GROUP = "accelerator"
-FACTS = (Fact("torch_version", str, "The installed torch, which alone could tell of MTIA."),)
-#: What PyTorch's own wheels, at PyPI and download.pytorch.org, have behind "+", without numbers.
+FACTS = (Fact("torch_version", str, "The installed torch, which alone could detect MTIA."),)
+#: The local versions of PyTorch's own wheels, at PyPI and download.pytorch.org, without numbers.
 _PUBLIC = ("", "cpu", "cu", "rocm", "xpu")
 
 
 def find(host: Host) -> Finding:
-    """Say what could tell of MTIA here."""
+    """Report whether the installed torch could drive MTIA."""
     torch = distribution(host, "torch")
     facts: dict[str, FactValue] = {"torch_version": torch.version} if torch else {}
     number, _, build = torch.version.partition("+") if torch else ("0", "", "")
@@ -28,10 +28,12 @@ def find(host: Host) -> Finding:
     is_public = dotted_numbers(release) and build.rstrip("0123456789.") in _PUBLIC
     if is_public and not any("mtia" in name for name in distributions(host)):
         detail = (
-            f"torch {torch.version} is a public build, without it" if torch else "no torch is here"
+            f"torch {torch.version} is a public build, without it"
+            if torch
+            else "torch is not installed"
         )
         reason = Reason("not-found", f"only a build of torch that Meta makes drives MTIA: {detail}")
         return Finding(facts=facts, presence=Presence.ABSENT, reasons=(reason,))
-    message = "MTIA has no public driver files to look for; only torch.mtia could tell"
+    message = "MTIA has no public driver files to look for; only torch.mtia can detect it"
     hint = "run: python -c 'import torch; print(torch.mtia.is_available())'" if torch else ""
     return Finding(facts=facts, reasons=(Reason("only-the-framework-knows", message, hint),))

@@ -2,9 +2,9 @@
 
 Finds:    every libnccl, in wheels, conda, NCCL_HOME, CUDA_HOME, customary folders and the loader's
           cache, and the copies that are built into libtorch_cuda.
-Usable:   a communicator of device 0 alone sums numbers, and the sum is right.
-          What nccl.conf sets: the file of NCCL_CONF_FILE or ~/.nccl.conf, then /etc/nccl.conf.
-Caveats:  one device says nothing of links and networks between several.
+          The settings in nccl.conf: the file of NCCL_CONF_FILE or ~/.nccl.conf, then /etc/nccl.conf.
+Usable:   a communicator of device 0 alone sums numbers correctly.
+Caveats:  one device does not test links and networks between several.
 Source:   NCCL documentation, ncclGetVersion, ncclCommInitAll, ncclAllReduce, environment variables;
           src/misc/param.cc for nccl.conf.
 """

@@ -53,10 +53,10 @@ def find(host: Host) -> Finding:
     )
     reasons = all_denied(host, nodes)
     if not cards:
-        message = "the Neuron runtime is here, and no device is on PCI"
+        message = "the Neuron runtime is installed, and no device is on PCI"
         reasons = (Reason("no-device", message),)
     elif not nodes and host.listdir("/dev"):
-        message = "Neuron devices are on PCI, but no /dev/neuron* is there"
+        message = "Neuron devices are on PCI, but /dev/neuron* does not exist"
         hint = "install the driver (aws-neuronx-dkms), or give the container --device=/dev/neuron0"
         reasons = (Reason("no-driver", message, hint),)
     if not libraries:

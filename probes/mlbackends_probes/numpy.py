@@ -1,9 +1,9 @@
 """NumPy: arrays, and the BLAS that they are multiplied with.
 
 Finds:    the distribution, numpy/version.py and numpy/__config__.py as text, the bundled libraries.
-Usable:   imported in a process of its own, it multiplies two matrices right: where named, or with --deep.
-Caveats:  __config__.py tells the BLAS of the build, and blas_configuration what that said on the machine that
-          built it. `backends info uses` and --pid show which copy a process takes.
+Usable:   imported in a child process, it multiplies two matrices correctly; only if named, or with --deep.
+Caveats:  __config__.py has the BLAS of the build, and blas_configuration its text on the build machine.
+          `backends info uses` and --pid show which copy a process uses.
 Source:   NumPy reference, numpy.show_config, numpy.show_runtime and "Global configuration options".
 """
 
@@ -39,7 +39,7 @@ for feature in core.__cpu_dispatch__:
 
 
 def find(host: Host) -> Finding:
-    """Read what the package says of itself and of its build."""
+    """Read the package's metadata and files and of its build."""
     numpy = package(host, ("numpy",), "numpy", "version.py")
     facts = config_facts(host, numpy.location, "numpy") if numpy and numpy.location else {}
     return found(host, numpy, "numpy", facts)

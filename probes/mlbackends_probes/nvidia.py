@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: the driver's kernel module, and what NVML tells of each GPU.
+"""NVIDIA GPUs: the driver's kernel module, and NVML's data about each GPU.
 
 Finds:    GPUs on PCI, the kernel module and its settings, device nodes, every libnvidia-ml.so.1.
 Usable:   NVML initialises and answers for a GPU. It computes nothing: that is cuda_driver's part.
@@ -34,9 +34,9 @@ from mlbackends.model.records import Answer, Device, Finding, Library, Presence,
 GROUP = "accelerator"
 CODES = {
     **table("libraries/cuda/nvml")["codes"],
-    "device-nodes-missing": "The kernel module is loaded, and its nodes in /dev are not there.",
+    "device-nodes-missing": "The kernel module is loaded, and its nodes in /dev do not exist.",
     "nouveau-bound": "The GPU is driven by nouveau, with which CUDA does not work.",
-    "bound-elsewhere": "Another kernel driver holds the GPU, to give it to a virtual machine.",
+    "bound-elsewhere": "Another kernel driver is bound to the GPU, to pass it to a virtual machine.",
 }
 
 
@@ -45,7 +45,7 @@ _MODULES = ("nvidia", "nvlddmkm")
 
 
 def find(host: Host) -> Finding:
-    """Look for GPUs, kernel module, nodes and library, and tell which of them is missing."""
+    """Look for GPUs, kernel module, nodes and library, and report which of them is missing."""
     on_bus = of_vendor(host, "10de")
     # Not the virtual functions that the driver makes of a GPU for virtual machines.
     gpus = [
@@ -104,7 +104,7 @@ def load(opened: CDLL, library: Library) -> Answer:
 
 
 def use(opened: CDLL, library: Library) -> Answer:
-    """Ask for everything that NVML tells of the driver and of each GPU."""
+    """Return everything that NVML reports about the driver and each GPU."""
     from mlbackends.libraries.cuda import nvml
 
     bound = nvml.bound(opened)
@@ -138,7 +138,7 @@ def use(opened: CDLL, library: Library) -> Answer:
     library = replace(library, version=release or library.version)
     learned = Answer(library, tuple(devices), facts, tuple(nvml.of_several(problems)))
     if not count:
-        message = "nvmlDeviceGetCount says 0: no GPU was given to this system or container"
+        message = "nvmlDeviceGetCount returned 0: no GPU was given to this system or container"
         raise NotUsable("no-device", message, learned=learned)
     if not described:
         reason = devices[0].reasons[0]
@@ -181,7 +181,7 @@ def _device(host: Host, index: int, gpu: PciDevice) -> Device:
 
 
 def _unbound(gpu: PciDevice) -> tuple[Reason, ...]:
-    """Return why the nvidia module does not have a GPU, () where it has."""
+    """Return why the nvidia module does not have a GPU, () if it has."""
     name = f"the GPU {gpu.address} ({gpu.vendor}:{gpu.device})"
     if gpu.driver in _MODULES:
         return ()
@@ -199,7 +199,7 @@ def _unbound(gpu: PciDevice) -> tuple[Reason, ...]:
 def _missing(
     host: Host, gpus: list[PciDevice], libraries: list[Library], has_driver: bool
 ) -> tuple[Reason, ...]:
-    """Return which of GPU, kernel module and library is not there."""
+    """Return which of GPU, kernel module and library is missing."""
     if driver.on_wsl(host):
         return () if libraries else (driver.no_library(host, "libnvidia-ml.so.1", "utility"),)
     if not gpus and not has_driver and not libraries:
@@ -212,12 +212,12 @@ def _missing(
     if not has_driver and not gpus:
         message = native_names(
             host,
-            "libnvidia-ml.so.1 is here, and there is neither a GPU nor the nvidia kernel module",
+            "libnvidia-ml.so.1 is installed, and there is neither a GPU nor the nvidia kernel module",
         )
         reasons += (Reason("no-device", message),)
     elif not has_driver:
         unbound = _unbound(gpus[0])
-        message = f"the GPU {gpus[0].address} has its driver, and the module tells no release"
+        message = f"the GPU {gpus[0].address} has its driver, and the module reports no release"
         reasons += unbound or (Reason("unreadable", message),)
     if not libraries:
         reasons += (driver.no_library(host, "libnvidia-ml.so.1", "utility"),)

@@ -2,7 +2,7 @@
 
 Finds:    every libnvJitLink, in wheels, conda, CUDA_HOME, customary folders and the loader's cache.
 Usable:   it links a kernel given as PTX to machine code; that needs neither a driver nor a GPU.
-Caveats:  before CUDA 12.3 it does not tell its version; then the package's is given.
+Caveats:  before CUDA 12.3 it does not report its version; then the package's is given.
 Source:   nvJitLink documentation, nvJitLinkVersion, nvJitLinkCreate, nvJitLinkComplete.
 """
 
@@ -38,5 +38,5 @@ def use(opened: CDLL, library: Library) -> Answer:
     cubin = ctypes.create_string_buffer(size.value + 1)
     call("nvJitLinkGetLinkedCubin", linker, cubin)
     if cubin.raw[:4] != b"\x7fELF":
-        raise NotUsable("wrong-result", "what it linked is no ELF file")
+        raise NotUsable("wrong-result", "what it linked is not an ELF file")
     return Answer(library)

@@ -3,7 +3,7 @@
 Finds:    every libnvshmem_host, in wheels, conda, NVSHMEM_HOME, CUDA_HOME, customary folders and
           the loader's cache.
 Usable:   nothing is claimed: it needs a job of several processes.
-Caveats:  versions before 3 do not tell theirs; then the header's or the package's is given.
+Caveats:  releases before 3 do not report their version; then the header's or the package's is given.
 Source:   NVSHMEM documentation, nvshmemx_vendor_get_version_info, environment variables.
 """
 

@@ -23,7 +23,7 @@ from mlbackends.libraries.search import SharedLibrary
 from mlbackends.model.records import Answer, Fact, Library, nonempty
 
 FACTS = (
-    Fact("commit", str, "The source's commit, as the library tells it."),
+    Fact("commit", str, "The source's commit, as the library reports it."),
     Fact(
         "cpu_runtime",
         str,
@@ -109,8 +109,8 @@ def _other_isa(effective: int, name: str) -> tuple[Reason, ...]:
         return ()
     mask = int(level, 16)
     if effective & ~mask:
-        message = f"{variable} is {value}, and oneDNN uses {name} all the same"
-        return (Reason("override-invalid", message, "this build or version does not heed it"),)
+        message = f"{variable} is {value}, and oneDNN uses {name} nevertheless"
+        return (Reason("override-invalid", message, "this build or version ignores it"),)
     if mask & ~effective:
         message = f"{variable} is {value}, and the highest that oneDNN uses here is {name}"
         return (Reason("override-exceeds-hardware", message),)
@@ -123,9 +123,7 @@ def use(opened: CDLL, library: Library) -> Answer:
         file = os.path.basename(library.path)
         message = f"{file} hides oneDNN's functions, so nothing was computed"
         if not library.version:
-            message += (
-                "; it tells its version as a C++ string, which can be received on x86-64 Linux only"
-            )
+            message += "; it returns its version as a C++ string, which can be received on x86-64 Linux only"
         raise NotUsable("no-use-check", message)
     if _described(opened, library, "dnnl").facts.get("cpu_runtime") == "sycl":
         message = "its CPU runtime is SYCL, which needs an OpenCL device; nothing was computed"

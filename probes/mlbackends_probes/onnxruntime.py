@@ -1,9 +1,9 @@
 """ONNX Runtime: runs ONNX models through execution providers.
 
 Finds:    every flavour of the distribution, build_and_package_info.py as text, and the libraries
-          of execution providers that lie beside the module.
-Caveats:  a provider's file says that it was built, not that it starts: onnxruntime falls back to
-          the CPU without an error. All flavours install the same files: the last one wins.
+          of execution providers next to the module.
+Caveats:  a provider's file shows that it was built, not that it starts: onnxruntime falls back to the CPU
+          without an error. All flavours install the same files: the last one wins.
 Source:   ONNX Runtime documentation, "Install", "Execution Providers".
 """
 
@@ -19,7 +19,7 @@ from mlbackends.model.records import Fact, Finding, nonempty
 GROUP = "framework"
 FACTS = (
     *PACKAGE_FACTS,
-    Fact("built_as", str, "The flavour whose files are there, by their own word."),
+    Fact("built_as", str, "The flavour of the installed files, as they state it."),
     Fact("providers", list[str], "The execution providers that have a library here."),
     Fact("cuda_version", str, "The CUDA release that it was built for."),
     Fact("cudnn_version", str, "The cuDNN release that it was built for."),
@@ -38,7 +38,7 @@ _PROVIDER = pattern(r"(?:lib)?onnxruntime_providers_(\w+)")
 
 
 def find(host: Host) -> Finding:
-    """Read what the package says of itself, and list its providers."""
+    """Read the package's metadata and files, and list its providers."""
     runtime = package(host, _NAMES, "onnxruntime", "capi/build_and_package_info.py")
     if runtime is None:
         return found(host, None, "onnxruntime")

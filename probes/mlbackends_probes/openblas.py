@@ -2,9 +2,9 @@
 
 Finds:    every libopenblas, also under the names that numpy, scipy and distributions give it.
 Usable:   dgemm multiplies two matrices right.
-Caveats:  each package brings a copy with threads of its own; the function names of a copy may have
-          `scipy_` before and `64_` after them. The kernels are chosen when it is opened; without that they
-          follow, on x86-64, from the processor and the kernels that the file has, as far as versions agree.
+Caveats:  each package includes a copy with separate threads; the function names of a copy may have the
+          prefix `scipy_` and the suffix `64_`. The kernels are chosen when it is opened; if it is not, they
+          follow, on x86-64, from the processor and the kernels in the file, if all versions agree.
 Source:   OpenBLAS user manual, "Extensions": openblas_get_config, openblas_get_corename,
           openblas_get_parallel; "Runtime variables"; driver/others/openblas_get_config.c and dynamic.c.
 """
@@ -34,7 +34,7 @@ _OF_THREADS = ("blas_memory_alloc", "blas_server_avail", "exec_blas_async")
 
 
 def openblas_text(path: str) -> str:
-    """Return what a file says of its build, without what it adds when it runs; "" without such a text."""
+    """Return the text about its build in a file, "" without one."""
     with open(path, "rb", buffering=0) as file:
         data, piece = b"", b"\0"
         while piece:
@@ -47,7 +47,7 @@ def openblas_text(path: str) -> str:
 
 
 def _described(host: Host, library: Library) -> Library:
-    """Add what the file tells without being opened: its version, its threads, its kernels."""
+    """Add what can be read from the file without opening it: its version, threads and kernels."""
     text = _noted(host, library)
     if not text and not library.reasons:
         with suppress(OSError):
@@ -78,7 +78,7 @@ def _most_threads(text: str) -> int | None:
 
 
 def _noted(host: Host, library: Library) -> str:
-    """Return what numpy or scipy noted of the copy in their wheel; "" of another, or an old release."""
+    """Return the build text that numpy or scipy recorded about the copy in their wheel, "" for others."""
     module = os.path.dirname(library.path).removesuffix(".libs").removesuffix("/.dylibs")
     if library.found_by == "site-packages" and module.endswith(("/numpy", "/scipy")):
         text = host.read(f"{module}/__config__.py", 1 << 18)
@@ -92,9 +92,9 @@ def _shown(core: str) -> str:
 
 
 def _core(host: Host, defined: frozenset[str]) -> str:
-    """Return whose kernels it chooses on x86-64, "" where that differs between versions.
+    """Return the kernels that it chooses on x86-64, "" if that differs between versions.
 
-    It goes by family and model, and for those that it does not know by instruction sets.
+    It decides by family and model, and for unknown ones by instruction sets.
     """
     lines = (line.partition(":") for line in host.read("/proc/cpuinfo", 4096).splitlines()[:12])
     first = {name.strip(): value.strip() for name, _, value in lines}
@@ -105,7 +105,7 @@ def _core(host: Host, defined: frozenset[str]) -> str:
     if "avx512vl" in flags:
         required = ["COOPERLAKE" if "avx512_bf16" in flags else "SKYLAKEX"]
         required += ["SAPPHIRERAPIDS"] if "amx_bf16" in flags else []
-    else:  # Zen to Zen 4; of a later family each version thinks as it likes
+    else:  # Zen to Zen 4; versions differ for later families
         required = ["ZEN"] if is_amd else ["HASWELL"]
         required += ["HASWELL"] if is_amd and family not in ("23", "24", "25") else []
     chosen = set()

@@ -3,8 +3,8 @@
 Finds:    every libOpenCL, the ICD files in /etc/OpenCL/vendors or where OCL_ICD_VENDORS points; what the
           registry of Windows names.
 Loadable: clGetPlatformIDs answers, even if it knows no platform.
-Usable:   a device compiles a program and adds two arrays by it, and the sums are right.
-Caveats:  a CPU driver such as PoCL makes OpenCL usable without a GPU; `device_type` tells.
+Usable:   a device compiles a program that adds two arrays, and the sums are right.
+Caveats:  a CPU driver such as PoCL makes OpenCL usable without a GPU; see `device_type`.
 Source:   OpenCL 3.0 API specification; cl_khr_icd, "Installing and using ICDs".
 """
 
@@ -57,7 +57,7 @@ _PROGRAM = b"""__kernel void add(__global uint *data) {
     data[512 + i] = data[256 + i] + data[i];
 }
 """
-#: A question leaves no programs in the caches of NVIDIA and Intel; PoCL gets a folder for its own.
+#: Keeps NVIDIA and Intel from caching programs; PoCL gets a temporary folder.
 _NO_CACHES = {"CUDA_CACHE_DISABLE": "1", "NEO_CACHE_PERSISTENT": "0"}
 
 
@@ -89,7 +89,7 @@ def find(host: Host) -> Finding:
     warnings = tuple(
         Reason(
             "dangling-link",
-            f"{row['file']} names {row['library']}, which is not there",
+            f"{row['file']} names {row['library']}, which does not exist",
             "reinstall the driver that brought the file, or remove the file",
         )
         for row in drivers
@@ -97,13 +97,13 @@ def find(host: Host) -> Finding:
     )
     reasons: tuple[Reason, ...] = ()
     if not libraries:
-        message = "OpenCL drivers are registered, but there is no loader, libOpenCL.so"
+        message = "OpenCL drivers are registered, but the loader, libOpenCL.so, is not installed"
         message = native_names(host, message)
         reasons = (Reason("not-found", message, "install an ICD loader, such as ocl-icd"),)
     elif not drivers and host.platform in ("linux", "win32"):
         place = "the registry" if is_windows else place
-        message = f"the loader is here, and no driver is registered in {place}"
-        # Wheels bring Intel's for its CPUs, and the file with them that names it names no place of theirs.
+        message = f"the loader is installed, and no driver is registered in {place}"
+        # Wheels contain Intel's driver for its CPUs, but their ICD file does not name its path.
         copies = libraries_named(host, "OpenCL driver", "libintelocl")
         text = (
             f"no file names {copies[0].path}: write its path to {place}/intel.icd" if copies else ""
@@ -131,7 +131,7 @@ def load(opened: CDLL, library: Library) -> Answer:
 
 
 def _loader_text(opened: CDLL, parameter: int) -> str:
-    """Return what a loader tells of itself; "" for one without the extension for it."""
+    """Return a text about the loader, "" without the extension for it."""
     entry = getattr(opened, "clGetExtensionFunctionAddress", None)
     if entry is None:
         return ""
@@ -145,7 +145,7 @@ def _loader_text(opened: CDLL, parameter: int) -> str:
 
 
 def use(opened: CDLL, library: Library) -> Answer:
-    """List the devices, and let each that says it is available add two arrays."""
+    """List the devices, and let each available one add two arrays."""
     import tempfile
 
     call = Calls(opened, "opencl", unnamed="see cl.h")
@@ -167,7 +167,7 @@ def use(opened: CDLL, library: Library) -> Answer:
 
 
 def _handles(call: Calls, function: str, owners: tuple[object, ...], none: int) -> list[int]:
-    """Return the handles that a function lists; none: the status with which it says that there are none."""
+    """Return the handles that a function lists. none: its status if there are none."""
     count = ctypes.c_uint()
     status = call.status(function, *owners, 0, None, ctypes.byref(count))
     if status == none or (not status and not count.value):
@@ -207,10 +207,10 @@ def _described(opened: CDLL, call: Calls, handle: int, index: int, platform: str
         facts=nonempty(facts),
     )
     if not _number(call, handle, _AVAILABLE):
-        message = f"{device.name} says that it is not available"
+        message = f"{device.name} reports that it is not available"
         return replace(device, reasons=(Reason("no-device", message),))
     if not _number(call, handle, _COMPILER):
-        message = f"{device.name} has no compiler, and takes programs of its vendor's alone"
+        message = f"{device.name} has no compiler, and runs only its vendor's programs"
         return replace(device, reasons=(Reason("no-use-check", message),))
     return checked(device, _add, opened, call, ctypes.c_void_p(handle), device.name)
 

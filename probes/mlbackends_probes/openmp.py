@@ -1,11 +1,11 @@
 """OpenMP: the runtimes that give programs their threads.
 
-Finds:    every libgomp (GNU), libiomp5 (Intel), libomp (LLVM) and vcomp (Microsoft), with those
-          that wheels bring under names of their own.
+Finds:    every libgomp (GNU), libiomp5 (Intel), libomp (LLVM) and vcomp (Microsoft), including those in
+          wheels under other names.
 Usable:   a parallel region of two threads runs, and each has its own number.
-Caveats:  two runtimes, or two copies of one, in a process have each their own threads: limits that
-          are set in one do not hold in the other, and LLVM's and Intel's may deadlock. libgomp
-          has no version; its highest symbol version is reported. LLVM's reports 5.0.20140926 always.
+Caveats:  two runtimes, or two copies of one, in a process have separate threads: limits set in one do not
+          apply to the other, and LLVM's and Intel's may deadlock. libgomp has no version; its highest
+          symbol version is reported. LLVM's always reports 5.0.20140926.
 Source:   OpenMP API 5.2; GNU libgomp manual, "The libgomp ABI"; LLVM OpenMP runtime, kmp.h.
 """
 
@@ -31,14 +31,14 @@ from mlbackends.libraries.symbols import extract_symbols, symbol_versions
 from mlbackends.model.records import Answer, Finding, Library, nonempty
 
 _OUTSIDE = ("LD_LIBRARY_PATH", "conda", "python-prefix", "ld.so.cache", "system-folder")
-#: Beginning of a file's name -> whose runtime it is.
+#: Beginning of a file's name -> the runtime's maker.
 _MAKERS = {
     "vcomp": "microsoft", "libiomp5": "intel", "libomp": "llvm", "libgomp-1": "gnu",
 }  # fmt: skip
 
 
 def _described(host: Host, library: Library) -> Library:
-    """Add whose runtime a copy is: by its functions, since one maker's may bear another's name."""
+    """Add the maker of a copy, by its functions, since one maker's may have another's name."""
     stem = stem_of(os.path.basename(library.soname)) or stem_of(os.path.basename(library.path))
     maker = next((maker for begin, maker in _MAKERS.items() if stem.startswith(begin)), "")
     facts = {"runtime": maker}
@@ -70,7 +70,7 @@ LIBRARY = SharedLibrary(
 
 
 def find(host: Host) -> Finding:
-    """Look for every runtime, and for those that would meet in one process."""
+    """Look for every runtime, and for those that would be loaded into one process."""
     finding = LIBRARY.find(host)
     if not finding.libraries:
         return finding
@@ -79,7 +79,8 @@ def find(host: Host) -> Finding:
     allowed = host.affinity()
     if first and allowed and not valid_instead(first, {"minimum": len(allowed) + 1}):
         message = (
-            f"OMP_NUM_THREADS is {first}, and this process may run on {len(allowed)} processors"
+            f"OMP_NUM_THREADS is {first}, and this process may use only"
+            f" {len(allowed)} CPU{'' if len(allowed) == 1 else 's'}"
         )
         warnings.append(Reason("override-exceeds-hardware", message))
     copies, evidence = _copies_in_one_process(host, finding.libraries)
@@ -88,15 +89,17 @@ def find(host: Host) -> Finding:
         kinds = {str(library.facts.get("runtime", "")) for library in copies}
         why = f"these runtimes are of different makers ({', '.join(sorted(kinds))})"
         if len(kinds) == 1:
-            why = "each copy has threads of its own, and a limit set in one is not the other's"
+            why = (
+                "each copy has separate threads, and a limit set in one does not apply to the other"
+            )
         hint = "set OMP_NUM_THREADS, which all of them read, rather than calling one"
         own = [copy for copy in copies if copy.facts.get("runtime") in ("intel", "llvm")]
         if host.platform == "win32" and len(own) > 1:
             why = "the second of Intel's or LLVM's that starts ends the process (OMP: Error #15)"
             hint = _ONE_COPY
             if any(copy.used_by[:1] == ("torch",) for copy in own) and host.pid is None:
-                why += "; torch opens its own by its path, the others take what is loaded by then"
-                hint = f"import torch first, so that the others take its copy; or {_ONE_COPY}"
+                why += "; torch opens its own by its path, the others use what is loaded by then"
+                hint = f"import torch first, so that the others use its copy; or {_ONE_COPY}"
         if kinds == {"intel", "llvm"}:
             hint = "install both packages from one source, so that they share a runtime"
         warnings.append(Reason("conflict", f"{evidence}: {why}", hint))
@@ -124,7 +127,7 @@ def _copies_in_one_process(host: Host, libraries: tuple[Library, ...]) -> tuple[
         copies.append(library)
         packages.append(library.used_by[0])
         name = library.path if is_windows else os.path.basename(library.path)
-        pairs.append(f"{packages[-1]} brings {name}")
+        pairs.append(f"{packages[-1]} includes {name}")
     # Copies outside of wheels that a wheel's file needs. Whoever needs a soname that a wheel brings
     # may get that wheel's copy: those share one.
     first = {library.soname: library for library in reversed(libraries) if not library.reasons}
@@ -137,14 +140,14 @@ def _copies_in_one_process(host: Host, libraries: tuple[Library, ...]) -> tuple[
         for soname, needing in needed_of_the_system(host, frozenset(outside)).items():
             copies.append(outside[soname])
             packages.append(needing[0])
-            pairs.append(f"{needing[0]} takes {outside[soname].path}")
+            pairs.append(f"{needing[0]} uses {outside[soname].path}")
     if len(set(packages)) <= 1:
         return [], ""
     return copies, f"{' and '.join(pairs)}; both are in a process that imports both"
 
 
 def load(opened: CDLL, library: Library) -> Answer:
-    """Ask for its version and what it sees of the machine."""
+    """Return its version, and its view of the machine."""
     if hasattr(opened, "__kmpc_fork_call"):  # LLVM's or Intel's
         os.environ["KMP_VERSION"] = "1"  # read, and answered on stderr, at the first call
     printed = _printed(opened.omp_get_max_threads)
@@ -196,7 +199,7 @@ def use(opened: CDLL, library: Library) -> Answer:
     if hasattr(opened, "__kmpc_fork_call"):
 
         class Place(ctypes.Structure):
-            """The ident_t that says where in the source a region is."""
+            """The ident_t, the place of a region in the source."""
 
             _fields_ = (("numbers", ctypes.c_int32 * 4), ("source", ctypes.c_char_p))
 

@@ -14,5 +14,5 @@ FACTS = PACKAGE_FACTS
 
 
 def find(host: Host) -> Finding:
-    """Read what the package says of itself."""
+    """Read the package's metadata and files."""
     return found(host, package(host, ("opt-einsum",), "opt_einsum", "_version.py"), "opt_einsum")

@@ -3,7 +3,7 @@
 Finds:    every *.dist-info and *.egg-info on the import path; files that two distributions wrote;
           NVIDIA's packages for two major versions of CUDA in one environment.
 Caveats:  versions are those of the metadata. What a package needs is not resolved here: `pip check`
-          does that. A file that two packages brought with equal contents is no conflict.
+          does that. A file that two packages installed with equal contents is not a conflict.
 Source:   PyPA, "Recording installed projects"; NVIDIA's packages on PyPI, whose names end in -cu12,
           -cu13 or, since CUDA 13, carry the major version in the version alone.
 """
@@ -33,15 +33,11 @@ _BOTH_AT_ONCE = ("nvidia-cutlass-dsl-",)
 
 
 def find(host: Host) -> Finding:
-    """List what is installed, and compare what each says that it owns."""
+    """List what is installed, and compare the files that each distribution lists."""
     everything = {name: dists for name, dists in sorted(distributions(host).items()) if name}
     folders = python_folders(host)
     if not everything:
-        message = (
-            f"no distribution in {', '.join(folders)}"
-            if folders
-            else "there is no Python to look in"
-        )
+        message = f"no distribution in {', '.join(folders)}" if folders else "no Python is known"
         return Finding(reasons=(Reason("not-found", message),))
     twice = [dists for dists in everything.values() if len(dists) > 1]
     shared = wheel_files.shared_files(
@@ -113,7 +109,7 @@ def find(host: Host) -> Finding:
         for major, names in majors.items():
             more = f" and {len(names) - 2} more" if len(names) > 2 else ""
             groups.append(f"CUDA {major} ({', '.join(names[:2])}{more})")
-        message = f"NVIDIA's packages are here for {' beside '.join(groups)}"
+        message = f"NVIDIA's packages are installed for {' and '.join(groups)}"
         hint = "keep those that your framework was built for; see its pins"
         warnings.append(Reason("cuda-majors-mixed", message, hint))
     return Finding(presence=Presence.FOUND, facts=nonempty(facts), warnings=tuple(warnings))

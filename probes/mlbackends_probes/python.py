@@ -23,7 +23,7 @@ GROUP = "machine"
 SUMMARY = ("{implementation} {version}", "{manager}", "{executable}")
 CODES = {
     "other-environment": "A variable names another environment than the one that is looked at.",
-    "other-python": "A variable brings in packages of another Python version.",
+    "other-python": "A variable adds packages of another Python version.",
 }
 
 _FREE_THREADING = (3, 13)
@@ -34,9 +34,9 @@ def find(host: Host) -> Finding:
     python = {name: value for name, value in host.python.items() if isinstance(value, str)}
     prefix = python.get("prefix", "")
     if not prefix:
-        message = "the recorded machine does not say which Python it has"
+        message = "the recording does not contain its Python"
         if host.pid is not None:
-            message = f"process {host.pid} is no Python"
+            message = f"process {host.pid} is not a Python"
         return Finding(presence=Presence.ABSENT, reasons=(Reason("not-found", message),))
     version = _checked(python.get("version", ""))
     base = python.get("base_prefix") or prefix
@@ -120,7 +120,7 @@ def _manager(host: Host, prefix: str, base: str, settings: dict[str, str]) -> tu
 
 def _warnings(host: Host, prefix: str, base: str, version: str) -> Iterator[Reason]:
     """Yield a warning where a variable leads to another environment or another Python version."""
-    # With --python the user has said which environment is meant.
+    # With --python the user has chosen the environment.
     is_chosen = host.is_live and host.python.get("executable") != sys.executable
     ours = {host.realpath(path) for path in (prefix, base)}
     variables = () if is_chosen else ("VIRTUAL_ENV", "CONDA_PREFIX")

@@ -15,7 +15,7 @@ from mlbackends.libraries.blas_symbols import require_equal
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.model.records import Answer, Fact, Finding, Library
 
-FACTS = (Fact("targets", list[str], "The instruction sets for which GPU code lies beside it."),)
+FACTS = (Fact("targets", list[str], "The instruction sets for which it has GPU code."),)
 
 NO_TRANSPOSE = 111
 TO_DEVICE, TO_HOST = 1, 2
@@ -26,7 +26,7 @@ SIZE = 16
 
 
 def find(host: Host) -> Finding:
-    """Look for every copy of rocBLAS and the GPU code beside the first."""
+    """Look for every copy of rocBLAS and the GPU code next to the first."""
     return library_finding(host, "rocBLAS", "librocblas", "rocblas/library")
 
 

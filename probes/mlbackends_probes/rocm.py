@@ -1,6 +1,6 @@
 """ROCm: AMD's GPUs, the kernel driver for them, and the HIP runtime.
 
-Finds:    GPUs in the KFD topology and on PCI, amdgpu, /dev/kfd and /dev/dri with who may open them,
+Finds:    GPUs in the KFD topology and on PCI, amdgpu, /dev/kfd and /dev/dri with their permissions,
           ROCm installations, rocm-sdk wheels, every libamdhip64, and the variables that hide GPUs.
 Loadable: hipRuntimeGetVersion answers.
 Usable:   device 0 of HIP fills memory, and what is copied back is right.
@@ -38,12 +38,12 @@ from mlbackends.model.records import (
 
 GROUP = "accelerator"
 CODES = {
-    "target-overridden": "A variable makes ROCm take a GPU for another one than it is.",
+    "target-overridden": "A variable makes ROCm treat a GPU as another model.",
 }
 
 _STEMS = ("libamdhip64",)
 _TARGET = pattern(r"(\d{1,2})\.(\d{1,3})\.(\d{1,3})")
-_NO_DEVICE = (100, 101)  # hipErrorNoDevice, hipErrorInvalidDevice: how versions say "none"
+_NO_DEVICE = (100, 101)  # hipErrorNoDevice, hipErrorInvalidDevice, depending on the version
 _DEVICES_LIMIT = 64
 #: The HIP since which the numbers of hipDeviceAttribute_t are as they are.
 _NUMBERED_SINCE = 5
@@ -56,7 +56,7 @@ def find(host: Host) -> Finding:
         host, "HIP", *_STEMS, homes=amd.HOMES, folders=amd.FOLDERS, wheels=amd.wheels(host)
     )
     cards = amd.gpus(host)
-    # The folders that say their version; the one that ROCM_PATH names goes first.
+    # The folders with a version; the one that ROCM_PATH names goes first.
     rooted: dict[str, dict[str, str]] = {}
     named = filter(None, (host.env(name).rstrip("/") for name in amd.HOMES))
     for folder in (*named, "/opt/rocm", *host.glob("/opt/rocm-*")):
@@ -180,8 +180,8 @@ def _reasons(host: Host, cards: tuple[amd.AmdGpu, ...]) -> tuple[Reason, ...]:
         return _device_reasons(host, cards[0])
     if not host.listdir("/dev") or host.exists("/dev/kfd"):
         return all_denied(host, ["/dev/kfd"])
-    message = "the kernel lists AMD GPUs, but /dev/kfd is not here, through which they compute"
-    hint = "give the container the nodes: --device=/dev/kfd --device=/dev/dri"
+    message = "the kernel lists AMD GPUs, but /dev/kfd, through which they compute, does not exist"
+    hint = "pass the nodes to the container: --device=/dev/kfd --device=/dev/dri"
     return (Reason("no-device", message, hint),)
 
 
@@ -210,7 +210,7 @@ def _chosen(listed: str, count: int, uuids: list[str]) -> list[str]:
 
 
 def _warnings(host: Host, cards: list[amd.AmdGpu]) -> tuple[Reason, ...]:
-    """Return what the variables do to the GPUs: take them for others, contradict, hide all."""
+    """Return warnings about variables that override targets, contradict each other, or hide all GPUs."""
     warnings = []
     value = host.env("HSA_OVERRIDE_GFX_VERSION")
     match = _TARGET.fullmatch(value)
@@ -221,7 +221,7 @@ def _warnings(host: Host, cards: list[amd.AmdGpu]) -> tuple[Reason, ...]:
         hint = "write it like 11.0.0, or unset it"
         warnings.append(Reason("override-invalid", message, hint))
     elif value and other_targets:
-        message = f"HSA_OVERRIDE_GFX_VERSION={value} makes ROCm take {', '.join(other_targets)} for {target}"
+        message = f"HSA_OVERRIDE_GFX_VERSION={value} makes ROCm treat {', '.join(other_targets)} as {target}"
         hint = (
             "code for another target may fail or compute wrongly; unset it where it is not needed"
         )

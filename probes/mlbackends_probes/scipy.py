@@ -1,7 +1,7 @@
-"""SciPy: scientific algorithms over NumPy, with a BLAS and LAPACK of its own.
+"""SciPy: scientific algorithms over NumPy, with another BLAS and LAPACK.
 
 Finds:    the distribution, scipy/version.py and scipy/__config__.py as text, the bundled libraries.
-Caveats:  a wheel of SciPy brings another copy of OpenBLAS than NumPy's, with threads of its own.
+Caveats:  SciPy's wheel includes another copy of OpenBLAS than NumPy's, with separate threads.
 Source:   SciPy reference, scipy.show_config; SciPy toolchain roadmap, "NumPy".
 """
 
@@ -18,7 +18,7 @@ FACTS = (
 
 
 def find(host: Host) -> Finding:
-    """Read what the package says of itself and of its build."""
+    """Read the package's metadata and files and of its build."""
     scipy = package(host, ("scipy",), "scipy", "version.py")
     if scipy is None:
         return found(host, None, "scipy")

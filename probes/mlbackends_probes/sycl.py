@@ -1,8 +1,8 @@
-"""SYCL: the runtime of Intel's DPC++ compiler, on which PyTorch's XPU stands.
+"""SYCL: the runtime of Intel's DPC++ compiler, which PyTorch's XPU uses.
 
-Finds:    every libsycl, in wheels, conda, ONEAPI_ROOT and the loader's cache, and the adapters for
-          devices that lie beside it.
-Caveats:  it has a C++ interface only, so nothing is asked of it; its devices are those of `xpu`.
+Finds:    every libsycl, in wheels, conda, ONEAPI_ROOT and the loader's cache, and the adapters for devices
+          next to it.
+Caveats:  it has only a C++ interface, so nothing is called; its devices are those of `xpu`.
 Source:   oneAPI DPC++ documentation, "Environment variables".
 """
 
@@ -13,7 +13,7 @@ from mlbackends.host.host import Host
 from mlbackends.libraries.search import SharedLibrary, with_file_version
 from mlbackends.model.records import Fact, Finding, nonempty
 
-FACTS = (Fact("adapters", list[str], "The adapters beside it: level_zero, opencl, cuda, hip."),)
+FACTS = (Fact("adapters", list[str], "The adapters next to it: level_zero, opencl, cuda, hip."),)
 
 LIBRARY = SharedLibrary(
     "SYCL",
@@ -27,7 +27,7 @@ _ADAPTER = pattern(r"lib(?:ur_adapter|pi)_(\w+)\.so")
 
 
 def find(host: Host) -> Finding:
-    """Look for every copy of the runtime and the adapters beside the first."""
+    """Look for every copy of the runtime and the adapters next to the first."""
     finding = LIBRARY.find(host)
     if not finding.libraries:
         return finding

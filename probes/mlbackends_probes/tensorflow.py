@@ -26,7 +26,7 @@ _FLAGS = ("is_cuda_build", "is_rocm_build", "is_tensorrt_build")
 
 
 def find(host: Host) -> Finding:
-    """Read what the package says of itself and of its build."""
+    """Read the package's metadata and files and of its build."""
     tensorflow = package(host, _NAMES, "tensorflow")
     if tensorflow is None:
         return found(host, None, "tensorflow")

@@ -1,11 +1,11 @@
 """PyTorch: the machine-learning framework, as it is installed.
 
 Finds:    the distribution, torch/version.py as text, and every libtorch_cpu.
-Loadable: libtorch_cpu opens by itself, and tells its CPU capability and how it was built (on x86-64 Linux).
-Usable:   imported in a process of its own, it multiplies two matrices right on the CPU and on each device
-          that it offers. That takes seconds, so only where torch is named, or with --deep.
+Loadable: libtorch_cpu opens by itself, and reports its CPU capability and its build (on x86-64 Linux).
+Usable:   imported in a child process, it multiplies two matrices correctly on the CPU and on each device that
+          it offers. That takes seconds, so only if torch is named, or with --deep.
 Caveats:  MPS is known from a header that only builds with it have, else by the default of arm64 Macs;
-          elsewhere torch is not imported, and its CUDA, HIP and XPU libraries are never opened.
+          otherwise torch is not imported, and its CUDA, HIP and XPU libraries are never opened.
           libtorch without Python is found as well.
 Source:   torch/version.py; at::get_cpu_capability in ATen/Version.h; PyTorch documentation,
           "PYTORCH ProcessGroupNCCL environment variables" and "CUDA environment variables".
@@ -73,7 +73,7 @@ _FIRST_WITH_MPS = (1, 12)
 
 
 def find(host: Host) -> Finding:
-    """Read what the package says of itself, and look for libtorch_cpu."""
+    """Read the package's metadata and files, and look for libtorch_cpu."""
     torch = frameworks.package(host, _NAMES, "torch", "version.py")
     copies = marked(host, libraries_named(host, "torch", "libtorch_cpu"))
     libraries = [_described(host, library) for library in copies]
@@ -100,7 +100,7 @@ def find(host: Host) -> Finding:
         "backend_plugins": frameworks.entry_points(host, "torch.backends"),
     }
     finding = frameworks.found(host, torch, "torch", facts | nonempty(partners), (warning,))
-    # With libraries, how far they go is how far torch goes.
+    # If there are libraries, torch's presence is theirs.
     presence = None if libraries else Presence.FOUND
     return replace(finding, libraries=tuple(libraries), presence=presence)
 
@@ -111,7 +111,7 @@ def learned(facts: dict[str, FactValue]) -> dict[str, FactValue]:
 
 
 def load(opened: CDLL, library: Library) -> Answer:
-    """Ask which kernels it takes on this processor, how many threads, and how it was built."""
+    """Return the kernels that it uses on this processor, its threads, and how it was built."""
     facts = _configuration(returned_string(opened, "_ZN2at11show_config") or "")
     if capability := returned_string(opened, "_ZN2at18get_cpu_capability"):
         facts["cpu_capability"] = capability
@@ -144,7 +144,7 @@ def _configuration(text: str) -> dict[str, FactValue]:
 
 
 def _build(host: Host, torch: frameworks.Package) -> dict[str, FactValue]:
-    """Return what version.py and the library folder tell."""
+    """Return the facts in version.py and the library folder."""
     at = torch.location
     if not at:
         return {}
@@ -186,9 +186,9 @@ def _build(host: Host, torch: frameworks.Package) -> dict[str, FactValue]:
 
 
 def _described(host: Host, library: Library) -> Library:
-    """Add the version: a package's beside its lib folder, or that of libtorch without Python.
+    """Add the version, from the package around the lib folder or from libtorch without Python.
 
-    With the newest symbols of glibc and libstdc++ that the copy needs.
+    The newest symbols of glibc and libstdc++ that the copy needs are added too.
     """
     above = os.path.dirname(os.path.dirname(library.path))
     version = frameworks.assigned_text(host.read(f"{above}/version.py", 1 << 16), "__version__")

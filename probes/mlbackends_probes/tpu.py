@@ -2,8 +2,7 @@
 
 Finds:    TPU chips on PCI, /dev/accel* and /dev/vfio, every libtpu.so, and the TPU_* variables.
 Loadable: GetPjrtApi answers with the version of its interface.
-Caveats:  nothing is computed: libtpu takes the chips for one process alone, and would disturb
-          whoever has them.
+Caveats:  nothing is computed: libtpu reserves the chips for one process, which would disturb others.
 Source:   JAX, jax/_src/hardware_utils.py (PCI names); OpenXLA, pjrt_c_api.h; Cloud TPU
           documentation, "TPU environment variables".
 """
@@ -31,7 +30,7 @@ FACTS = (
 
 _OWN_VARIABLES = ("TPU_", "LIBTPU_")
 _PATH = "TPU_LIBRARY_PATH"
-_VERSION_AT = 4  # PJRT_Api: two words of its own and two of its version come first
+_VERSION_AT = 4  # PJRT_Api: its own two words and two of its version come first
 
 
 def find(host: Host) -> Finding:
@@ -44,7 +43,7 @@ def find(host: Host) -> Finding:
         if host.exists(named):
             library = replace(library, wins=True)
         else:
-            message = f"{_PATH} names {named}, which is not there"
+            message = f"{_PATH} names {named}, which does not exist"
             library = replace(library, reasons=(Reason("dangling-link", message),))
         libraries.insert(0, library)
     generations: dict[str, str] = table("host/pci_names")["tpu"]
@@ -70,9 +69,9 @@ def find(host: Host) -> Finding:
     )
     reasons = all_denied(host, nodes)
     if not chips:
-        reasons = (Reason("no-device", "libtpu is here, and no TPU is on PCI"),)
+        reasons = (Reason("no-device", "libtpu is installed, and no TPU is on PCI"),)
     elif not nodes and host.listdir("/dev"):
-        message = "TPU chips are on PCI, but neither /dev/accel* nor /dev/vfio/* is there"
+        message = "TPU chips are on PCI, but neither /dev/accel* nor /dev/vfio/* exists"
         hint = "a container needs --privileged, or the nodes themselves"
         reasons = (Reason("no-driver", message, hint),)
     if not libraries:

@@ -34,7 +34,7 @@ _CUDA = pattern(r"transformer-engine-cu(\d+)")
 
 
 def find(host: Host) -> Finding:
-    """Read what the packages say of themselves, and whether they go together."""
+    """Read the packages' metadata, and check that they match."""
     engine = package(host, ("transformer-engine",), "transformer_engine")
     if engine is None:
         return found(host, None, "transformer-engine")

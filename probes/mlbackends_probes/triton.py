@@ -14,7 +14,7 @@ GROUP = "framework"
 FACTS = (
     *PACKAGE_FACTS,
     Fact("backends", list[str], "The back ends in triton/backends and those that are registered."),
-    Fact("bundled_tools", list[str], "The NVIDIA tools that it brings, ptxas before all."),
+    Fact("bundled_tools", list[str], "The NVIDIA tools that it includes, such as ptxas."),
 )
 
 _NAMES = (
@@ -30,7 +30,7 @@ _PROGRAMS = (
 
 
 def find(host: Host) -> Finding:
-    """Read what the package says of itself, and list its back ends."""
+    """Read the package's metadata and files, and list its back ends."""
     triton = package(host, _NAMES, "triton", "__init__.py")
     if triton is None:
         return found(host, None, "triton")
@@ -45,7 +45,7 @@ def find(host: Host) -> Finding:
         ]
     paths = {name: host.env(name) for name in _PROGRAMS}
     warnings = [
-        Reason("override-invalid", f"{name} is {path}, and nothing is there", f"unset {name}")
+        Reason("override-invalid", f"{name} is {path}, which does not exist", f"unset {name}")
         for name, path in paths.items()
         if path.startswith("/") and not host.exists(path)
     ]

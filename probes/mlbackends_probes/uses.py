@@ -1,10 +1,9 @@
-"""Uses: which BLAS and which OpenMP runtime numpy, scipy, scikit-learn and torch take, and how many threads.
+"""Uses: the BLAS and OpenMP runtimes that numpy, scipy, scikit-learn and torch use, and how many threads.
 
-Finds:    the packages, and by the headers of their compiled files the copies that they take; from the probes
-          of these copies version, kernels and threads.
-Caveats:  kernels and counted threads are what a copy says when it is opened; without that (--depth found,
-          --root, --pid) threads follow from the runtime's rule, and on x86-64
-          OpenBLAS's kernels from the processor.
+Finds:    the packages, and the copies that they use, by the headers of their compiled files; version, kernels
+          and threads are from the probes of these copies.
+Caveats:  an opened copy reports its kernels and threads; otherwise (--depth found, --root, --pid) threads
+          follow from the runtime's rule, and on x86-64 OpenBLAS's kernels from the processor.
           A process that imports several packages has one copy of each soname, that of the first.
 Source:   threadpoolctl, numpy.show_runtime and torch.__config__, which report the same from inside a process.
 """
@@ -38,13 +37,13 @@ FACTS = (
         Fact(
             name.replace("-", "_"),
             dict[str, Any],
-            f"What {name} takes: its version, and for blas, openmp and onednn: {_COLUMNS}.",
+            f"What {name} uses: its version, and for blas, openmp and onednn: {_COLUMNS}.",
         )
         for name in table("libraries/consumers")["packages"]
     ),
-    Fact("process", dict[str, Any], "With --pid: the same of what is mapped and no package takes."),
+    Fact("process", dict[str, Any], "With --pid: the same for mapped copies that no package uses."),
 )
-#: Probe -> its rule in limits.threads_expected; the others take OpenMP's.
+#: Probe -> its rule in limits.threads_expected; the others use OpenMP's.
 _RULES = {"openblas": "OpenBLAS", "mkl": "MKL"}
 
 
@@ -54,16 +53,14 @@ def find(host: Host) -> Finding:
     for name in table("libraries/consumers")["packages"]:
         if installed := distribution(host, name):
             facts[name.replace("-", "_")] = {"version": installed.version}
-    reason = Reason(
-        "not-found", "no package here of which files tell that it takes a BLAS or OpenMP"
-    )
+    reason = Reason("not-found", "no installed package uses a BLAS or OpenMP, by its files")
     return Finding(presence=Presence.ABSENT, facts=facts, reasons=(reason,))
 
 
 def derive(
     facts: Mapping[str, FactValue], reports: Mapping[str, ProbeReport]
 ) -> dict[str, FactValue]:
-    """Return what each package takes, from the reports of the probes of these libraries."""
+    """Return what each package uses, from the reports of the probes of these libraries."""
     uses: dict[str, dict[str, FactValue]] = {}
     for probe in NEEDS[:8]:
         report = reports[probe]
@@ -75,7 +72,7 @@ def derive(
                 kind = probe if probe in ("openmp", "onednn") else "blas"
                 use = uses.setdefault(user.replace("-", "_"), {})
                 use.setdefault(kind, _use(probe, library, own, user, reports))
-    for user in ("numpy", "scipy"):  # a framework of macOS is no file that a header could name
+    for user in ("numpy", "scipy"):  # no header can name a framework of macOS, which is not a file
         for library in reports["accelerate"].libraries[:1]:
             if "accelerate" in str(reports[user].facts.get("blas", "")).lower():
                 row = _use("accelerate", library, library.facts, user, reports)
@@ -121,7 +118,7 @@ def _uses_openmp(user: str, reports: Mapping[str, ProbeReport]) -> bool:
 def _threads(
     probe: str, facts: Mapping[str, FactValue], user: str, reports: Mapping[str, ProbeReport]
 ) -> tuple[FactValue, str]:
-    """Return how many threads a copy takes for a package, and who says so."""
+    """Return how many threads a copy uses for a package, and the source of that number."""
     if user == "torch" and (own := reports["torch"].facts.get("threads")):
         return own, "reported by torch"
     if user != "torch" and (own := facts.get("threads") or facts.get("max_threads")):

@@ -2,8 +2,8 @@
 
 Finds:    every libvulkan, the driver manifests in icd.d, in the registry or where VK_DRIVER_FILES points.
 Loadable: vkEnumerateInstanceVersion answers; the devices are listed through an instance.
-Usable:   a device adds two arrays of integers by a shader of ours, and the sums are right.
-Caveats:  a device of type `cpu` (llvmpipe) is no GPU.
+Usable:   a device adds two arrays of integers with a shader, and the sums are right.
+Caveats:  a device of type `cpu` (llvmpipe) is not a GPU.
 Source:   Vulkan specification, vkCreateInstance, VkPhysicalDeviceProperties; Vulkan loader,
           "Driver discovery".
 """
@@ -43,12 +43,12 @@ def find(host: Host) -> Finding:
         return Finding(reasons=(absent(host, "libvulkan.so", ("VULKAN_SDK",)),))
     reasons: tuple[Reason, ...] = ()
     if not libraries:
-        message = "Vulkan drivers are registered, but there is no loader, libvulkan.so.1"
+        message = "Vulkan drivers are registered, but the loader, libvulkan.so.1, is not installed"
         reasons = (Reason("not-found", message, "install the Vulkan loader (libvulkan1)"),)
     elif not drivers and host.platform in ("linux", "win32"):
         places = "the registry" if host.platform == "win32" else ", ".join(folders)
         places = _named(host)[1] or places
-        message = f"the loader is here, and no driver is registered in {places}"
+        message = f"the loader is installed, and no driver is registered in {places}"
         reasons = (Reason("no-driver", message),)
     facts = nonempty({"drivers": drivers}) | steering(host, "vulkan")
     presence = None if libraries else Presence.FOUND
@@ -82,8 +82,8 @@ def _drivers(host: Host, folders: list[str]) -> tuple[list[dict[str, str]], list
     rows, warnings = [], []
     for path in places if only else ():
         if path.startswith("/") and not host.exists(path):
-            message = f"{variable} names {path}, which is not there"
-            hint = "name a manifest that is there, or unset the variable: no other driver is taken"
+            message = f"{variable} names {path}, which does not exist"
+            hint = "name a manifest that exists, or unset the variable: no other driver is used"
             warnings.append(Reason("dangling-link", message, hint))
     for file in list(manifests)[:_LIMIT]:
         try:
@@ -101,7 +101,7 @@ def _drivers(host: Host, folders: list[str]) -> tuple[list[dict[str, str]], list
         is_relative = "/" in library and not library.startswith("/")
         path = f"{file.rsplit('/', 1)[0]}/{library}" if is_relative else library
         if path.startswith("/") and not host.exists(path):
-            message = f"{file} names {path}, which is not there"
+            message = f"{file} names {path}, which does not exist"
             hint = "reinstall the driver that brought the manifest, or remove it"
             warnings.append(Reason("dangling-link", message, hint))
     return rows, warnings

@@ -21,14 +21,14 @@ FACTS = (
     Fact("built_for_torch", str, "The torch that its operators were built for."),
     Fact("built_for_cuda", str, "The CUDA release that they were built for."),
     Fact("built_for_python", str, "The Python that they were built with."),
-    Fact("built_for_architectures", str, "The GPUs that they were built for, as the build says."),
+    Fact("built_for_architectures", str, "The GPUs that they were built for, from the build."),
     Fact("flash_attention_version", str, "The FlashAttention that is built in."),
-    Fact("uses_flash_attention_of_torch", bool, "Whether it takes torch's FlashAttention instead."),
+    Fact("uses_flash_attention_of_torch", bool, "Whether it uses torch's FlashAttention instead."),
 )
 
 
 def find(host: Host) -> Finding:
-    """Read what the package says of itself and of its build."""
+    """Read the package's metadata and files and of its build."""
     xformers = package(host, ("xformers",), "xformers", "version.py")
     # Every item of what the build wrote may be missing, or of another type.
     build: dict[str, Any] = {}

@@ -1,8 +1,8 @@
 """Intel XPU: Intel's GPUs, their kernel drivers, and Level Zero.
 
-Finds:    Intel GPUs on PCI, i915 or xe, /dev/dri with who may open it, every libze_loader, and the
-          variables that choose devices.
-Loadable: the Level Zero loader tells its version.
+Finds:    Intel GPUs on PCI, i915 or xe, /dev/dri with its permissions, every libze_loader, and the variables
+          that choose devices.
+Loadable: the Level Zero loader reports its version.
 Usable:   the first GPU fills memory, and what the host reads there is right.
 Caveats:  which GPUs PyTorch supports is narrower than what Level Zero drives.
 Source:   oneAPI Level Zero specification: zeInit, zeDeviceGetProperties, PCI extension,
@@ -51,7 +51,7 @@ _GPU = 1
 _INTEGRATED = 1
 _DEVICE_FLAGS = {0x4: "ecc", 0x8: "on-demand-paging"}
 _MODULE_FLAGS = {0x1: "fp16", 0x2: "fp64", 0x4: "int64-atomics", 0x8: "dp4a"}
-#: The members of ze_device_memory_access_properties_t in their order; 0 is no access.
+#: The members of ze_device_memory_access_properties_t in their order; 0 means no access.
 _ACCESS = (
     "host-allocations", "device-allocations", "shared-allocations",
     "shared-allocations-across-devices", "shared-system-memory",
@@ -85,7 +85,7 @@ def find(host: Host) -> Finding:
         node = render_node(host, card.address)
         reasons = unusable(host, "Intel GPU", card, _COMPUTE_DRIVERS, node)
         name = product_name(host, card)
-        # Only a driver of a GPU with memory of its own shows how much.
+        # Only drivers of GPUs with dedicated memory show its size.
         paths = host.glob(f"{FOLDER}/{card.address}/drm/card*/lmem_total_bytes")
         sizes = (size for path in paths if (size := host.read_int(path)) and 0 < size < 1 << 60)
         device = pci_record(host, card, "xpu", index, name, link_facts(card), reasons)
@@ -168,7 +168,7 @@ def _read(call: Calls, function: str, handle: int, kind: int, size: int) -> byte
 
 
 def _described(call: Calls, handle: int, index: int, version: str) -> Device | None:
-    """Return what a driver tells of a GPU; None for what is none."""
+    """Return a driver's description of a GPU, None for other devices."""
     raw = _read(call, "zeDeviceGetProperties", handle, _DEVICE_TYPE, _DEVICE_BYTES)
     if not raw:
         return None
@@ -178,7 +178,7 @@ def _described(call: Calls, handle: int, index: int, version: str) -> Device | N
     pci = _read(call, "zeDevicePciGetPropertiesExt", handle, _PCI_TYPE, _PCI_BYTES)
     address = struct.unpack_from("4I", pci, _PCI_AT) if pci else None
     name = raw[_NAME_AT : _NAME_AT + _NAME_BYTES].split(b"\0")[0]
-    # What it computes in and which memory it reaches, where it tells all of that.
+    # The types it computes in and the memory it reaches, if both are reported.
     computes = _read(call, "zeDeviceGetModuleProperties", handle, _MODULE_TYPE, _MODULE_BYTES)
     reaches = _read(call, "zeDeviceGetMemoryAccessProperties", handle, _ACCESS_TYPE, _ACCESS_BYTES)
     features: list[str] = []

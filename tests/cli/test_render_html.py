@@ -259,7 +259,7 @@ def test_what_is_broken_stands_first_with_its_cure_and_torch_before_other_packag
 
 
 def test_facts_come_with_what_they_mean() -> None:
-    assert "How many cores have a CPU that is on." in Reader(rendered(EIGHT_GPUS)).text
+    assert "How many cores have an online CPU." in Reader(rendered(EIGHT_GPUS)).text
 
 
 def test_named_probes_are_open_and_others_are_not() -> None:

@@ -515,7 +515,7 @@ def test_the_sub_libraries_that_are_missing_are_named(machine: Machine) -> None:
 
     (warning,) = finding.warnings
     assert warning.code == "sub-library-missing"
-    assert "lacks cnn, heuristic beside it" in warning.message
+    assert "lacks cnn, heuristic next to it" in warning.message
     assert only(finding).facts["missing_sub_libraries"] == ["cnn", "heuristic"]
 
 
@@ -545,7 +545,7 @@ def test_a_stray_part_on_the_search_path_comes_before_the_one_beside_libcudnn(
 
     assert warning.code == "sub-library-shadowed"
     assert "gets /opt/stray/libcudnn_ops.so.9, which is 9.5.1, before the one" in warning.message
-    assert warning.hint == "take /opt/stray out of LD_LIBRARY_PATH"
+    assert warning.hint == "remove /opt/stray from LD_LIBRARY_PATH"
 
 
 def test_a_stray_part_of_the_same_version_is_no_mixture(machine: Machine) -> None:
@@ -563,7 +563,7 @@ def test_a_part_that_a_wheel_lacks_is_taken_from_the_system(machine: Machine) ->
     (warning,) = cudnn.find(machine.host()).warnings
 
     assert warning.code == "sub-library-shadowed"
-    assert "libcudnn_engines_tensor_ir.so.9, which is 9.20.0, as none is beside" in warning.message
+    assert "libcudnn_engines_tensor_ir.so.9, which is 9.20.0, as none is next to" in warning.message
     assert warning.hint == "install one whole cuDNN, and remove the other"
 
 

@@ -512,7 +512,7 @@ def test_cudnn_without_its_graph_is_not_called_and_does_not_crash(asked: Asked) 
 
     code, message = only_reason(library)
     assert (library.presence, code) == (Presence.FOUND, "sub-library-missing")
-    assert "needs libcudnn_graph.so.9, which is not beside it" in message
+    assert "needs libcudnn_graph.so.9, which is not next to it" in message
 
 
 def test_cudnn_without_its_operations_is_usable_by_its_handle(asked: Asked) -> None:
@@ -541,7 +541,7 @@ def test_a_library_of_another_version_than_its_name_is_a_conflict(
 
     (warning,) = report.warnings
     assert (library.version, warning.code) == ("12.5.0", "conflict")
-    assert "says that it is 12.5.0; its file name says 12.3.1" in warning.message
+    assert "reports version 12.5.0; its file name has 12.3.1" in warning.message
 
 
 @pytest.mark.parametrize("name", ["cublas", "cudnn", "nccl", "nvrtc"])

@@ -228,7 +228,7 @@ def test_headers_of_another_release_are_a_conflict(tmp_path: Path) -> None:
 
     (warning,) = finding.warnings
     assert warning.message == (
-        "/usr/local/cuda says it is CUDA 13.0.2, and its cuda.h is of CUDA 12.8"
+        "/usr/local/cuda has version 13.0.2, and its cuda.h is that of CUDA 12.8"
     )
 
 
@@ -244,7 +244,7 @@ def test_a_driver_that_is_too_old_for_what_it_builds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, "CUDA_PATH is /opt/gone, which is not there"),
+        ({}, "CUDA_PATH is /opt/gone, which does not exist"),
         ({"/opt/gone/README": ""}, "CUDA_PATH is /opt/gone, which has neither nvcc nor cuda.h"),
     ],
 )
@@ -266,7 +266,7 @@ def test_a_link_to_a_toolkit_that_was_removed(tmp_path: Path) -> None:
     (warning,) = cuda_toolkit.find(host).warnings
 
     assert warning.code == "dangling-link"
-    assert warning.message == "/usr/local/cuda points to cuda-12.1, which is not there"
+    assert warning.message == "/usr/local/cuda points to cuda-12.1, which does not exist"
 
 
 @pytest.mark.parametrize(

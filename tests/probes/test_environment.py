@@ -114,13 +114,13 @@ def test_a_preload_that_is_not_there_is_a_warning(tmp_path: Path) -> None:
     preload = "/lib/here.so:/lib/gone.so libbare.so /usr/$LIB/x.so"
     (warning,) = look(tmp_path, {"LD_PRELOAD": preload}).warnings
     assert warning.message == (
-        "LD_PRELOAD names /lib/gone.so, which is not there; the loader ignores it"
+        "LD_PRELOAD names /lib/gone.so, which does not exist; the loader ignores it"
     )
 
 
 def test_a_toolkit_folder_that_is_not_there_is_a_warning(tmp_path: Path) -> None:
     (warning,) = look(tmp_path, {"ROCM_PATH": "/opt/rocm-9.9"}).warnings
-    assert warning.message == "ROCM_PATH names /opt/rocm-9.9, which is no folder here"
+    assert warning.message == "ROCM_PATH names /opt/rocm-9.9, which is not a folder"
 
 
 def test_two_names_for_two_toolkits_are_a_conflict(tmp_path: Path) -> None:
@@ -164,6 +164,6 @@ def test_an_element_of_the_library_path_that_is_no_folder_is_a_warning(tmp_path:
 
     warnings = look(tmp_path, {"LD_LIBRARY_PATH": "/gone:/file:/gone"}).warnings
     assert [warning.message for warning in warnings] == [
-        "LD_LIBRARY_PATH names /gone, which is not there; the loader ignores it",
-        "LD_LIBRARY_PATH names /file, which is no folder; the loader ignores it",
+        "LD_LIBRARY_PATH names /gone, which does not exist; the loader ignores it",
+        "LD_LIBRARY_PATH names /file, which is not a folder; the loader ignores it",
     ]

@@ -131,7 +131,7 @@ def test_a_fitting_thread_count_quiets_all_but_python(tmp_path: Path) -> None:
     host = machine(tmp_path, in_v2(cpu__max="200000 100000"), environment=environment)
     (warning,) = limits.find(host).warnings
     assert warning.message == (
-        "os.cpu_count (8) takes more threads than the 2 CPUs that the CPU quota of 2.0 leaves"
+        "os.cpu_count (8) starts more threads than the 2 CPUs that the CPU quota of 2.0 leaves"
     )
     assert not warning.hint
 
@@ -210,7 +210,7 @@ def test_arm_has_no_mkl_and_an_uncertain_torch(tmp_path: Path) -> None:
 def test_a_variable_above_an_unlimited_machine_is_named_as_such(tmp_path: Path) -> None:
     (warning,) = limits.find(machine(tmp_path, {}, environment={"OMP_NUM_THREADS": "64"})).warnings
     assert warning.code == "override-exceeds-hardware"
-    assert "nproc (64), OpenMP (64) take more threads than the 8 CPUs" in warning.message
+    assert "nproc (64), OpenMP (64) start more threads than the 8 CPUs" in warning.message
 
 
 def test_frequent_throttling_is_a_warning(tmp_path: Path) -> None:

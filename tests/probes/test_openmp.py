@@ -192,8 +192,8 @@ def test_two_wheels_that_each_bring_a_runtime_are_a_conflict(
     (warning,) = openmp.find(Host(str(tmp_path))).warnings
 
     assert warning.code == "conflict"
-    assert "alpha brings libgomp-aaaaaa11.so.1.0.0" in warning.message
-    assert "beta brings libgomp-bbbbbb22.so.1.0.0" in warning.message
+    assert "alpha includes libgomp-aaaaaa11.so.1.0.0" in warning.message
+    assert "beta includes libgomp-bbbbbb22.so.1.0.0" in warning.message
     assert "each copy has threads of its own" in warning.message
 
 
@@ -248,7 +248,7 @@ def test_a_wheel_that_takes_the_systems_runtime_meets_the_one_that_another_bring
         "/site/scikit_learn.libs/libgomp-e985bcbb.so.1.0.0",
         "/usr/lib/libgomp.so.1",
     ]
-    assert "brings libgomp-e985bcbb.so.1.0.0 and lightgbm takes /usr/lib/libgomp.so.1" in (
+    assert "includes libgomp-e985bcbb.so.1.0.0 and lightgbm uses /usr/lib/libgomp.so.1" in (
         warning.message
     )
 

@@ -48,7 +48,7 @@ def test_an_empty_environment_is_absent(tmp_path: Path) -> None:
 
 def test_a_machine_without_python_says_so(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
-    assert packages.find(Host(str(tmp_path))).reasons[0].message == "there is no Python to look in"
+    assert packages.find(Host(str(tmp_path))).reasons[0].message == "no Python is known"
 
 
 # cuda-python 12.6.2.post1 is one wheel with everything in it; since 13 it is a meta-package, and

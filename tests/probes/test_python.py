@@ -41,7 +41,7 @@ def look(
 def test_a_process_without_python_is_no_recorded_machine() -> None:
     found = probe.find(Host("/", pid=os.getpid(), python={}))
     assert found.presence is Presence.ABSENT
-    assert found.reasons[0].message == f"process {os.getpid()} is no Python"
+    assert found.reasons[0].message == f"process {os.getpid()} is not a Python"
 
 
 def test_a_virtual_environment_is_told_by_its_two_prefixes(tmp_path: Path) -> None:

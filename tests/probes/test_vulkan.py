@@ -84,9 +84,11 @@ def test_a_variable_that_names_no_manifest_is_a_warning(tmp_path: Path) -> None:
 
     (warning,) = found.warnings
     assert warning.code == "dangling-link"
-    assert warning.message == "VK_DRIVER_FILES names /icd/gone.json, which is not there"
+    assert warning.message == "VK_DRIVER_FILES names /icd/gone.json, which does not exist"
     (reason,) = found.reasons
-    assert reason.message == "the loader is here, and no driver is registered in /icd/gone.json"
+    assert (
+        reason.message == "the loader is installed, and no driver is registered in /icd/gone.json"
+    )
 
 
 @pytest.mark.parametrize(

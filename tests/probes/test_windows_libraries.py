@@ -50,7 +50,7 @@ def test_condas_mkl_and_pips_torch_bring_a_libiomp5md_each(windows_machine: Wind
     ]
     assert found.libraries[1].version == "5.0.20260213"
     (warning,) = found.warnings
-    assert warning.message.startswith(f"torch brings {TORCH}/libiomp5md.dll and numpy brings")
+    assert warning.message.startswith(f"torch includes {TORCH}/libiomp5md.dll and numpy includes")
     assert "OMP: Error #15" in warning.message
     assert warning.hint.startswith("import torch first")
 

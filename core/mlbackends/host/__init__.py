@@ -1,1 +1,1 @@
-"""The machine as facts that files tell: the host, its CPU, its Python environment, its operating system."""
+"""The machine as files describe it: the host, its CPU, its Python environment, its operating system."""

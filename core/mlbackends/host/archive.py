@@ -1,4 +1,4 @@
-r"""A folder as one file: a recorded machine as text that a person can review, or a tar of one.
+r"""A folder as one file: a recorded machine as text that a person can review, or as a tar.
 
     backends.machine/1
     file root/proc/version
@@ -9,8 +9,9 @@ r"""A folder as one file: a recorded machine as text that a person can review, o
     folder root/sys/class/net
     end
 
-Here → is a tab. Each line of a file ends with a newline; of an escaped one they are joined without, and hold
-Python's string escapes. A name that could be misread is a JSON string. Equal folders are equal text.
+→ is a tab. Each line of a file ends with a newline; the lines of an escaped file are joined without newlines
+and contain Python's string escapes. A name that could be misread is a JSON string. Equal folders give equal
+text.
 """
 
 import errno
@@ -32,7 +33,7 @@ from mlbackends.host.files import READ_LIMIT, read_regular, with_slashes
 
 ENDING = ".machine"
 HINT = "name a folder with proc/ and sys/ in it, or what `backends snapshot` or tar made of one"
-#: An archive is no larger than this unpacked, in bytes.
+#: The largest archive that is read, in bytes after unpacking.
 SIZE_LIMIT = 256 << 20
 ENTRY_LIMIT = 1 << 18
 _NAME_LIMIT = 1024
@@ -41,7 +42,7 @@ _FORMAT, _END = b"backends.machine/1\n", b"end\n"
 _copies = itertools.count(1)
 _GZIP = b"\x1f\x8b"
 _DRIVE = re.compile(r"^(root/[A-Za-z]):(?=/|$)")
-#: Folders of Windows can have no colon; a drive's has none on any system, so that it can move.
+#: Folders on Windows cannot have a colon; a drive's has none on any system, so that it can be moved.
 _DRIVE_ON_DISK = re.compile(r"^(root/[A-Za-z])(?=/|$)")
 _LAST_LINE_OF_ENTRY = re.compile(rb"\n(?!\t)")
 _ESCAPES = re.compile(rb"\t(?:[ -\[\]-~]|\\(?:x[0-9a-f]{2}|[\\nrt]))*+\n")
@@ -59,8 +60,8 @@ _Kind = TypeVar("_Kind", bytes, str, set[str])
 class Tree:
     """The files of a folder, in memory.
 
-    top: the path that stands for the folder in calls. entries: by path below it; "" is the folder itself.
-    On the drives of Windows, root/C: and so on, case does not count: the first spelling of a path stays.
+    top: the path of the folder in calls. entries: by path below it; "" is the folder itself.
+    On the drives of Windows, root/C: and so on, case is ignored: the first spelling of a path stays.
     """
 
     def __init__(self, top: str = "") -> None:
@@ -75,7 +76,7 @@ class Tree:
     def put(self, path: str, entry: Entry) -> None:
         """Add a file, a link or an empty folder, and the folders above it.
 
-        Raises ValueError where something has that name already, but for a folder that is there.
+        Raises ValueError if the name is taken, unless both are folders.
         """
         path = self.spelled(path)
         stored = self.entries.get(path)
@@ -101,7 +102,7 @@ class Tree:
     ) -> Result:
         """Return what a function of the system, such as os.listdir, returns for a path without links.
 
-        One that is not among them gets a copy of the file; a path elsewhere is called as it is.
+        A function that is not in _CALLS gets a copy of the file; a path outside of the tree is left as it is.
         Raises OSError, and what the function raises.
         """
         inner = with_slashes(path).removeprefix(f"{self.top}/")
@@ -114,14 +115,13 @@ class Tree:
             copy = os.path.join(folder, "file")
             with open(copy, "wb") as file:
                 file.write(_of_kind(bytes, entry))
-            # Copies follow each other in one inode and within one tick of the clock, and what was read is
-            # known again by inode and times (libraries/elf.py).
+            # Copies may share an inode and a tick of the clock, by which libraries/elf.py recognises a file.
             time = next(_copies)
             os.utime(copy, (time, time))
             return function(copy, *rest)
 
     def text(self) -> bytes:
-        """Return the tree in the format of ours. Raises ValueError where that is too large."""
+        """Return the tree in our text format. Raises ValueError if it is too large."""
         text = [_FORMAT]
         for path in sorted(self.entries, key=lambda path: path.split("/")):
             entry, name = self.entries[path], _quoted(path)
@@ -142,7 +142,7 @@ class Tree:
                     f"Windows can have no file {path!r}; name an archive, NAME{ENDING}"
                 )
             at = os.path.join(folder, name)
-            # What is there already has another case, and is another thing.
+            # A name that exists already differs in case only, and is another entry.
             if isinstance(entry, set):
                 os.makedirs(at, exist_ok=not path)
             elif isinstance(entry, str):
@@ -153,7 +153,7 @@ class Tree:
 
 
 def is_archive(path: str) -> bool:
-    """Tell whether a file begins as an archive does."""
+    """Return whether a file begins as an archive does."""
     try:
         head = read_regular(path, 512)
     except OSError:
@@ -162,9 +162,9 @@ def is_archive(path: str) -> bool:
 
 
 def read(path: str) -> Tree:
-    """Return the files in an archive: of our format or a tar, or one of them compressed by gzip.
+    """Return the files in an archive: our text format or a tar, either of them also compressed by gzip.
 
-    Raises BadInput, with what is wrong.
+    Raises BadInput with the problem.
     """
     tree = Tree(with_slashes(os.path.realpath(path)))
     try:
@@ -186,7 +186,7 @@ def read(path: str) -> Tree:
 
 
 def of_folder(folder: str) -> Tree:
-    """Return the files in a folder. Raises BadInput where they are too many, and OSError."""
+    """Return the files in a folder. Raises BadInput if there are too many, and OSError."""
     tree = Tree(with_slashes(os.path.realpath(folder)))
     for base, folders, files in os.walk(folder):
         for path in (os.path.join(base, name) for name in (*folders, *files)):
@@ -210,7 +210,7 @@ def _within_limit(data: bytes) -> bytes:
 
 
 def _inside(path: str, shown: str) -> str:
-    """Return a path in an archive without "." and ".."; raises ValueError where it leads out."""
+    """Return a path in an archive without "." and "..". Raises ValueError if it leads out of it."""
     inner = posixpath.normpath(path)
     if inner.startswith("/") or inner.split("/")[0] == "..":
         raise ValueError(f"{shown!r} leads out of it")
@@ -258,7 +258,7 @@ def _in_tar(data: bytes) -> Iterator[tuple[str, Entry]]:
                     yield member.name, file.read() if file else b""
                 else:
                     raise ValueError(f"{member.name!r} is neither a file, a folder nor a link")
-            # tarfile takes half a header for the end.
+            # tarfile accepts half a header as the end.
             if data[archive.offset :][:512] != bytes(512):
                 raise ValueError("it is truncated")
     except (tarfile.TarError, OverflowError) as error:

@@ -1,4 +1,4 @@
-"""Run a command, for its output, within a time limit; all that it started dies with it."""
+"""Run a command for its output, within a time limit; everything that it started dies with it."""
 
 import contextlib
 import os
@@ -10,17 +10,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 _INTERRUPTED_SECONDS = 0.1
-#: How often it is looked whether a command that is silent has ended and left its pipe to another.
+#: How often to check whether a silent command has ended and left its pipe to another process.
 _ENDED_SECONDS = 0.05
-#: Bytes that a command may print; one that prints more is held to fail.
+#: The most bytes that a command may print; one that prints more counts as failed.
 OUTPUT_LIMIT = 32 << 20
 
 
 class Outcome(NamedTuple):
     """How a command ended.
 
-    status: the exit status, as `ending` reads it; None where it could not be started, or was
-    stopped at a limit. output: its standard output, "" where it was stopped.
+    status: the exit status, as `ending` reads it; None if it could not be started, or was
+    stopped at a limit. output: its standard output, "" if it was stopped.
     """
 
     status: int | None
@@ -29,7 +29,7 @@ class Outcome(NamedTuple):
 
 
 def start_group(command: Sequence[str], **options: Any) -> "subprocess.Popen[bytes]":
-    """Start a program so that `kill_group` ends all that it starts. options: as of `subprocess.Popen`."""
+    """Start a program so that `kill_group` ends all that it starts. options: those of `subprocess.Popen`."""
     if os.name == "nt":
         from mlbackends.host.job_object import Program
 
@@ -45,7 +45,7 @@ def outcome_of(
 ) -> Outcome:
     """Run a command to its end or for `timeout` seconds, whichever comes first.
 
-    errors: a file descriptor that takes its standard error.
+    errors: the file descriptor of its standard error.
     """
     try:
         process = start_group(
@@ -71,9 +71,9 @@ def outcome_of(
 
 
 def _output(process: "subprocess.Popen[bytes]", timeout: float) -> bytes | None:
-    """Read what it prints until it has ended; None at a limit: none that prints for ever may fill our memory.
+    """Return what a process prints until it ends, None if that exceeds the limit.
 
-    What it started and left behind may hold the pipe for longer: that is not waited for.
+    Processes that it started and left behind may hold the pipe for longer; they are not waited for.
     """
     if os.name == "nt":  # a pipe there cannot be waited for
         return _output_of_a_thread(process, timeout)
@@ -99,7 +99,7 @@ def _output(process: "subprocess.Popen[bytes]", timeout: float) -> bytes | None:
 
 
 def _output_of_a_thread(process: "subprocess.Popen[bytes]", timeout: float) -> bytes | None:
-    """Do the same where a thread must read; none that waits could be interrupted there."""
+    """Do the same with a thread that reads, because a read of a pipe cannot be interrupted on Windows."""
     import threading
 
     output = bytearray()
@@ -126,7 +126,7 @@ def _output_of_a_thread(process: "subprocess.Popen[bytes]", timeout: float) -> b
 
 
 def ending(code: int) -> tuple[str, str]:
-    """Return what an exit code says, as the code of a reason and in words: ("crashed", "SIGSEGV")."""
+    """Return what an exit code means, as a reason's code and in words: ("crashed", "SIGSEGV")."""
     if code < 0:
         return "crashed", signal_name(-code)
     if code >> 31:  # the system's own, of Windows

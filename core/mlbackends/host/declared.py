@@ -60,7 +60,7 @@ def facts_of(probe: str) -> dict[str, Fact]:
 
 
 def steering(host: Host, probe: str) -> dict[str, FactValue]:
-    """Return the fact `environment`: the variables of a probe that are set; {} where none is."""
+    """Return the fact `environment`: the variables of a probe that are set; {} if none is."""
     listed = table("host/variables").get(probe, ())
     variables = {name: host.env(name) for name in listed if host.env(name)}
     return {"environment": variables} if variables else {}

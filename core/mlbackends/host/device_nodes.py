@@ -13,7 +13,7 @@ from mlbackends.host.pci import FOLDER, PciDevice
 
 
 def render_node(host: Host, address: str) -> str:
-    """Return the /dev/dri/renderD* of a PCI device, through which programs compute; "" without."""
+    """Return the /dev/dri/renderD* of a PCI device, through which programs compute; "" without one."""
     for name in host.listdir(f"{FOLDER}/{address}/drm"):
         if name.startswith("renderD"):
             return f"/dev/dri/{name}"
@@ -39,13 +39,13 @@ def device_nodes(host: Host, prefix: str) -> list[str]:
 
 
 def denied(host: Host, path: str) -> Reason | None:
-    """Return why this user cannot open a device node; None if it can, or if that is not known.
+    """Return why this user cannot open a device node, None if it can or if that is not known.
 
-    Never opens it.
+    The node is never opened.
     """
     if not host.exists(path) or host.can_open(path):
         return None
-    message, hint = f"{path} is there, and this user may not read and write it", ""
+    message, hint = f"this user may not read and write {path}", ""
     if group := _group_of(host, path):
         message += f": it belongs to the group {group}"
         hint = f"add the user to it (sudo usermod -aG {group} USER) and log in again"
@@ -58,16 +58,16 @@ def all_denied(host: Host, paths: Sequence[str]) -> tuple[Reason, ...]:
     return (reasons[0],) if paths and len(reasons) == len(paths) else ()
 
 
-#: Windows' own drivers, which show a picture and nothing else.
+#: Windows' own drivers, which only display.
 _WITHOUT_A_MAKER = ("", "basicdisplay", "basicrender")
 
 
 def unusable(
     host: Host, device: str, card: PciDevice, drivers: Sequence[str], node: str
 ) -> tuple[Reason, ...]:
-    """Return why nothing can compute on a card: another kernel driver than those, or a node that is shut.
+    """Return why nothing can compute on a card: a wrong kernel driver, or a node without permission.
 
-    node: through which programs reach it, "" where that is not known.
+    node: the device node through which programs reach the card, "" if that is not known.
     """
     is_windows = host.platform == "win32"
     if is_windows and card.driver.lower() not in _WITHOUT_A_MAKER:
@@ -76,15 +76,15 @@ def unusable(
         needed = "its maker's" if is_windows else " or ".join(drivers)
         bound = f"is bound to {card.driver}" if card.driver else "has no kernel driver"
         message = f"the {device} at {card.address} {bound}; computing needs {needed}"
-        # Loading one does not take the card from another.
+        # Loading a driver does not take the card from another one.
         hint = "" if card.driver or is_windows else f"load it: sudo modprobe {drivers[0]}"
         return (Reason("no-driver", message, hint),)
     return all_denied(host, [node] if node else [])
 
 
 def _group_of(host: Host, path: str) -> str:
-    """Return the group that may read and write a node, "" where none may or it is ours already."""
-    if not host.is_live:  # whom the copy of a node belongs to says nothing
+    """Return the group that may read and write a node, "" if there is none or it is ours already."""
+    if not host.is_live:  # the owner of a node's copy means nothing
         return ""
     try:
         status = os.stat(host.real(path))

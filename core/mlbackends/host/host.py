@@ -468,7 +468,7 @@ class Host:
 
 
 def _root_of(pid: int) -> str:
-    """Return where the files of a process lie that has mounts of its own, as in a container; else ""."""
+    """Return the root of a process that has its own mounts, as in a container; else ""."""
     try:
         has_ours = os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt")
     except OSError:
@@ -522,7 +522,7 @@ def _absolute(folder: str) -> str:
 
 
 def _py_cpuinfo() -> dict[str, Any] | None:
-    """Return what py-cpuinfo reports, from a process of its own that is stopped if it takes too long."""
+    """Return what py-cpuinfo reports, from a child process with a time limit."""
     from mlbackends.host.command import outcome_of
 
     command = (sys.executable, "-m", "cpuinfo", "--json")

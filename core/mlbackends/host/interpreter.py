@@ -13,7 +13,7 @@ from mlbackends.base.patterns import pattern
 from mlbackends.host.command import ending, outcome_of
 from mlbackends.host.files import with_slashes
 
-# It must be read by a Python of any age, so that one that is too old can say so.
+# A Python of any age must be able to run it, so that a version that is too old can be reported.
 _QUESTION = """
 import sys
 if sys.path and sys.path[0] == "":  # a json.py in the current folder is not ours to import
@@ -26,7 +26,7 @@ print(json.dumps({
     "path": [os.path.abspath(p) for p in sys.path]}))
 """
 
-#: What an older Python has installed is not written down in the way that we read.
+#: Older Pythons record what is installed in a form that is not read here.
 _OLDEST = (3, 6)
 
 _PROC = "/proc"
@@ -38,10 +38,9 @@ _PYTHON = pattern(r"(?:python|pypy|graalpy)[\d.]*[a-z]*(?:-\w+)?$")
 
 
 def query(executable: str, timeout: float = 10.0) -> dict[str, Any]:
-    """Ask another interpreter to describe itself; it imports only its own standard library.
+    """Return another interpreter's description of itself, made with its standard library only.
 
-    Raises BadInput where it is no Python, is too old, fails or does not answer within the limit
-    (seconds).
+    Raises BadInput if it is not a Python, is too old, fails or does not answer within the limit (seconds).
     """
     program = which(executable, os.environ.get("PATH", os.defpath), timeout)
     if not program:
@@ -74,7 +73,7 @@ def query(executable: str, timeout: float = 10.0) -> dict[str, Any]:
     if numbers < _OLDEST:
         needed = "3.x" if numbers < (3,) else ".".join(map(str, _OLDEST)) + " or newer"
         raise BadInput(f"{executable} is Python {version}; {needed} is needed")
-    # It must not look itself: a folder that does not answer would cost us all that it says.
+    # Not checked by the interpreter: a folder that does not answer would lose its whole description.
     folders = [with_slashes(folder) for folder in description["path"] if isinstance(folder, str)]
     texts = {
         name: with_slashes(text) for name, text in description.items() if isinstance(text, str)
@@ -83,11 +82,11 @@ def query(executable: str, timeout: float = 10.0) -> dict[str, Any]:
 
 
 def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
-    """Describe the interpreter that a running process is, or {} where it is no Python.
+    """Return the description of the interpreter of a running process, {} if it is not a Python.
 
-    A virtual environment is known by the path that started the process. Another user's process is {}
-    as well: to ask it would run, with our rights, what that user has put there.
-    Raises BadInput where there is no such process, or this user may not look at it.
+    A virtual environment is recognised by the path that started the process. Another user's process is {} as
+    well: querying it would run that user's files with our rights.
+    Raises BadInput if the process does not exist or this user may not inspect it.
     """
     if sys.platform == "win32":
         from mlbackends.host.windows.processes import interpreter_of
@@ -108,15 +107,15 @@ def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
             why, hint = f"there is no process {pid}", "`ps -e` lists them"
         elif isinstance(error, PermissionError):
             hint = "look at it as root (sudo), and outside of the container if this is root"
-        # The name in parentheses may hold anything, so what follows it is counted from its end.
+        # The name in parentheses may hold any character, so fields are counted from its end.
         fields = _read(f"{folder}/stat").rpartition(b")")[2].split()
         if fields[:1] in ([b"Z"], [b"X"], [b"x"]):
-            why = f"process {pid} has ended; its parent has yet to take note"
+            why = f"process {pid} has ended; its parent has not reaped it yet"
         elif len(fields) > 6 and fields[6].isdigit() and int(fields[6]) & _KERNEL_THREAD:
             why = f"process {pid} is a thread of the kernel, which runs no program"
         raise BadInput(why, hint) from None
     is_ours = owner == os.geteuid() and _PYTHON.match(os.path.basename(program))
-    # In a container the name is another file's than ours; after an upgrade it is nobody's.
+    # In a container the name is that of another file; after an upgrade it may be no file's.
     if is_ours and _is_file_of(program, f"{folder}/exe"):
         with contextlib.suppress(BadInput):
             return query(_started_by(pid, program), timeout)
@@ -125,11 +124,11 @@ def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
 
 def _started_by(pid: int, program: str) -> str:
     """Return the path by which a process's interpreter was started; a virtual environment's is a link."""
-    # What a process says of itself can be anything: only a path to the very program that runs is taken.
+    # A process can write anything here: only a path to the program that really runs is used.
     items = os.fsdecode(_read(f"{_PROC}/{pid}/environ")).split("\0")
     variables = dict(item.split("=", 1) for item in items if "=" in item)
     first = os.fsdecode(_read(f"{_PROC}/{pid}/cmdline").split(b"\0")[0])
-    # It may have left the folder that it was started in, which its shell has put into PWD.
+    # It may have left the folder in which it was started, which its shell has put into PWD.
     try:
         current = os.readlink(f"{_PROC}/{pid}/cwd")
     except OSError:

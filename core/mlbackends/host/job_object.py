@@ -1,4 +1,4 @@
-"""Programs in a job object of Windows, which ends with us, and with it what it holds.
+"""Programs in a job object of Windows, which ends together with this process.
 
 Source: Job Objects, Process Creation Flags, SetErrorMode and NTSTATUS Values in Microsoft's documentation.
 """
@@ -14,7 +14,7 @@ _SUSPENDED, _WITHOUT_WINDOW = 0x4, 0x08000000
 _DIE_ON_EXCEPTION, _CHILDREN_STAY_OUT, _END_WITH_US = 0x400, 0x1000, 0x2000
 #: SEM_FAILCRITICALERRORS, SEM_NOGPFAULTERRORBOX and SEM_NOOPENFILEERRORBOX, which children inherit.
 _NO_DIALOGS = 0x8003
-#: JobObjectExtendedLimitInformation: its number, and in 64 bits its size and where its flags stand.
+#: JobObjectExtendedLimitInformation: its number and, in 64 bits, its size and the offset of its flags.
 _EXTENDED_LIMITS, _LIMIT_BYTES, _FLAGS_AT = 9, 144, 16
 
 #: Exit codes with which the system ends a process. 0xC0000409 is abort() too.
@@ -37,10 +37,10 @@ STATUSES = {
 
 
 class Program(subprocess.Popen[bytes]):
-    """A program in a job of its own. Raises OSError where it cannot be started.
+    """A program in its own job. Raises OSError if it cannot be started.
 
-    whole: whether what it starts is in the job too, and no window or dialog of it comes up; else it is a
-    program of the user's that alone ends with us, and shares our console.
+    whole: whether what it starts is in the job too and no window or dialog appears; otherwise it is the
+    user's program, which ends with us, without its children, and shares our console.
     """
 
     def __init__(self, command: Sequence[str], *, whole: bool, **options: Any) -> None:
@@ -60,7 +60,7 @@ class Program(subprocess.Popen[bytes]):
             if whole:
                 self._kernel.SetErrorMode(before)
         process = ctypes.c_void_p(int(self._handle))  # type: ignore[attr-defined]
-        # Refused to a process of a job without nested ones: it then runs in that of its parent alone.
+        # Refused if our job allows no nested jobs: the program then runs in its parent's job.
         self._is_in_job = bool(self._call("AssignProcessToJobObject", process))
         ctypes.CDLL("ntdll").NtResumeProcess(process)
 
@@ -69,7 +69,7 @@ class Program(subprocess.Popen[bytes]):
         return result
 
     def poll_for(self, seconds: float) -> int | None:
-        """Return its exit code; None where it runs for longer than that."""
+        """Return its exit code; None if it runs for longer than that."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.wait(seconds)
         return None
@@ -99,7 +99,7 @@ def without_interrupts() -> Iterator[None]:
 
 
 def run_in_our_place(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a program as if it took the place of this process, and return its exit code.
+    """Run a program as if it replaced this process, and return its exit code.
 
     It gets Ctrl-C and Ctrl-Break itself, and ends when this process is ended. Raises OSError.
     """

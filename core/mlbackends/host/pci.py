@@ -1,8 +1,8 @@
-"""The PCI devices of a machine, scanned once a host; of Linux here.
+"""The PCI devices of a machine, scanned once for each host; those of Linux are read here.
 
-One small file a device tells vendor, class and driver; what costs more reads is read only for what may be
-an accelerator or a network card. The link of a device that sleeps is not read: that would wake it, which
-takes a GPU up to a second. Source: Linux Documentation/ABI/testing/sysfs-bus-pci; the PCI Code and ID
+One small file per device has vendor, class and driver; what needs more reads is read only for possible
+accelerators and network cards. The link of a sleeping device is not read: that would wake it, which takes a
+GPU up to a second. Source: Linux Documentation/ABI/testing/sysfs-bus-pci; the PCI Code and ID
 Assignment.
 """
 
@@ -23,18 +23,18 @@ FOLDER = "/sys/bus/pci/devices"
 
 _NAMES_FILES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 _DEVICES_LIMIT = 4096
-_WIDEST = 32  # 255 stands for "unknown"
+_WIDEST = 32  # 255 means unknown
 _FASTEST = 1000
 _CONFIGURATION_BYTES, _EXTENDED = 4096, 256
 _ACS, _REQUEST_REDIRECT = 0x000D, 0x0004
 #: Beginnings of the class codes whose devices are worth the extra reads: network, display,
 #: co-processor, processing accelerator.
 _DETAILED = ("02", "03", "0b40", "12")
-#: Makers that also give their accelerators other classes.
+#: Vendors whose accelerators may have other classes.
 _ACCELERATOR_VENDORS = ("10de", "1002", "1ae0", "1da3", "19e5", "1d0f")
 
 
-#: What a device's record has of the driver that Windows installed for it.
+#: The facts about the driver that Windows installed for a device.
 DRIVER_FACTS = ("driver_version", "driver_date")
 
 
@@ -44,11 +44,10 @@ class PciDevice(Struct, frozen=True):
     address: "0000:65:00.0". vendor, device: four hexadecimal digits. class_code: six, such as
     "030200" for a 3D controller. driver: the kernel driver that is bound to it, "" without.
 
-    The rest is None where the kernel does not tell, where the device sleeps, or where it is none of
-    the kinds above. The link is that of the card: switches on the card itself are passed over. Its
-    current speed falls when the device idles. max_slot_width: of the port that the card is in.
-    iommu_domain: how its addresses are translated: identity, DMA, DMA-FQ; "" where that is not known.
-    registry_key: of its driver, under Windows.
+    The rest is None if the kernel does not report it, if the device sleeps, or if it is not one of the kinds
+    above. The link is that of the card: switches on the card itself are skipped. Its current speed falls when
+    the device is idle. max_slot_width: of the port that the card is in. iommu_domain: how its addresses are
+    translated: identity, DMA, DMA-FQ; "" if that is not known. registry_key: of its driver on Windows.
     """
 
     address: str
@@ -81,7 +80,7 @@ class PciDevice(Struct, frozen=True):
 
 @once_per_host
 def pci_devices(host: Host) -> tuple[PciDevice, ...]:
-    """Return every PCI device, by address; () where there is no PCI or no kernel that tells."""
+    """Return every PCI device by address, () if there is no PCI or the kernel does not list it."""
     if host.platform == "win32":
         return tuple(PciDevice(**fields) for fields in windows.pci_devices(host))
     # Virtual functions come in hundreds; the numbers that matter here are small.
@@ -91,21 +90,21 @@ def pci_devices(host: Host) -> tuple[PciDevice, ...]:
 
 
 def of_vendor(host: Host, *vendors: str) -> tuple[PciDevice, ...]:
-    """Return the devices of some makers, given as four hexadecimal digits each."""
+    """Return the devices of some vendors, given as four hexadecimal digits each."""
     return tuple(device for device in pci_devices(host) if device.vendor in vendors)
 
 
 def product_name(host: Host, device: PciDevice) -> str:
-    """Return the name of a product in the machine's copy of pci.ids; "" where it is not in it.
+    """Return the name of a product in the machine's copy of pci.ids; "" if it is not in it.
 
-    Reads a megabyte: only for a device that is worth it.
+    Reads a megabyte, so it is for single devices.
     """
     for path in _NAMES_FILES:
         data = b"\n" + host.read_bytes(path)
         start = data.find(f"\n{device.vendor}  ".encode())
         if start < 0:
             continue
-        # A maker's products are the indented lines below it.
+        # A vendor's products are the indented lines below it.
         match = re.search(rb"\n[0-9a-fA-F]", data[start + 1 :])
         end = start + 1 + match.start() if match else len(data)
         at = data.find(f"\n\t{device.device}  ".encode(), start, end)
@@ -115,9 +114,9 @@ def product_name(host: Host, device: PciDevice) -> str:
 
 
 def display_driver(host: Host, device: PciDevice) -> dict[str, Any]:
-    """Return what Windows' registry holds of a GPU and its driver; {} on other systems.
+    """Return what Windows' registry has about a GPU and its driver; {} on other systems.
 
-    name, memory_bytes, driver_version, and driver_date as YYYY-MM-DD.
+    The fields are name, memory_bytes, driver_version, and driver_date as YYYY-MM-DD.
     """
     if not device.registry_key:
         return {}
@@ -153,9 +152,9 @@ def pci_record(
 
 
 def link_facts(device: PciDevice) -> dict[str, FactValue]:
-    """Return what is known of a device's link, as facts for a `Device` record.
+    """Return what the card and its slot can do at most, as facts for a `Device` record.
 
-    Only the most that the card and its slot can: what is now wobbles with the load.
+    The current speed is left out because it changes with the load.
     """
     return nonempty(
         {
@@ -167,16 +166,15 @@ def link_facts(device: PciDevice) -> dict[str, FactValue]:
 
 
 def link_now(device: PciDevice) -> dict[str, FactValue]:
-    """Return how wide the link is now, for the `volatile` of a `Device` record."""
+    """Return the current width of the link, for the `volatile` of a `Device` record."""
     return {} if device.link_width is None else {"pcie_width": device.link_width}
 
 
 def is_redirected(host: Host, device: PciDevice) -> bool | None:
-    """Tell whether a switch above a device sends what it says to its neighbours up to the processor.
+    """Return whether a switch above a device routes its peer-to-peer traffic through the CPU.
 
-    That is what Access Control Services do. None where no switch is above it, or where the
-    configuration cannot be read: that takes root. A root port's say is left out, for what passes
-    through it goes to the processor anyway.
+    Access Control Services do that. None if no switch is above it, or if the configuration cannot be read,
+    which takes root. Root ports are ignored: what passes through them goes to the CPU anyway.
     """
     bridges = _bridges(host, f"{FOLDER}/{device.address}")[1:]
     controls = [_redirects(host, f"{FOLDER}/{bridge}/config") for bridge in bridges]
@@ -186,7 +184,7 @@ def is_redirected(host: Host, device: PciDevice) -> bool | None:
 
 @once_per_host
 def _redirects(host: Host, path: str) -> bool | None:
-    """Read the ACS control of a bridge from its extended capabilities; None where it has none."""
+    """Return whether a bridge's ACS control redirects requests, None if it has no such capability."""
     data = host.read_bytes(path, _CONFIGURATION_BYTES)
     at = next((at for identifier, at in extended_capabilities(data) if identifier == _ACS), None)
     if at is None:
@@ -195,7 +193,7 @@ def _redirects(host: Host, path: str) -> bool | None:
 
 
 def extended_capabilities(configuration: bytes) -> Iterator[tuple[int, int]]:
-    """Yield identifier and place of each extended capability in a device's configuration space."""
+    """Yield identifier and offset of each extended capability in a device's configuration space."""
     at, seen = _EXTENDED, set[int]()
     while at >= _EXTENDED and at + 8 <= len(configuration) and at not in seen:
         seen.add(at)
@@ -249,11 +247,11 @@ def _read(host: Host, address: str) -> PciDevice | None:
 
 
 def _end_of_card(host: Host, folder: str, vendor: str) -> tuple[str, str]:
-    """Return the folder of the device whose link leads out of the card, and the port's it is in.
+    """Return the folder of the device whose link leads out of the card, and that of the card's port.
 
     AMD and Intel put a switch on the card, and the GPU behind it reports a link that does not
     exist (2.5 GT/s, width 1). The root port, which is the first in the path, is not on the card.
-    The port is "" where nothing is above the card.
+    The port is "" if nothing is above the card.
     """
     bridges = _bridges(host, folder)
     end = folder
@@ -290,7 +288,7 @@ def _width(host: Host, path: str) -> int | None:
 
 
 def _digits(text: str, count: int) -> str:
-    """Return a hexadecimal number as lower-case digits, zeros in front; "" for what is none."""
+    """Return a hexadecimal number as lower-case digits with leading zeros, "" if it is not one."""
     text = text.strip().lower().removeprefix("0x")
     if text.translate(DIGITS_AS_ZEROS).strip("0") or not 0 < len(text) <= 8:
         return ""

@@ -1,7 +1,7 @@
 """The JSON files of a recorded machine, and which folder or archive is one.
 
-It may come from anybody. A field of host.json of another kind is refused by name when the machine
-is opened: half of a description that is silently taken for none would describe another machine.
+It may come from anybody. A field of host.json with a wrong type is refused by name when the machine is
+opened: silently ignoring a part of the description would describe another machine.
 """
 
 import os
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _SIZE_LIMIT = 64 << 20
-#: A folder with none of them is no machine's root; half a machine is one.
+#: A folder without any of these is not a machine's root; a part of a machine is one.
 TOP_FOLDERS = ("proc", "sys", "etc", "usr", "lib", "opt", "dev", "var")
 
 _Bytes = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
@@ -95,7 +95,7 @@ class Processors(TypedDict, total=False):
 class _System(Struct, frozen=True):
     """What `Host.system` returns, by name, and the device nodes that the user may not open.
 
-    What only a Windows has is described where its calls are, in `windows.calls`.
+    `windows.calls` describes what only Windows has.
     """
 
     libc: str | None = None
@@ -124,7 +124,7 @@ class _System(Struct, frozen=True):
 
 
 class Description(Struct):
-    """host.json: what no file of the machine tells."""
+    """host.json: what no file of the machine contains."""
 
     platform: str = "linux"
     uname: dict[str, str] = {}
@@ -139,9 +139,9 @@ class Description(Struct):
 
 
 class Opened(NamedTuple):
-    """A recorded machine: host.json, extracts.json, the folder of outputs, the one that stands for "/".
+    """A recorded machine: host.json, extracts.json, the folder of outputs, and the root folder.
 
-    tree: the archive that these folders are in, or Windows' files, None where they are on the disk.
+    tree: the archive that these folders are in, or Windows' files, None if they are on the disk.
     """
 
     description: Description
@@ -152,9 +152,9 @@ class Opened(NamedTuple):
 
 
 def opened(folder: str, has_environment: bool) -> Opened:
-    """Open a recorded machine; raises BadInput with the file and the field.
+    """Open a recorded machine. Raises BadInput with the file and the field.
 
-    has_environment: whether it gets one, and may be any folder.
+    has_environment: whether the environment is given, so that it may be any folder.
     """
     tree, call = None, _directly
     if not os.path.isdir(folder):
@@ -185,7 +185,7 @@ def _directly(function: "Callable[..., Any]", path: str, *rest: Any) -> Any:
 
 
 def _of_machine(tree: archive.Tree) -> str:
-    """Return the path of the machine in an archive: most tars have its folder, and all else in that."""
+    """Return the path of the machine in an archive: most tars contain one folder with everything in it."""
     names = tree.call(os.listdir, f"{tree.top}/")
     folders = [name for name in names if tree.call(os.path.isdir, f"{tree.top}/{name}")]
     is_inner = len(folders) == 1 and not {"host.json", "root", *TOP_FOLDERS}.intersection(names)
@@ -209,7 +209,7 @@ def _decoded(call: "Callable[..., Any]", folder: str, name: str, kind: type[_Kin
 
 
 def inside(call: "Callable[..., Any]", folder: str, name: str) -> str:
-    """Return the path of a part of a recorded machine; raises BadInput for a link that leads out of it."""
+    """Return the path of a part of a recorded machine. Raises BadInput for a link that leads out of it."""
     path = posixpath.join(folder, name)
     top, target = os.path.realpath(folder), os.path.realpath(path)
     if call(os.path.lexists, path) and os.path.commonpath((top, target)) != top:
@@ -232,7 +232,7 @@ def hint_near(folder: str) -> str:
     above = [os.path.dirname(folder), os.path.dirname(os.path.dirname(folder))]
     for near in (*below, *above):
         names = ("host.json", "root/proc", "proc", "sys")
-        # Every folder below "/" has the live machine above it.
+        # Above every folder directly below "/" is the live machine.
         if near != "/" and any(os.path.lexists(f"{near}/{name}") for name in names):
             return f"name {near}" if near in above else f"name one of the folders in it: {near}"
     return "name a folder with proc/ and sys/ in it, or the folder above a recording's root/"

@@ -1,9 +1,8 @@
-"""Take out of a report what names this machine or its user, so that it can be pasted anywhere.
+"""Remove from a report what identifies this machine or its user, so that it can be published.
 
-Values of the role "identity" become "redacted-1", "redacted-2", ...: the same value gets the same
-number everywhere, so that what was equal stays equal. Host name, user name and home folder are
-replaced wherever they stand in a text, servers and network addresses in values of variables and in addresses
-of packages: elsewhere 10.2.0.1 is a version.
+Values of the role "identity" become "redacted-1", "redacted-2", ...: equal values get equal numbers
+everywhere. Host name, user name and home folder are replaced wherever they occur in a text; servers and
+network addresses only in values of variables and addresses of packages: elsewhere 10.2.0.1 is a version.
 """
 
 import re
@@ -42,14 +41,14 @@ _IDENTIFYING = pattern(
 )
 _ENDS = r"\s:;,\"'=<>()\[\]{}\0@|"
 _START = rf"(?:^|(?<=[{_ENDS}]))(?:-[IL])?"
-#: A path, after what may stand before one; a compiler's -I and -L are part of it.
+#: A path, after a character that may precede one; a compiler's -I and -L are part of it.
 _PATH = pattern(rf"{_START}[/\\][^{_ENDS}]*")
 _SEPARATOR = pattern(r"([/\\]+)")
 _SYSTEM = r"/+(?:usr/(?!local/)|(?:proc|sys(?!/fs/cgroup/)|dev|etc|boot|lib\w*)(?![\w.-]))"
 _OF_THE_SYSTEM = pattern(rf"(?:-[IL])?{_SYSTEM}")
 _SYSTEM_PATH = rf"{_START}{_SYSTEM}[^{_ENDS}]*"
 
-#: Names of people and machines that are also words: to replace them would change what a text means.
+#: Names of people and machines that are also words: replacing them would change the meaning of a text.
 COMMON_WORDS = frozenset({
     *map(str.lower, CONTAINER_USERS),
     "root", "localhost", "user", "users", "linux", "admin", "administrator", "ubuntu", "debian",
@@ -65,7 +64,7 @@ COMMON_WORDS = frozenset({
     "attention", "flash", "triton", "rocm", "hip", "amdgpu", "drm", "card", "x11", "wayland",
 })  # fmt: skip
 
-#: Patterns, each with what must stand in a text that has its like, with 0 for every digit.
+#: Patterns, each with the forms that a matching text contains once every digit is replaced by 0.
 _NUMBERS = (
     (LONG_ID, ("0" * 32,)),
     (SID, ("S-0-0-00-",)),
@@ -75,7 +74,7 @@ _NUMBERS = (
 _IPV4 = pattern(r"(?<![\w.-])(?<![^/]/)(?:\d{1,3}\.){3}\d{1,3}(?![\w.-])")
 _IPV6 = pattern(r"(?<![\w.:])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:])")
 _SERVER = pattern(r"(?<=://)((?:[^/\s@]*@)?)([A-Za-z0-9](?:[\w.-]*\w)?)(?=[:/?#\s]|$)")
-#: The address in a URL, wherever it stands: no version is behind "://".
+#: The address in a URL, in any text: a version never follows "://".
 NUMERIC_SERVER = pattern(r"(?<=://)(?:\d{1,3}\.){3}\d{1,3}(?![\w.-])")
 _NAME = pattern(r"(?<![\w:.-])[A-Za-z](?:[\w.-]*\w)?")
 #: Ends of their names.
@@ -88,7 +87,7 @@ _WITH_VARIABLES = ("variables", "environment")
 
 
 class Names(Struct, frozen=True):
-    """What names the machine and its user: the host's name, the user's, and the home folder."""
+    """What identifies the machine and its user: the host's name, the user's name, and the home folder."""
 
     node: str = ""
     user: str = ""
@@ -117,15 +116,15 @@ def host_names(names: Names) -> list[str]:
 
 
 def is_common(name: str) -> bool:
-    """Tell whether a name of a person or machine is also a word, or what a probe looks for."""
+    """Return whether a name of a person or machine is also a common word or a probe's name."""
     return name.lower() in COMMON_WORDS or name.lower() in registry.names(registry.PROBES)
 
 
 def in_texts(name: str, replacement: str) -> tuple[re.Pattern[str], Callable[[re.Match[str]], str]]:
-    """Return what finds a name in a text, and what replaces it.
+    """Return the pattern that finds a name in a text, and the function that replaces it.
 
-    It ends at anything but letters and digits, so that "/envs/NAME-torch" and "user-NAME.slice" lose it; in
-    the system's own paths it is a whole word. It must have three letters or more.
+    The name ends at anything but letters and digits, so that it is removed from "/envs/NAME-torch" and
+    "user-NAME.slice"; in the system's own paths only a whole word is. It must have three letters or more.
     """
     word = pattern(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
 
@@ -136,9 +135,9 @@ def in_texts(name: str, replacement: str) -> tuple[re.Pattern[str], Callable[[re
 
 
 def is_somebodys(address: str) -> bool:
-    """Tell whether numbers with dots are an address of one machine.
+    """Return whether numbers with dots are an address of one machine.
 
-    127 is this one, 0 and 255 are everybody, 198.18 and 198.19 nobody (RFC 2544).
+    127 is the local machine, 0 and 255 are all machines, 198.18 and 198.19 none (RFC 2544).
     """
     parts = [int(part) for part in address.split(".")]
     is_nobodys = parts[0] == 198 and parts[1] in (18, 19)
@@ -148,9 +147,9 @@ def is_somebodys(address: str) -> bool:
 def without_addresses(
     text: str, server: Callable[[str], str], address: Callable[[str], str], variable: str = ""
 ) -> str:
-    """Replace numeric addresses and the servers of URLs; in a variable that names servers, these too.
+    """Replace numeric addresses, the servers of URLs, and those in a variable that names servers.
 
-    Everybody's servers stay: they say something of a package and nothing of who uses it.
+    Public servers stay: they describe a package, not its user.
     """
     replacements: set[str] = set()
 
@@ -190,9 +189,9 @@ def without_addresses(
 
 
 def in_paths(name: str, replacement: str) -> tuple[re.Pattern[str], Callable[[re.Match[str]], str]]:
-    """Return what finds paths, and what replaces a user's name as a whole part of one that was found.
+    """Return the pattern that finds paths, and the function that replaces a user's name as a part of one.
 
-    However short the name is; the system's own paths stay.
+    The name may be of any length; the system's own paths stay.
     """
 
     def replace(path: re.Match[str]) -> str:
@@ -226,9 +225,9 @@ def redacted(report: Report, names: Names) -> Report:
                     holder[field] = _without_identifying(holder[field], hide)
             warning = Reason(
                 "unknown-probe",
-                f"there is no probe {name} here that would declare which of its facts identify:"
-                " what their names or a pattern show was replaced",
-                "install what brings the probe, or read these facts before you pass them on",
+                f"the probe {name} is not installed, so its identifying facts are not declared:"
+                " those recognised by their names or a pattern were replaced",
+                "install the probe's package, or read these facts before you share them",
             )
             probe["warnings"] = [*probe.get("warnings", ()), msgspec.to_builtins(warning)]
     hide.look_for_numbers(msgspec.json.encode(tree).decode())
@@ -249,7 +248,7 @@ def redacted_usage(usage: "Usage", names: Names) -> "Usage":
 
 
 def _without_identifying(value: Any, hide: "_Replacer") -> Any:
-    """Replace the facts of a probe that nobody here knows, as far as their names sound identifying."""
+    """Replace facts of an unknown probe if their names look identifying."""
     if isinstance(value, list):
         return [_without_identifying(item, hide) for item in value]
     if not isinstance(value, dict):
@@ -261,20 +260,20 @@ def _without_identifying(value: Any, hide: "_Replacer") -> Any:
 
 
 class _Replacer:
-    """Replaces identifying values, the same by the same."""
+    """Replaces identifying values, equal ones by equal texts."""
 
     def __init__(self, names: Names) -> None:
         self._numbers: dict[str, str] = {}
         self._texts: list[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]] = []
         home = names.home.rstrip("/")
         if len(home) > 2:
-            # /root is a part of other paths too, such as /opt/rh/gcc-toolset-13/root, and names nobody.
+            # /root identifies nobody, and is a part of other paths, such as /opt/rh/gcc-toolset-13/root.
             before = r"(?<![\w.-])" if is_common(home[1:]) else ""
             self._texts.append((home, pattern(before + re.escape(home) + r"(?![\w.-])"), "~"))
-        # "node7.cluster.example" stands as "node7" in other places.
+        # "node7.cluster.example" may be "node7" in other places.
         hosts = [(name, "HOST") for name in host_names(names)]
         for name, stand_in in (*hosts, (names.user, "USER")):
-            # Very short names would be found in words that mean something else.
+            # Very short names would match inside other words.
             if len(name) > 2 and not is_common(name):
                 self._texts.append((name, *in_texts(name, stand_in)))
         self._present = [numbers for numbers, _ in _NUMBERS]
@@ -306,7 +305,7 @@ class _Replacer:
         return value
 
     def _address(self, text: str) -> str:
-        """Replace an address, here and wherever else it stands, unless it is a word."""
+        """Replace an address, here and everywhere else, unless it is a word."""
         word: str = self.whole(text)
         if len(text) > 2 and not is_common(text):
             found = pattern(rf"(?<![\w.-]){re.escape(text)}(?![\w-])")
@@ -314,7 +313,7 @@ class _Replacer:
         return word
 
     def look_for_numbers(self, text: str) -> None:
-        """Take out of what `inside` looks for the patterns of which a whole report has no sign."""
+        """Drop the patterns that cannot match anywhere in a whole report."""
         form = text.translate(DIGITS_AS_ZEROS)
         self._present = [
             numbers for numbers, forms in _NUMBERS if any(item in form for item in forms)
@@ -342,7 +341,7 @@ class _Replacer:
         if isinstance(value, (list, tuple)):
             return [self.inside(item) for item in value]
         if isinstance(value, dict):
-            # Names of fields stay, whatever the user is called; keys that are paths do not.
+            # Names of fields stay, even if the user has the same name; keys that are paths do not.
             return {
                 self.inside(key) if "/" in key or ":" in key else key: self.inside(item)
                 for key, item in value.items()

@@ -1,4 +1,4 @@
-"""AMD GPUs as the kernel tells them, and where ROCm's libraries lie.
+"""AMD GPUs as the kernel lists them, and the folders of ROCm's libraries.
 
 Source: Linux include/uapi/linux/kfd_sysfs.h and drivers/gpu/drm/amd/amdkfd/kfd_topology.c;
 Documentation/gpu/amdgpu/driver-misc (memory, product and partition files).
@@ -31,10 +31,10 @@ _HIGHEST_TARGET = 999_999  # gfx_target_version is major * 10000 + minor * 100 +
 
 
 class AmdGpu(Struct, frozen=True):
-    """One GPU: a KFD node with its PCI device, or a PCI device that KFD does not know.
+    """One GPU: a KFD node with its PCI device, or a PCI device that KFD does not list.
 
-    node: its number in the KFD topology, None without. properties: the node's numbers as they are.
-    partition: which part of the card it is, where the card is split.
+    node: its number in the KFD topology, None without one. properties: the node's numbers.
+    partition: the number of the part, if the card is split.
     """
 
     node: int | None
@@ -47,7 +47,7 @@ class AmdGpu(Struct, frozen=True):
 
 
 def wheels(host: Host) -> tuple[str, ...]:
-    """Return the folders of the rocm-sdk wheels below site-packages, () where none is installed."""
+    """Return the folders of the rocm-sdk wheels below site-packages, () if none is installed."""
     return ("_rocm_sdk_*/lib",) if "rocm-sdk-core" in distributions(host) else ()
 
 
@@ -55,7 +55,7 @@ def library_finding(host: Host, name: str, stem: str, code: str = "") -> Finding
     """Return the finding of a library of ROCm: its copies, the variables that steer it, its code.
 
     stem: the file's name without its ending. code: the folder with its GPU code, relative to the
-    library's, such as "rocblas/library", for the fact `targets`; "" where it is in the library.
+    library's, such as "rocblas/library", for the fact `targets`; "" if it is in the library.
     """
     libraries = libraries_named(host, name, stem, homes=HOMES, folders=FOLDERS, wheels=wheels(host))
     if not libraries:
@@ -79,7 +79,7 @@ def library_finding(host: Host, name: str, stem: str, code: str = "") -> Finding
 
 
 def rocm_calls(opened: CDLL, namer: str = "") -> Calls:
-    """Return what calls the functions of a library of ROCm; most have no names for their statuses."""
+    """Return the caller of a ROCm library's functions; most libraries do not name their statuses."""
     unnamed = "no name" if namer else ""
     return Calls(opened, namer=namer, unnamed=unnamed, hint="see `backends info rocm` for the GPU")
 
@@ -129,7 +129,7 @@ def gpus(host: Host) -> tuple[AmdGpu, ...]:
 
 
 def unreadable_nodes(host: Host) -> int:
-    """Return how many KFD nodes do not tell what they are: the container may not use those GPUs."""
+    """Return how many KFD nodes cannot be read: the container may not use those GPUs."""
     return sum(not host.read(f"{TOPOLOGY}/{node}/properties", 65536) for node in _nodes(host))
 
 

@@ -42,21 +42,21 @@ else:
 
 
 def status_names(library: str) -> dict[int, str]:
-    """Return the names of a library's statuses that statuses.json lists, {} where it has none."""
+    """Return the names of a library's statuses in statuses.json, {} if it is not listed."""
     names: dict[str, str] = table("libraries/statuses").get(library, {})
     return {int(status, 0): name for status, name in names.items()}
 
 
 def decimal_version(number: int, major: int, minor: int = 100) -> str:
-    """Return a version that a library returns as one number: 20805 is 2.8.5 where major is 10,000.
+    """Return a version from one number: 20805 is 2.8.5 if major is 10,000.
 
-    major, minor: what one of the major and one of the minor version count in it.
+    major, minor: how much one major and one minor version count.
     """
     return f"{number // major}.{number % major // minor}.{number % minor}"
 
 
 def checked(device: Device, check: Callable[..., None], *arguments: object) -> Device:
-    """Return a device that computes, as a check finds out, or that has the reason why it does not."""
+    """Return a device as usable if a check succeeds, else with the reason of the failure."""
     try:
         check(*arguments)
     except NotUsable as stop:
@@ -67,7 +67,7 @@ def checked(device: Device, check: Callable[..., None], *arguments: object) -> D
 def of_devices(library: Library, devices: Sequence[Device]) -> Answer:
     """Return the answer of a library with its devices.
 
-    Raises NotUsable, which has learned it, with the first device's reason where none of them computes.
+    Raises NotUsable with the answer and the first device's reason if none of them computes.
     """
     answer = Answer(library, tuple(devices))
     if not any(device.presence is Presence.USABLE for device in devices):
@@ -76,19 +76,19 @@ def of_devices(library: Library, devices: Sequence[Device]) -> Answer:
     return answer
 
 
-#: How many pairs of numbers a device is given to add.
+#: The number of pairs that a device adds.
 PAIRS = 256
 
 
 def addends() -> "ctypes.Array[ctypes.c_uint32]":
-    """Return two arrays of numbers that a device adds, and behind them room for their sums."""
+    """Return two arrays of numbers to add, followed by space for their sums."""
     first = [number * 0x01020305 % (1 << 32) for number in range(PAIRS)]
     second = [number * number + 7 for number in range(PAIRS)]
     return (ctypes.c_uint32 * (3 * PAIRS))(*first, *second)
 
 
 def require_sums(device: str, numbers: "ctypes.Array[ctypes.c_uint32]") -> None:
-    """Raise NotUsable unless the sums stand behind the addends."""
+    """Raise NotUsable unless the right sums follow the addends."""
     rows = (numbers[start : start + PAIRS] for start in range(0, 3 * PAIRS, PAIRS))
     sums = zip(*rows, strict=True)
     if wrong := sum((one + other) % (1 << 32) != result for one, other, result in sums):
@@ -97,14 +97,14 @@ def require_sums(device: str, numbers: "ctypes.Array[ctypes.c_uint32]") -> None:
 
 
 class Calls:
-    """Calls a library's functions that return a status, and stops at the first that is not 0.
+    """Calls a library's functions that return a status, and raises NotUsable if that is not 0.
 
     No argument types are declared: an argument is a ctypes object, bytes, an int for a C int, or None for
-    no address. namer: the library's function that names a status, used where it is there. library: whose
-    names in statuses.json hold without it. unnamed: stands for the others. hint: what the reason advises.
-    hexadecimal: whether statuses are unsigned and written so.
+    no address. namer: the library's function that names a status, if it has one; otherwise the names are
+    those of `library` in statuses.json. unnamed: the name of other statuses. hint: that of the reason.
+    hexadecimal: whether statuses are unsigned and shown in hexadecimal.
 
-    learned: what is kept where a call fails; None until it is set.
+    learned: the answer that is kept if a call fails; None until it is set.
     """
 
     learned: Answer | None = None
@@ -147,9 +147,9 @@ class Calls:
         return handle
 
     def handles(self, function: str, *owners: object, incomplete: int = 0) -> list[int]:
-        """Return at most 64 handles that a function lists: asked for their number, then for them.
+        """Return at most 64 handles that a function lists: one call for their number, one for them.
 
-        incomplete: its status where there are more.
+        incomplete: its status if there are more.
         """
         count = ctypes.c_uint32()
         self(function, *owners, ctypes.byref(count), None)
@@ -164,9 +164,9 @@ class Calls:
     def failed(
         self, function: str, status: int, code: str = "call-failed", about: str = "", hint: str = ""
     ) -> NotUsable:
-        """Return what to raise where a function returned a status that is an error.
+        """Return the exception for a function that returned an error status.
 
-        about: what to add to the message.
+        about: a text to add to the message.
         """
         number = f"{status:#x}" if self._hexadecimal else status
         name = self.name_of(status)
@@ -192,7 +192,7 @@ class Calls:
     def number(self, function: str, missing: int | None = None) -> int:
         """Return the size that a function without arguments returns.
 
-        missing: stands for that of a function that is not there; without it that is an AttributeError.
+        missing: the result if the function does not exist; without it that is an AttributeError.
         """
         if missing is not None and not hasattr(self._opened, function):
             return missing
@@ -207,15 +207,15 @@ class Calls:
         return (entry(*arguments) or b"").decode(errors="replace")
 
     def numbers(self, function: str, count: int) -> list[int]:
-        """Return what a function with a status writes to as many addresses of an int."""
+        """Return the ints that a function with a status writes to `count` addresses."""
         values = [ctypes.c_int(-1) for _ in range(count)]
         self(function, *map(ctypes.byref, values))
         return [value.value for value in values]
 
     def fill_and_read(self, prefix: str, device: str) -> None:
-        """Let device 0 fill memory and copy it back; CUDA's runtime and HIP have the functions for it.
+        """Let device 0 fill memory and copy it back, with the functions of CUDA's runtime or HIP.
 
-        prefix: of their names, such as "hip". device: what a reason calls it.
+        prefix: of their names, such as "hip". device: its name in a reason.
         """
         size, back, to_host = ctypes.c_size_t(4096), ctypes.create_string_buffer(4096), 2
         self(f"{prefix}SetDevice", 0)
@@ -226,7 +226,7 @@ class Calls:
         self.require_filled(device, back.raw, b"\x5a")
 
     def require_filled(self, device: str, memory: bytes, pattern: bytes) -> None:
-        """Raise NotUsable unless memory that a device filled holds the pattern throughout."""
+        """Raise NotUsable unless all memory that a device filled has the pattern."""
         if memory != pattern * (len(memory) // len(pattern)):
             message = (
                 f"{device} filled {len(memory)} bytes with 0x{pattern.hex()}, "

@@ -266,7 +266,7 @@ class ElfImage(FileImage):
         """Return the string at a position of the dynamic string table."""
         start, size = self._string_table()
         if position >= size:
-            raise NotALibrary("the ELF file is damaged: a name lies outside its string table")
+            raise NotALibrary("the ELF file is damaged: a name is outside its string table")
         text = self.text(start + position, size - position)
         if text is None:
             raise NotALibrary("the ELF file is damaged: a name in its string table has no end")

@@ -62,7 +62,7 @@ class MachOFile(FileImage):
         self.order = ">"
         (count,) = self.unpack("I", 4)
         if not 0 < count <= _SLICES_LIMIT:  # Java's classes begin with the same bytes
-            raise NotALibrary(f"the file is no universal binary: it would have {count} slices")
+            raise NotALibrary(f"the file is not a universal binary: it would have {count} slices")
         layout, length = _UNIVERSAL[head[:4]]
         starts = [self.unpack(layout, 8 + length * i)[2] for i in range(count)]
         self.slices = [MachOImage(self, start) for start in starts]

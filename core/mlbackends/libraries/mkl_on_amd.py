@@ -1,4 +1,4 @@
-"""MKL on AMD processors: what a hazard of the machine and a finding of a trace both say."""
+"""MKL on AMD processors: the text shared by a hazard of the machine and a finding of a trace."""
 
 WHY = (
     "MKL has code for Zen for products of matrices alone, of AVX2; AVX-512 is not used on AMD. Measured on"

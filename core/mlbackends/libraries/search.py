@@ -43,8 +43,8 @@ class SharedLibrary(Struct, frozen=True):
     """A library as its probe declares it: its names, its folders, and what it is built into.
 
     stems, homes, wheels: as in `libraries_named`.
-    folders: as there; "$MKLROOT" at the beginning stands for the value of that variable (the folder is left
-    out if it is not set), and "{machine}" for the processor as the kernel spells it.
+    folders: as there; "$MKLROOT" at the beginning is replaced by the value of that variable (the folder is
+    left out if it is not set), and "{machine}" by the processor as the kernel spells it.
     symbols: functions of which at least one is defined by a torch that has the library built in.
     missing: what the reason of an absence names; the first stem by default.
     describe: adds facts to a copy.

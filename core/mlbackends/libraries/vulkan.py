@@ -1,7 +1,7 @@
-"""The devices of a Vulkan loader, and an addition that each computes by a shader of ours.
+"""The devices of a Vulkan loader, and an addition that each computes with a shader.
 
-vulkan.json has the type and the members of each structure, and the words of the shader, of which
-vulkan_add.spvasm is the source.
+vulkan.json has the type and the members of each structure, and the words of the shader, whose source is
+vulkan_add.spvasm.
 
 Source: Vulkan specification, "Compute Pipelines", "Memory Allocation", "Descriptor Sets".
 """
@@ -46,17 +46,17 @@ _LIMITS = {
 }
 _DRIVER_NAME_AT, _DRIVER_INFO_AT = 20, 276
 _HEAP_COUNT_AT, _HEAPS_AT, _HEAP_BYTES = 260, 264, 16
-#: Twice the size, so that a driver of another opinion does not write over other memory.
+#: Twice the size, so that a driver with a larger structure does not overwrite other memory.
 _MEMORY_BYTES = 2 * 520
 _DEVICE_LOCAL = 1
 
 
 def added(opened: CDLL, library: Library) -> Answer:
-    """Return the devices of a loader, each of which was let to add two arrays.
+    """Return the devices of a loader, each with the result of adding two arrays.
 
-    Raises NotUsable where none computes.
+    Raises NotUsable if none computes.
     """
-    # A question leaves no files behind: Mesa's and NVIDIA's caches of shaders.
+    # Mesa and NVIDIA must not leave files in their shader caches.
     os.environ |= {"MESA_SHADER_CACHE_DISABLE": "true", "__GL_SHADER_DISK_CACHE": "0"}
     call = Calls(opened, "vulkan", unnamed="see VkResult")
     listed = call.handles("vkEnumeratePhysicalDevices", _instance(call), incomplete=_INCOMPLETE)
@@ -70,11 +70,11 @@ def added(opened: CDLL, library: Library) -> Answer:
 
 
 def _instance(call: Calls) -> "ctypes.c_void_p":
-    """Return an instance of Vulkan 1.1; what is created ends with the process."""
+    """Return an instance of Vulkan 1.1, which is freed when the process ends."""
     program = _structure("VkApplicationInfo", 0, 0, 0, 0, _VERSION_1_1)
     extension = (ctypes.c_char_p * 1)(b"VK_KHR_portability_enumeration")
     instance, status = ctypes.c_void_p(), 0
-    # MoltenVK's devices, which do not have all of Vulkan, are listed only where that is asked for.
+    # MoltenVK's devices, which do not have all of Vulkan, are listed only on request.
     for portable in (0, 1):
         names = (portable, extension if portable else 0)
         create_info = _structure("VkInstanceCreateInfo", portable, program, 0, 0, *names)
@@ -112,7 +112,7 @@ def _described(opened: CDLL, handle: int, index: int) -> Device:
         "driver_info": text(_DRIVER_INFO_AT),
         **{name: struct.unpack_from("I", raw, at)[0] or None for name, at in _LIMITS.items()},
     }
-    # NVIDIA packs the version of its driver in its own way.
+    # NVIDIA encodes its driver's version differently.
     packed = f"{driver >> 22}.{driver >> 14 & 0xFF:02}.{driver >> 6 & 0xFF:02}"
     return Device(
         kind="vulkan",
@@ -132,9 +132,9 @@ def version_text(number: int) -> str:
 
 
 def _structure(name: str, *members: object, extension: object = 0) -> "ctypes.Array[ctypes.c_char]":
-    """Return a structure of Vulkan's with its type and its members.
+    """Return a Vulkan structure with its type and its members.
 
-    A member that lies in memory stands as its address, and lives as long as the structure.
+    A member in memory is stored as its address, and lives as long as the structure.
     """
     kind, layout = table("libraries/vulkan")["structures"][name]
     values = [
@@ -147,10 +147,10 @@ def _structure(name: str, *members: object, extension: object = 0) -> "ctypes.Ar
 
 
 def _add(opened: CDLL, call: Calls, gpu: int, name: str) -> None:
-    """Let a device add two arrays of integers by a shader, and check every sum.
+    """Let a device add two arrays of integers with a shader, and check every sum.
 
-    What is created ends with the process. Raises NotUsable where a call fails, where no queue computes,
-    and where a sum is wrong.
+    Nothing is freed before the process ends. Raises NotUsable if a call fails, if no queue computes, or if a
+    sum is wrong.
     """
     device = _Device(opened, call, gpu, name)
     buffer, address = device.buffer()
@@ -162,7 +162,7 @@ def _add(opened: CDLL, call: Calls, gpu: int, name: str) -> None:
 
 
 class _Device:
-    """A device of Vulkan's that was opened, with one queue that computes."""
+    """An opened Vulkan device with one compute queue."""
 
     def __init__(self, opened: CDLL, call: Calls, gpu: int, name: str) -> None:
         self._opened = opened
@@ -178,7 +178,7 @@ class _Device:
         self._opened.vkGetDeviceQueue(self._device, self._family, 0, ctypes.byref(self._queue))
 
     def buffer(self) -> "tuple[ctypes.c_uint64, int]":
-        """Return a buffer for three arrays, and the address at which the host reads and writes it."""
+        """Return a buffer for three arrays, and its address for the host."""
         buffer = self._create("Buffer", 0, _BYTES, _STORAGE_USAGE, 0, 0, 0)
         needs = ctypes.create_string_buffer(24)
         self._opened.vkGetBufferMemoryRequirements(self._device, buffer, needs)
@@ -194,7 +194,7 @@ class _Device:
     def program(
         self, buffer: "ctypes.c_uint64"
     ) -> "tuple[ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64]":
-        """Return a pipeline of the shader, its layout, and the set that gives it a buffer."""
+        """Return a pipeline of the shader, its layout, and the descriptor set with the buffer."""
         binding = struct.pack("IIIIP", 0, _STORAGE, 1, _COMPUTE_STAGE, 0)
         bindings = ctypes.create_string_buffer(binding)
         layouts = _array(self._create("DescriptorSetLayout", 0, 1, bindings))
@@ -237,7 +237,7 @@ class _Device:
         self._call("vkQueueWaitIdle", self._queue)
 
     def _create(self, kind: str, *members: object) -> "ctypes.c_uint64":
-        """Return the handle of an object of a kind, which the members of its structure describe."""
+        """Return the handle of a new object of a kind, described by the members of its structure."""
         create_info = _structure(f"Vk{kind}CreateInfo", *members)
         return self._make(f"vkCreate{kind}", self._device, create_info, None)
 
@@ -248,7 +248,7 @@ class _Device:
         return handle
 
     def _compute_family(self) -> int:
-        """Return the first family of queues that computes."""
+        """Return the first family of queues that can compute."""
         count = ctypes.c_uint32(_LIMIT)
         families = ctypes.create_string_buffer(_FAMILY_BYTES * _LIMIT)
         into = (self._gpu, ctypes.byref(count), families)
@@ -261,7 +261,7 @@ class _Device:
         raise NotUsable("unsupported-hardware", message)
 
     def _memory_type(self, kinds: int) -> int:
-        """Return the first type of a mask's that the host reads and writes without more ado."""
+        """Return the first memory type of a mask that the host can read and write directly."""
         memory = ctypes.create_string_buffer(_MEMORY_BYTES)
         self._opened.vkGetPhysicalDeviceMemoryProperties(self._gpu, memory)
         (count,) = struct.unpack_from("I", memory)

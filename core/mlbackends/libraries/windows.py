@@ -106,7 +106,7 @@ def version_of(pe: Pe) -> str:
 
 
 def file_version(host: Host, path: str) -> str:
-    """Return the version of a file in four numbers, "" if it does not exist or has none."""
+    """Return the version of a file in four numbers, "" without a file or version."""
     with suppress(NotALibrary, OSError):
         return pe_headers(host, path).file_version if host.is_file(path) else ""
     return ""

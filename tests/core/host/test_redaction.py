@@ -214,7 +214,7 @@ def test_a_probe_that_is_not_here_is_hidden_by_names_and_patterns_and_says_so() 
     assert found.devices[0].volatile == {"owner": "redacted-4", "clock": 1}
     (warning,) = found.warnings
     assert warning.code == "unknown-probe"
-    assert "there is no probe frobnicator here" in warning.message
+    assert "the probe frobnicator is not installed" in warning.message
 
 
 def test_a_windows_is_known_by_its_short_name_in_capitals_too() -> None:

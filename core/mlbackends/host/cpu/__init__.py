@@ -1,1 +1,1 @@
-"""What a processor is and can do, from what kernels tell of it."""
+"""What a processor is and can do, as kernels report it."""

@@ -31,10 +31,10 @@ _POWERPC_64 = ("PPC970", "Cell", "PA6T", "RS64")
 
 
 def read_blocks(host: Host) -> list[Block]:
-    """Return the paragraphs of /proc/cpuinfo, whole where CPUs may differ; [] where there is none.
+    """Return the paragraphs of /proc/cpuinfo, all of them if CPUs may differ; [] if there is none.
 
-    On x86 only the first few: the kernel takes 10 microseconds and more for each CPU's, and what
-    differs there between CPUs stands in /sys.
+    On x86 only the first: the kernel takes 10 microseconds and more for each CPU's paragraph, and what
+    differs between CPUs is in /sys.
     """
     if host.platform == "win32":
         return processor_blocks(host)
@@ -69,9 +69,9 @@ def parse_blocks(text: str) -> list[Block]:
 
 
 def architecture_of(machine: str, blocks: list[Block]) -> str:
-    """Return x86_64, x86, aarch64, arm, ppc64le, s390x, riscv64, ...; "" if nothing tells.
+    """Return x86_64, x86, aarch64, arm, ppc64le, s390x, riscv64, ...; "" if that is not known.
 
-    machine: as uname has it. A recorded machine may lack it; then the form of /proc/cpuinfo tells.
+    machine: from uname. A recorded machine may lack it; then the form of /proc/cpuinfo decides.
     """
     if machine:
         name: str = table("host/cpu/names")["architectures"].get(machine.lower(), machine)
@@ -99,7 +99,7 @@ def architecture_of(machine: str, blocks: list[Block]) -> str:
 
 
 def identity(architecture: str, blocks: list[Block]) -> Facts:
-    """Return the facts of who made it and what it is: vendor, model_name, family and so on."""
+    """Return the facts of the CPU's identity: vendor, model_name, family and so on."""
     described: Facts = {
         "vendor_id": first(blocks, "vendor_id"),
         "model_name": first(blocks, "model name", "cpu model", "cpu"),
@@ -128,7 +128,7 @@ def processor_numbers(blocks: list[Block]) -> tuple[int, ...]:
 
 
 def first(blocks: list[Block], *keys: str) -> str:
-    """Return the first value that a paragraph has for one of some keys, "" without."""
+    """Return the first value that a paragraph has for one of the keys, "" if none has one."""
     return next((block[key] for key in keys for block in blocks if block.get(key)), "")
 
 
@@ -166,7 +166,7 @@ def _arm(blocks: list[Block]) -> Facts:
 
 
 class Design(Struct, frozen=True):
-    """What a core is: key is equal for cores of one kind, name is "" or numbers where no table has it."""
+    """A core's design: key is equal for cores of one kind; name is "" or numbers if no table has it."""
 
     key: str
     name: str
@@ -178,7 +178,7 @@ class Design(Struct, frozen=True):
 
 
 def designs(blocks: list[Block]) -> dict[int, Design]:
-    """Return what each CPU of an Arm or RISC-V machine is, by its number; those alone that say it."""
+    """Return the design of each CPU of an Arm or RISC-V machine, by its number, where it is stated."""
     by_cpu = {}
     for block in blocks:
         cpu, design = whole_number(block.get("processor", "")), _design(block)
@@ -188,7 +188,7 @@ def designs(blocks: list[Block]) -> dict[int, Design]:
 
 
 def design_of_midr(register: int) -> Design:
-    """Return what an Arm core is, from its Main ID Register."""
+    """Return the design of an Arm core from its Main ID Register."""
     numbers = ((register >> shift) & mask for shift, mask in _MIDR_FIELDS)
     implementer, part, variant, revision = numbers
     return _arm_design(implementer, part, f"r{variant}p{revision}")
@@ -198,7 +198,7 @@ _MIDR_FIELDS = ((24, 0xFF), (4, 0xFFF), (20, 15), (0, 15))
 
 
 def common_facts(cores: Sequence[Design]) -> Facts:
-    """Return the vendor, part and revision of some cores, of each what all of them have in common."""
+    """Return vendor, part and revision of some cores, each if it is the same for all of them."""
     facts: Facts = {}
     for name in ("vendor_id", "vendor", "part", "revision"):
         values = {getattr(core, name) for core in cores}

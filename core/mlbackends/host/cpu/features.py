@@ -1,6 +1,6 @@
-"""What a CPU's instructions can do: the kernel's feature names, and which of torch's kernels they allow.
+"""A CPU's features by the kernel's names, and which of torch's kernels they allow.
 
-Names are those of Linux everywhere; what macOS and other tools call them is translated by features.json.
+Names are always Linux's; features.json translates those of macOS and other tools.
 Source: the x86-64 psABI, "micro-architecture levels"; Linux's <asm/hwcap.h> of each architecture; torch
 2.13, aten/src/ATen/native/DispatchStub.cpp: each architecture has its own capabilities, chosen when
 torch was built.
@@ -31,7 +31,7 @@ def _table(name: str) -> Any:
 def features_of(
     architecture: str, blocks: list[Block], auxiliary: dict[int, int]
 ) -> frozenset[str]:
-    """Return the features that every CPU has, as Linux names them; empty where nothing tells.
+    """Return the features that every CPU has, by Linux's names; empty if they are not known.
 
     auxiliary: the auxiliary vector, for what /proc/cpuinfo does not list (POWER).
     """
@@ -58,28 +58,28 @@ def features_of(
 
 
 def features_of_macos(controls: dict[str, str]) -> frozenset[str]:
-    """Return the features that `sysctl -a` of macOS tells, as Linux names them."""
+    """Return the features in macOS's `sysctl -a`, by Linux's names."""
     features = {
         name for control, name in _table("macos_arm").items() if controls.get(control) == "1"
     }
     for control in ("features", "leaf7_features", "extfeatures"):
         features |= canonical(controls.get(f"machdep.cpu.{control}", "").split())
     for control, value in controls.items():
-        # Only here macOS tells whether AVX-512's registers can be used; cpuid's word is not enough.
+        # Only this states whether macOS saves AVX-512's registers; CPUID alone is not enough.
         if control.startswith("hw.optional.avx512") and value == "0":
             features.discard(control.removeprefix("hw.optional."))
     return frozenset(features)
 
 
 def canonical(names: list[str]) -> frozenset[str]:
-    """Return Linux's names for those that macOS or cpuid-reading tools use."""
+    """Return Linux's names for feature names of macOS and of tools that read CPUID."""
     other_names = _table("other_names")
     renamed = (other_names.get(name.lower(), name.lower()) for name in names)
     return frozenset(filter(_is_name, renamed))
 
 
 def isa_features(isa: str) -> frozenset[str]:
-    """Return the extensions of a RISC-V isa string, "g" spelled out; empty if it is none.
+    """Return the extensions in a RISC-V isa string, with "g" expanded; empty if it is not one.
 
     Letters and long names: rv64imafdcv_zba_zvfh.
     """
@@ -99,7 +99,7 @@ def _is_name(text: str) -> bool:
 
 
 def x86_64_level(features: frozenset[str]) -> str:
-    """Return the highest x86-64 level of which all features are there, "" if there is none."""
+    """Return the highest x86-64 level whose features are all present, "" if there is none."""
     reached = ""
     # What each level adds to the one before. abm is LZCNT, pni is SSE3.
     for level, needed in _table("x86_64_levels").items():
@@ -132,7 +132,7 @@ def feature_facts(architecture: str, features: frozenset[str]) -> dict[str, bool
 def hardware_capability(
     architecture: str, features: frozenset[str], sve_vector_bytes: int | None, platform: str
 ) -> str:
-    """Return what torch would find without the variable; "" if the features are not known.
+    """Return the capability that torch detects without the variable, "" if the features are not known.
 
     SVE128 and SVE256 need vectors of exactly 16 and 32 bytes, and BF16; other lengths run the NEON code.
     macOS builds have no SVE code.
@@ -151,9 +151,9 @@ def hardware_capability(
 def capability(
     architecture: str, hardware: str, override: str | None, platform: str
 ) -> tuple[str, Reason | None]:
-    """Return what torch uses, and what is wrong with the variable's value, if anything is.
+    """Return the capability that torch uses, and the problem with the variable's value, if there is one.
 
-    override: the variable's value, None where it is not set; an empty one counts as a value.
+    override: the variable's value, None if it is not set; an empty one counts as a value.
     """
     if override is None:
         return hardware, None
@@ -164,7 +164,7 @@ def capability(
     if requested is None:
         return hardware, Reason(
             "override-invalid",
-            f"{VARIABLE}={override[:60]!r} is no value that torch takes here; it is ignored",
+            f"{VARIABLE}={override[:60]!r} is not a value that torch accepts here; it is ignored",
             f"use one of: {', '.join(accepted)} (lower case), or unset {VARIABLE}",
         )
     is_supported = not hardware or _CAPABILITIES.index(requested) <= _CAPABILITIES.index(hardware)

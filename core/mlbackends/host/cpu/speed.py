@@ -1,4 +1,4 @@
-"""How fast the CPUs may run, and what the kernel does against their flaws that costs speed.
+"""How fast the CPUs may run, and the mitigations of their vulnerabilities that cost speed.
 
 Source: Linux, Documentation/admin-guide/pm/cpufreq.rst, intel_pstate.rst and amd-pstate.rst;
 admin-guide/hw-vuln/ and sysfs-devices-system-cpu, vulnerabilities.
@@ -31,7 +31,7 @@ _ON_REQUEST = "disabled via prctl"
 
 
 def limits(host: Host, cpus: tuple[int, ...]) -> Limits:
-    """Return each CPU's own highest frequency and what its settings allow; {} where nothing tells."""
+    """Return each CPU's own highest frequency and the highest that its settings allow; {} if unknown."""
     names = [name for name in host.listdir(f"{CPU}/cpufreq") if name.startswith("policy")]
     by_cpu: Limits = {}
     for name in names:
@@ -56,7 +56,7 @@ def _limits_in(host: Host, folder: str) -> tuple[int | None, int | None]:
 
 
 def range_of(host: Host, cpus: Sequence[int], of_cpus: Limits) -> dict[str, FactValue]:
-    """Return the highest, base and allowed frequency of some CPUs; the limit is that of the fastest."""
+    """Return the highest, base and allowed frequency of some CPUs; the limit is the fastest CPU's."""
     pairs = [of_cpus[cpu] for cpu in cpus if cpu in of_cpus]
     highest = max((own for own, _ in pairs if own), default=None)
     allowed = [pair for pair in pairs if pair[1]]
@@ -80,9 +80,9 @@ def _base(host: Host, cpu: int) -> int | None:
 def frequency_facts(
     host: Host, cpus: tuple[int, ...], blocks: list[Block], of_cpus: Limits
 ) -> dict[str, FactValue]:
-    """Return limits, governor and boost of the fastest CPUs, and which CPUs are below their own.
+    """Return limits, governor and boost of the fastest CPUs, and which CPUs are limited.
 
-    cpus: those of the strongest kind, or all. What CPUs of a kind have in common is read of the first.
+    cpus: those of the fastest kind, or all. What CPUs of a kind have in common is read from the first.
     """
     cpu = cpus[0] if cpus else 0
     policy = f"{CPU}/cpu{cpu}/cpufreq"
@@ -140,7 +140,7 @@ def frequency_facts(
 
 
 def governor_warning(facts: dict[str, FactValue]) -> Reason | None:
-    """Return what is wrong with the governor, if it holds every CPU at its lowest frequency."""
+    """Return a warning if the governor keeps every CPU at its lowest frequency."""
     driver = str(facts.get("scaling_driver", ""))
     if facts.get("governor") != "powersave" or driver in _CHOOSES_ITSELF or not driver:
         return None
@@ -152,9 +152,9 @@ def governor_warning(facts: dict[str, FactValue]) -> Reason | None:
 
 
 def mitigations(host: Host) -> tuple[dict[str, str], list[str]] | None:
-    """Return the state of each flaw that this CPU has, in the kernel's words, and those it has not.
+    """Return the state of each vulnerability of this CPU, in the kernel's words, and those it does not have.
 
-    None where the kernel does not tell.
+    None if the kernel does not report them.
     """
     folder = f"{CPU}/vulnerabilities"
     states = {name: one_line(host.read(f"{folder}/{name}", 1024)) for name in host.listdir(folder)}
@@ -164,9 +164,9 @@ def mitigations(host: Host) -> tuple[dict[str, str], list[str]] | None:
 
 
 def costly(states: dict[str, str]) -> list[str]:
-    """Return the flaws whose mitigation makes the kernel or some instructions slower.
+    """Return the vulnerabilities whose mitigation makes the kernel or some instructions slower.
 
-    mitigations.json has of each flaw the words in its state that mean work at run time.
+    mitigations.json lists for each the words in its state that mean work at run time.
     """
     words = table("host/cpu/mitigations") if states else {}
     return sorted(
@@ -177,7 +177,7 @@ def costly(states: dict[str, str]) -> list[str]:
 
 
 def gather_warning(states: dict[str, str]) -> Reason | None:
-    """Return the one mitigation that slows vector code itself, not only calls into the kernel."""
+    """Return a warning for the one mitigation that slows vector code itself, not only system calls."""
     if "gather_data_sampling" not in costly(states):
         return None
     return Reason(

@@ -1,7 +1,7 @@
 """How a machine's CPUs are arranged: sockets, cores, threads, kinds of core, NUMA nodes, caches.
 
-Source: Linux, Documentation/admin-guide/cputopology.rst and sysfs-devices-system-cpu, cache/index*. A file
-that lists siblings is read once for each group, not once for each CPU: hundreds of CPUs stay quick.
+A file that lists siblings is read once for each group and not for each CPU, so that hundreds of CPUs are
+quick. Source: Linux, Documentation/admin-guide/cputopology.rst and sysfs-devices-system-cpu, cache/index*.
 """
 
 import re
@@ -33,10 +33,10 @@ CPU = "/sys/devices/system/cpu"
 #: CPUs that share something: the threads of a core, the CPUs of a socket.
 Groups = list[tuple[int, ...]]
 
-#: Of each kind of core its name, its CPUs, and what else is known of it.
+#: For each kind of core its name, its CPUs, and other facts about it.
 Kinds = list[tuple[str, tuple[int, ...], dict[str, FactValue]]]
 
-#: Of each CPU its own highest frequency, and the highest that its settings allow, in hertz.
+#: For each CPU its own highest frequency and the highest that its settings allow, in hertz.
 Limits = dict[int, tuple[int | None, int | None]]
 
 Cache = dict[str, FactValue]
@@ -49,7 +49,7 @@ _WITH_DEVICE_TREE = frozenset({"aarch64", "arm", "riscv64"})
 
 
 def online_cpus(host: Host, blocks: list[Block]) -> tuple[int, ...]:
-    """Return the CPUs that are on, by /sys or, where that is missing, by /proc/cpuinfo."""
+    """Return the CPUs that are online, from /sys or, if that is missing, from /proc/cpuinfo."""
     if host.platform == "win32":
         return windows.online_cpus(host)
     if online := parse_cpu_list(host.read(f"{CPU}/online")):
@@ -60,7 +60,7 @@ def online_cpus(host: Host, blocks: list[Block]) -> tuple[int, ...]:
 
 @once_per_host
 def _present(host: Host) -> tuple[int, ...]:
-    """Return the CPUs that are there; Linux before 2.6.26 has a folder for each and no list."""
+    """Return the CPUs that are present; Linux before 2.6.26 has a folder for each and no list."""
     if listed := parse_cpu_list(host.read(f"{CPU}/present")):
         return listed
     names = (re.fullmatch(r"cpu(\d{1,5})", name) for name in host.listdir(CPU))
@@ -91,7 +91,7 @@ def sibling_groups(host: Host, cpus: tuple[int, ...], *names: str) -> Groups:
 
 
 def core_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Groups:
-    """Return the threads of each core; [] where nothing tells."""
+    """Return the threads of each core, [] if they are not known."""
     if not cpus:
         return []
     names = ("core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings")
@@ -100,7 +100,7 @@ def core_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Group
 
 
 def package_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Groups:
-    """Return the CPUs of each package, as the kernel has it; [] where nothing tells."""
+    """Return the CPUs of each package as the kernel lists them, [] if they are not known."""
     names = ("package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings")
     by_file = sibling_groups(host, cpus, *names)
     firsts = [group[0] for group in by_file] or cpus
@@ -118,10 +118,10 @@ def package_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Gr
 def socket_count(
     host: Host, architecture: str, cpus: tuple[int, ...], packages: Groups, kinds: Kinds
 ) -> int | None:
-    """Return the number of sockets; None where it cannot be determined.
+    """Return the number of sockets; None if it cannot be determined.
 
-    With a device tree, Linux before 6.0 takes clusters of cores for packages. The binding has socket
-    nodes for machines of several sockets, which have several NUMA nodes too.
+    With a device tree, Linux before 6.0 counts clusters of cores as packages. The binding has socket nodes
+    for machines with several sockets, which have several NUMA nodes too.
     Source: Linux, drivers/base/arch_topology.c; Devicetree Specification, cpu-topology.txt.
     """
     number = whole_number(host.read(f"{CPU}/cpu{cpus[0]}/topology/physical_package_id"))
@@ -155,9 +155,9 @@ def _grouped(blocks: list[Block], cpus: tuple[int, ...], *keys: str) -> Groups:
 def topology_facts(
     host: Host, architecture: str, blocks: list[Block], cpus: tuple[int, ...], kinds: Kinds
 ) -> dict[str, FactValue]:
-    """Return how many sockets, cores and threads there are, and which CPUs are on or off.
+    """Return how many sockets, cores and threads there are, and which CPUs are online or offline.
 
-    Levels that contradict each other are left out: a core lies in one die, and a die in one socket.
+    Levels that contradict each other are left out: a core is in one die, and a die in one socket.
     """
     if not cpus:
         return {}
@@ -202,7 +202,7 @@ def topology_facts(
 
 
 def _lie_in(inner: Groups, outer: Groups) -> bool:
-    """Tell whether each inner group lies in one outer group; True where one of the two is not known."""
+    """Return whether each inner group is in one outer group; True if one of the two is not known."""
     at = {cpu: number for number, group in enumerate(outer) for cpu in group}
     return not outer or all(len({at.get(cpu) for cpu in group}) == 1 for group in inner)
 
@@ -210,9 +210,9 @@ def _lie_in(inner: Groups, outer: Groups) -> bool:
 def kind_groups(
     host: Host, cpus: tuple[int, ...], blocks: list[Block], limits: Limits | None = None
 ) -> Kinds:
-    """Return each kind of core, the strongest first; [] on the usual machine, where all are alike.
+    """Return each kind of core, the fastest first; [] on the usual machine, where all are equal.
 
-    Kinds follow the part of the core; capacity tells them apart only where a CPU's part is not known:
+    Kinds follow the part number of the core. Capacity distinguishes them only if a CPU's part is not known:
     cores of one part may be clocked differently. limits: as `speed.limits` returns them.
     """
     kinds: Kinds = []
@@ -250,7 +250,7 @@ def kind_groups(
 
 
 def _designs_of(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> dict[int, Design]:
-    """Return what each CPU is; {} unless that is known of all."""
+    """Return the design of each CPU, {} unless all are known."""
     by_cpu = designs(blocks)
     for cpu in cpus:
         if cpu not in by_cpu:
@@ -268,11 +268,11 @@ def _designs_of(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> dict[
 def caches(host: Host, cpus: Sequence[int], kinds: Kinds, blocks: list[Block]) -> list[Cache]:
     """Return one record for each different cache, from the first level to the last.
 
-    Size and count are of one instance and of instances on the whole machine; a cache that only one
-    kind of core has names it, and instances times sharing is its number of CPUs, but for those that
-    are off. Without a list of what shares it, or where lists contradict each other, a cache has no count.
-    Each instance is met once, through the first CPU that has it. Its size is read; what else is known of
-    it, once for the CPUs of a kind whose caches are as many, and of the same size.
+    The size is that of one instance, the count is of instances on the whole machine. A cache that only one
+    kind of core has names the kind; instances times sharing is the number of its CPUs, without those that are
+    offline. A cache without a list of sharing CPUs, or with contradicting lists, has no count.
+    Each instance is met once, through the first CPU that has it. Its size is read each time; its other
+    attributes once for the CPUs of a kind that have as many caches, of the same size.
     """
     online, of_kind = set(cpus), {cpu: name for name, group, _ in kinds for cpu in group}
     has_offline = not online.issuperset(_present(host))
@@ -302,7 +302,7 @@ def caches(host: Host, cpus: Sequence[int], kinds: Kinds, blocks: list[Block]) -
             cache = usual if is_usual else _indexes(host, cpu, {}).get(name, usual)
             owners = {of_kind.get(other, "") for other in shared}
             owner = owners.pop() if len(owners) == 1 else ""
-            # Where a CPU is off, the others of its cache still share it.
+            # If a CPU is offline, the others still share its cache.
             alike = (tuple(cache.items()), owner, 0 if has_offline else len(shared))
             counts.setdefault(alike, []).append(len(shared))
     listed: list[Cache] = []
@@ -318,13 +318,13 @@ def caches(host: Host, cpus: Sequence[int], kinds: Kinds, blocks: list[Block]) -
 
 
 def _sharing(host: Host, folder: str, cpu: int) -> tuple[int, ...]:
-    """Return the CPUs that share a cache, by its list or else by its mask; () where neither has this one."""
+    """Return the CPUs that share a cache, by its list or else its mask; () if neither has this one."""
     listed = parse_cpu_list(host.read(f"{folder}/shared_cpu_list"))
     return listed if cpu in listed else parse_cpu_mask(host.read(f"{folder}/shared_cpu_map"))
 
 
 def _caches_of_cpuinfo(blocks: list[Block], levels: set[FactValue]) -> list[Cache]:
-    """Return the caches of other levels that only /proc/cpuinfo of s390x tells, without a count."""
+    """Return the caches of other levels that only /proc/cpuinfo of s390x lists, without a count."""
     caches: list[Cache] = []
     for key, value in ((key, value) for block in blocks for key, value in block.items()):
         if key.startswith("cache") and key[5:].isdecimal():
@@ -337,9 +337,9 @@ def _caches_of_cpuinfo(blocks: list[Block], levels: set[FactValue]) -> list[Cach
 
 
 def _indexes(host: Host, cpu: int, of_brother: dict[str, Cache]) -> dict[str, Cache]:
-    """Return one CPU's caches by the name of their folder, but those without level or size.
+    """Return one CPU's caches by the name of their folder, without those that lack a level or size.
 
-    of_brother: those of a CPU of its kind, for recordings that have the list of sharing CPUs alone.
+    of_brother: those of a CPU of its kind, for recordings that have only the list of sharing CPUs.
     """
     indexes = {}
     files = ("level", "type", "size", "coherency_line_size", "ways_of_associativity")
@@ -366,13 +366,13 @@ def _cache(
     sets: str = "",
     lines: str = "",
 ) -> Cache | None:
-    """Return a cache's record; lines: how many share a tag. None without level, type or size."""
+    """Return a cache's record, None without level, type or size. lines: how many share a tag."""
     level, size = whole_number(level_text, 1, 8), size_in_bytes(size_text)
     kind = _CACHE_TYPES.get(type_text)
     if level is None or kind is None or not size or size > _LARGEST_CACHE:
         return None
     cache: Cache = {"level": level, "type": kind, "size_bytes": size}
-    # Hypervisors and device trees that do not know say 0.
+    # Hypervisors and device trees write 0 for what they do not know.
     numbers = [whole_number(text, 1, 1 << 24) for text in (line, ways, sets, lines)]
     line_bytes, way_count, set_count, line_count = numbers
     if line_bytes:

@@ -1,1 +1,1 @@
-"""What Python packages say of themselves, read as text."""
+"""The metadata and files of Python packages, read as text."""

@@ -1,6 +1,6 @@
-"""A Python package as it is installed: its distributions, its files, and whether they agree.
+"""An installed Python package: its distributions, its files, and whether they agree.
 
-Shared by the probes of frameworks. Everything is read as text; nothing is imported.
+The probes of frameworks share this. Everything is read as text; nothing is imported.
 
 Source: PyPA, "Recording installed projects", "Entry points specification".
 """
@@ -29,7 +29,7 @@ from mlbackends.model.records import Fact, FactValue, Finding, Presence, nonempt
 
 #: The facts that `found` reports of a package.
 PACKAGE_FACTS = (
-    Fact("distribution", str, "The distribution that brings it, by its normalised name."),
+    Fact("distribution", str, "The distribution that contains it, by its normalised name."),
     Fact("location", str, "The folder or file that is imported."),
     Fact(
         "installations",
@@ -59,11 +59,11 @@ SET_FACTS = (
 
 
 class Package(Struct, frozen=True):
-    """One package that can be imported, or that its metadata says is installed.
+    """One package that can be imported, or that is installed according to its metadata.
 
-    name: the distribution's, the module's where there is no metadata. version: what its files
-    say, else its metadata. location: the folder or file that is imported, "" where no file was
-    found. installed: every distribution that brings it, the one that is imported first.
+    name: the distribution's, or the module's without metadata. version: from its files, else its metadata.
+    location: the folder or file that is imported, "" if no file was found. installed: every distribution
+    that contains it, the one that is imported first.
     """
 
     name: str
@@ -78,9 +78,9 @@ class Package(Struct, frozen=True):
 def package(
     host: Host, names: Sequence[str], module: str, version_file: str = ""
 ) -> Package | None:
-    """Look for a package by the names of its distributions and by its module; None without both.
+    """Return a package by the names of its distributions and by its module, None without both.
 
-    names: in the order of preference; "cupy-*" stands for every name that begins so.
+    names: in the order of preference; "cupy-*" matches every name that begins so.
     version_file: a file below the module's folder that assigns `__version__` or `version`.
     """
     installed = named(host, names)
@@ -88,7 +88,7 @@ def package(
     if not installed and not location:
         return None
     if location:
-        # Of several, the one that lies with the files is the one that is imported.
+        # Of several, the one next to the files is the one that is imported.
         folder = os.path.dirname(location)
         installed.sort(key=lambda dist: dist.folder != folder)
     origin = origin_of(host, installed[0]) if installed else {}
@@ -131,9 +131,9 @@ def found(
     facts: Mapping[str, FactValue] | None = None,
     warnings: Iterable[Reason | None] = (),
 ) -> Finding:
-    """Return the finding of a probe whose thing is a package: what all of them tell, and its own.
+    """Return the finding of a probe for a package: the facts common to all packages, and its own.
 
-    looked_for: the name of the package and of its variables; it is not there where `package` is None.
+    looked_for: the name of the package and of its variables; `package` is None if it is not installed.
     """
     if package is None:
         return Finding(reasons=(not_installed(host, looked_for),))
@@ -168,9 +168,9 @@ def found_set(
     facts: Mapping[str, FactValue] | None = None,
     warnings: Iterable[Reason | None] = (),
 ) -> Finding:
-    """Return the finding of a probe whose thing comes as several packages, or one of several.
+    """Return the finding of a probe for several packages, of which any may be installed.
 
-    probe: whose variables steer them. Its version is that of the first package that is there.
+    probe: the one whose variables steer them. The version is that of the first package that is installed.
     """
     present = [package for package in packages if package is not None]
     if not present:
@@ -210,10 +210,10 @@ def _pins(requirements: Sequence[Requirement]) -> list[dict[str, str]]:
 def _package_warnings(
     host: Host, package: Package, requirements: Sequence[Requirement]
 ) -> list[Reason]:
-    """Return what does not go together: installations, versions, pins."""
+    """Return warnings about conflicting installations, versions and pins."""
     warnings = []
     first, *others = package.installed or (None,)
-    # One of two distributions may be but the way to install the other.
+    # One of two distributions may exist only to install the other.
     needs = {
         (dist.name, need.name)
         for dist in (package.installed if others else ())
@@ -237,8 +237,8 @@ def _package_warnings(
         warnings.append(Reason(code, message, hint))
     name, version, metadata = package.name, package.version, package.metadata_version
     if metadata and version != metadata and not same_public_version(version, metadata):
-        message = f"the metadata of {name} says {metadata}, and its files say {version}"
-        hint = f"reinstall {name}: something wrote over its files"
+        message = f"the metadata of {name} has version {metadata}, and its files have {version}"
+        hint = f"reinstall {name}: something overwrote its files"
         warnings.append(Reason("metadata-mismatch", message, hint))
     for need in requirements:
         if need.pinned and need.is_met is False:
@@ -254,12 +254,12 @@ def _package_warnings(
 
 
 def _lacks_files(package: Package) -> tuple[Reason, ...]:
-    """Return the reason for a package of which there is nothing but metadata."""
+    """Return the reason for a package of which only metadata is installed."""
     if package.location or package.is_editable:
         return ()
     dist = package.installed[0]
     name = _with_version(dist.name, dist.version)
-    message = f"{dist.info} says that {name} is installed; its files are not there"
+    message = f"{name} is installed according to {dist.info}; its files do not exist"
     return (Reason("metadata-only", message, f"reinstall {dist.name}"),)
 
 
@@ -268,7 +268,7 @@ def range_warnings(
 ) -> tuple[Reason, ...]:
     """Return a warning for each of some packages whose version this one does not allow.
 
-    Those that are pinned have one already. why: what may come of it, a sentence's end.
+    Pinned packages have a warning already. why: the consequence, as the end of the sentence.
     """
     if not package.installed:
         return ()
@@ -289,10 +289,10 @@ def range_warnings(
 
 
 def not_installed(host: Host, looked_for: str) -> Reason:
-    """Return the reason for a package that is nowhere, with the folders that were searched."""
+    """Return the reason for a package that was not found, with the folders that were searched."""
     folders = python_folders(host)
     if not folders:
-        detail = "there is no Python to look in" if host.pid is None else "the process is no Python"
+        detail = "no Python is known" if host.pid is None else "the process is not a Python"
         return Reason("not-found", f"no {looked_for}: {detail}")
     executable = host.python.get("executable")
     searched = f"the import path of {executable}" if executable else ", ".join(folders)
@@ -300,19 +300,19 @@ def not_installed(host: Host, looked_for: str) -> Reason:
 
 
 def assigned_text(text: str, name: str) -> str:
-    """Return the text that Python source assigns to a name, "" where it assigns something else."""
+    """Return the string that Python source assigns to a name, "" if it assigns something else."""
     literal = _assigned(text, name).lstrip("rbu")
     inside, quote, _ = literal[1:].partition(literal[:1] or "'")
     return inside if quote and quote in "'\"" else ""
 
 
 def assigned_flag(text: str, name: str) -> bool | None:
-    """Return the True or False that Python source assigns to a name, None where it does not."""
+    """Return the True or False that Python source assigns to a name, None if it does not."""
     return {"True": True, "False": False}.get(_assigned(text, name))
 
 
 def _assigned(text: str, name: str) -> str:
-    """Return what stands behind the first "NAME =" or "NAME: TYPE =", without a comment."""
+    """Return what follows the first "NAME =" or "NAME: TYPE =", without a comment."""
     for line in text.splitlines() if name in text else ():
         target, sign, value = line.partition("=")
         if sign and target.partition(":")[0].strip() == name:
@@ -345,7 +345,7 @@ def torch_version_file(host: Host) -> str:
 
 
 def gpu_unused(host: Host, build: str, hint: str) -> Reason | None:
-    """Return the warning that a build for the CPU alone runs beside an NVIDIA GPU, or None."""
+    """Return the warning that a CPU-only build is installed on a machine with an NVIDIA GPU, or None."""
     gpus = [device for device in of_vendor(host, "10de") if device.is_display]
     if not gpus:
         return None
@@ -355,9 +355,9 @@ def gpu_unused(host: Host, build: str, hint: str) -> Reason | None:
 
 
 def built_for_torch(host: Host, build: str, required: str) -> Reason | None:
-    """Return the warning that a build is for another torch than the one that is here.
+    """Return the warning that a build is for another torch than the installed one, or None.
 
-    required: "2.10.0+cu128", or as much of it as is known: "2.8".
+    required: "2.10.0+cu128", or the part of it that is known: "2.8".
     """
     torch = assigned_text(torch_version_file(host), "__version__")
     if not torch:
@@ -374,5 +374,5 @@ def built_for_torch(host: Host, build: str, required: str) -> Reason | None:
 
 
 def _with_version(name: str, version: str) -> str:
-    """Return "torch 2.9.0", or the name alone where metadata tells no version."""
+    """Return "torch 2.9.0", or the name alone if the metadata has no version."""
     return f"{name} {version}" if version else name

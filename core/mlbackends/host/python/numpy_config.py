@@ -1,7 +1,7 @@
 """What numpy and scipy were built with, from the __config__.py that their builds write.
 
-The file is Python; it is read as text. Its lists of SIMD extensions are filled in at run time from
-a compiled module, so they cannot be read this way.
+The file is Python and is read as text. Its lists of SIMD extensions are filled in at run time from a
+compiled module, so they cannot be read in this way.
 
 Source: numpy and scipy, __config__.py.in; numpy.distutils.system_info for numpy before 1.26.
 """
@@ -19,14 +19,14 @@ CONFIG_FACTS = (
     Fact(
         "blas_configuration",
         str,
-        "What that BLAS said on the machine that built it, with its kernels; those taken here are in uses.",
+        "That BLAS's own description on the build machine, with its kernels; for those used here see uses.",
         label="blas_configuration of the build",
     ),
     Fact("blas_folder", str, "The library folder of that BLAS on the machine that built it."),
     Fact("lapack", str, "The LAPACK that it was built with."),
     Fact("lapack_version", str, "The version of that LAPACK at the build."),
     Fact("compiler", str, "The C compiler and its version."),
-    Fact("bundled_libraries", list[str], "The libraries that the wheel brings."),
+    Fact("bundled_libraries", list[str], "The libraries that the wheel includes."),
 )
 
 _SECTION = pattern(r"""['"](blas|lapack|c)['"]\s*:\s*\{(.*?)\}""", re.DOTALL)
@@ -43,7 +43,7 @@ def _old_blas(text: str) -> str:
 
 
 def config_facts(host: Host, location: str, module: str) -> dict[str, FactValue]:
-    """Return the facts that __config__.py and the folder of bundled libraries tell.
+    """Return the facts in __config__.py and the folder of bundled libraries.
 
     location: the module's folder.
     """
@@ -62,7 +62,7 @@ def config_facts(host: Host, location: str, module: str) -> dict[str, FactValue]
         "lapack_version": lapack.get("version", ""),
         "compiler": " ".join(filter(None, (compiler.get("name"), compiler.get("version")))),
     }
-    # Meson writes "unknown" where the dependency does not tell.
+    # Meson writes "unknown" for what a dependency does not state.
     facts: dict[str, FactValue] = {
         name: value for name, value in values.items() if value and value != "unknown"
     }

@@ -1,7 +1,7 @@
-"""What is installed in the Python environment that is inspected, from metadata alone.
+"""What is installed in the inspected Python environment, from metadata alone.
 
-Reads the names of `*.dist-info` and `*.egg-info` folders: 0.1 ms where `importlib.metadata` takes 40.
-Nothing is imported, and pip or uv are not run: they may be those of another interpreter. Source: PyPA,
+Only the names of `*.dist-info` and `*.egg-info` folders are read: 0.1 ms where `importlib.metadata` takes 40.
+Nothing is imported, and pip and uv are not run: they may belong to another interpreter. Source: PyPA,
 "Recording the Direct URL Origin of installed distributions"; setuptools, "Development mode".
 """
 
@@ -23,7 +23,7 @@ _FINDERS_LIMIT = 200
 class Distribution(Struct, frozen=True):
     """One installed distribution.
 
-    name: normalised (lower case, "-"). info: its metadata folder. folder: what that lies in.
+    name: normalised (lower case, "-"). info: its metadata folder. folder: the one that contains it.
     """
 
     name: str
@@ -44,8 +44,8 @@ def normalised(name: str) -> str:
 def distributions(host: Host) -> dict[str, list[Distribution]]:
     """Return every installed distribution by normalised name, in the order of the import path.
 
-    Two entries under one name are two installations; the first is the one that is imported. An
-    egg-info beside a dist-info of the same name, as Debian ships some, is the same installation.
+    Two entries under one name are two installations; the first is the one that is imported. An egg-info
+    next to a dist-info of the same name, as in some Debian packages, is the same installation.
     """
     installed: dict[str, list[Distribution]] = {}
     for folder in python_folders(host):
@@ -70,7 +70,7 @@ def distributions(host: Host) -> dict[str, list[Distribution]]:
 
 
 def distribution(host: Host, name: str) -> Distribution | None:
-    """Return the installed distribution of that name that is imported, None where there is none."""
+    """Return the installed distribution of that name that is imported, None if there is none."""
     installed = distributions(host).get(normalised(name))
     return installed[0] if installed else None
 
@@ -78,7 +78,7 @@ def distribution(host: Host, name: str) -> Distribution | None:
 @once_per_host
 def python_folders(host: Host) -> list[str]:
     """Return the folders that the interpreter imports from, in order, each once."""
-    folders = host.python.get("path", ())  # what another interpreter answers may hold anything
+    folders = host.python.get("path", ())  # another interpreter may return anything
     return list(dict.fromkeys(folder for folder in folders if isinstance(folder, str)))
 
 
@@ -92,12 +92,12 @@ def _entries(host: Host, folder: str) -> frozenset[str]:
 
 @once_per_host
 def record_bytes(host: Host, dist: Distribution) -> bytes:
-    """Return a distribution's RECORD as it is, b"" without one."""
+    """Return a distribution's RECORD unchanged, b"" without one."""
     return host.read_bytes(f"{dist.info}/RECORD", _RECORD_LIMIT)
 
 
 def origin_of(host: Host, dist: Distribution) -> dict[str, Any]:
-    """Return `url` and `editable` of a distribution that came from no index; {} for others."""
+    """Return `url` and `editable` of a distribution that was not installed from an index; {} for others."""
     text = host.read_bytes(f"{dist.info}/direct_url.json", 1 << 16)
     if text:
         try:
@@ -117,16 +117,14 @@ def origin_of(host: Host, dist: Distribution) -> dict[str, Any]:
     return {}
 
 
-# ---- where modules and environments lie --------------------------------------------------------------
+# ---- the folders of modules and environments ---------------------------------------------------------
 
 
 def module_location(host: Host, module: str, *, require_init: bool = True) -> str:
-    """Return the folder or file that `import module` takes; "" where there is none.
+    """Return the folder or file that `import module` uses; "" if there is none.
 
-    module: with "/" for the dots, such as "cuda/tile".
-
-    require_init: whether a folder counts only with an __init__.py in it. Without one it may be
-    what an uninstall left behind.
+    module: with "/" for the dots, such as "cuda/tile". require_init: whether a folder counts only with an
+    __init__.py in it. Without one it may be left over from an uninstall.
     """
     bare, top = "", module.partition("/")[0]
     for folder in python_folders(host):
@@ -143,12 +141,12 @@ def module_location(host: Host, module: str, *, require_init: bool = True) -> st
 
 
 def has_compiled_files(host: Host, location: str) -> bool:
-    """Tell whether a package's folder, or one right in it, has shared libraries or extension modules."""
+    """Return whether a package's folder or a subfolder has shared libraries or extension modules."""
     return any(host.glob(f"{location}/{below}*.so") for below in ("", "*/", "*/*/"))
 
 
 def editable_location(host: Host, module: str) -> str:
-    """Return where the finder of an editable install maps a module to."""
+    """Return the location to which the finder of an editable install maps a module."""
     finders = [
         f"{folder}/{name}"
         for folder in python_folders(host)
@@ -164,7 +162,7 @@ def editable_location(host: Host, module: str) -> str:
 
 
 def is_user_site(host: Host, folder: str) -> bool:
-    """Tell whether a folder is where Python looks for what its user alone has installed."""
+    """Return whether a folder is the user's own site folder."""
     base = host.env("PYTHONUSERBASE")
     if base and folder.startswith(f"{base.rstrip('/')}/"):
         return True

@@ -1,6 +1,6 @@
-"""What a distribution requires of others, and whether what is installed fits.
+"""The requirements of a distribution, and whether the installed versions satisfy them.
 
-Lines for extras are left out: metadata does not tell which were wanted. So is a line whose marker cannot be
+Lines for extras are left out: metadata does not record which were wanted. So are lines whose marker cannot be
 evaluated for this machine. Source: PyPA, "Core metadata specifications", "Dependency specifiers" and
 "Version specifiers", by `packaging` where versions are more than numbers and dots.
 """
@@ -28,7 +28,7 @@ _VERSIONS = ("python_version", "python_full_version")
 
 
 class Requirement(Struct, frozen=True):
-    """One requirement that holds here: "jaxlib", "<=0.10.2,>=0.10.2", and what is installed."""
+    """A requirement that applies here: "jaxlib", "<=0.10.2,>=0.10.2", and the installed version."""
 
     name: str
     clauses: str
@@ -36,14 +36,14 @@ class Requirement(Struct, frozen=True):
 
     @property
     def pinned(self) -> str:
-        """The one version that is allowed; "" where there are several."""
+        """The one version that is allowed; "" if there are several."""
         version = self.clauses[2:].removeprefix("=").strip()
         is_one = self.clauses.startswith("==") and not any(sign in version for sign in " ,*")
         return version if is_one else ""
 
     @property
     def is_met(self) -> bool | None:
-        """Whether what is installed fits; None where that is not known."""
+        """Whether the installed version satisfies it; None if that is not known."""
         if not self.installed:
             return False
         return True if not self.clauses else satisfies(self.installed, self.clauses)
@@ -79,7 +79,7 @@ def required(host: Host, dist: Distribution) -> list[Requirement]:
 
 
 def marker_environment(host: Host) -> dict[str, str]:
-    """Return the values of a marker's variables; what is not known is not in it."""
+    """Return the values of a marker's variables, those that are known."""
     python = host.python
     version = str(python.get("version", ""))
     implementation = str(python.get("implementation", ""))
@@ -97,10 +97,10 @@ def marker_environment(host: Host) -> dict[str, str]:
 
 
 def holds(marker: str, environment: dict[str, str]) -> bool | None:
-    """Evaluate a marker; None where it is for an extra, names what is not known or is none.
+    """Evaluate a marker; None if it is for an extra, uses an unknown variable or is not a marker.
 
-    `packaging` does not know the third answer. Markers have the grammar of Python's expressions, but for
-    two signs, for which two others stand that no marker has.
+    `packaging` does not have the third result. Markers have the grammar of Python's expressions except for
+    two signs, which are replaced by two that no marker has.
     """
     if len(marker) > _LONGEST_MARKER or "\\" in marker or re.search(r"\bextra\b", marker):
         return None
@@ -138,16 +138,16 @@ def _evaluate(node: ast.expr, environment: dict[str, str]) -> bool | None:
 
 
 def same_public_version(one: str, other: str) -> bool:
-    """Tell whether two versions are the same but for what stands after "+"."""
+    """Return whether two versions are the same up to their "+"."""
     first, second = one.partition("+")[0], other.partition("+")[0]
     matches = satisfies(first, f"=={second}") if second.strip() else None
     return first == second if matches is None else matches
 
 
 def satisfies(version: str, clauses: str) -> bool | None:
-    """Tell whether a version fits clauses such as "<2.1,>=2.0"; None where they make no sense.
+    """Return whether a version satisfies clauses such as "<2.1,>=2.0"; None if they are not valid.
 
-    Pre-releases are taken for what they are: what is installed was chosen, not proposed.
+    Pre-releases count like other versions: what is installed was chosen, not proposed.
     """
     comparisons = _CLAUSE.findall(clauses)
     if not comparisons or _CLAUSE.sub("", clauses).strip(" ,"):

@@ -1,8 +1,8 @@
 """Files of wheels: owned by two distributions, missing, or built for a newer C library.
 
-What each distribution owns stands in its RECORD, and no package manager compares them: when one of two that
-own the same files is uninstalled, those of the other go with it. An environment of 200 distributions has
-55,000 lines of RECORD, so they are searched as bytes. Source: PyPA, "Recording installed projects"; PEP
+Each distribution lists its files in its RECORD, and no package manager compares these lists: if one of two
+owners of a file is uninstalled, the other loses it too. An environment of 200 distributions has 55,000 lines
+of RECORD, so they are searched as bytes. Source: PyPA, "Recording installed projects"; PEP
 427, 513, 571, 599, 600.
 """
 
@@ -19,25 +19,24 @@ from mlbackends.host.host import Host
 from mlbackends.host.python.packages import Distribution, record_bytes
 
 _LINE = bytes_pattern(rb'^("[^"\n]*"|[^,\n]+),([^\n]*)', re.MULTILINE)
-# Takes all the lines in a row that begin alike as one: half the time of looking at each line.
+# Matches consecutive lines with the same beginning at once, in half the time of matching each line.
 _RUN = bytes_pattern(rb'^"?([^/,\n]+[/,])(?:[^\n]*+\n\1)*+', re.MULTILINE)
 _IGNORED_TOPS = {b"./", b"../", b"__pycache__/"}
 #: How the names of libraries end on each system, to the end of the line.
 _ENDINGS = {"darwin": rb"\.(?:so|dylib)[^\n]*", "win32": rb"\.(?:pyd|dll)[^\n]*"}
 _ENDS = (".so", ".pyd", ".dylib", ".dll")
-#: Every glibc that is still in use is as new as manylinux2014 asks for.
+#: Every glibc still in use is at least as new as manylinux2014 requires.
 _OLDEST = (2, 17)
 _OLD_TAGS = ("manylinux1_", "manylinux2010_", "manylinux2014_")
 _WHEEL_LIMIT = 1 << 16
 
 
 class SharedFiles(Struct, frozen=True):
-    """Two distributions that both say that they own some files.
+    """Two distributions that both list some files as theirs.
 
-    shared: how many files both list. differing: how many of those have other contents in the one
-    than in the other, by their RECORDs. example: one that differs, from the import folder on.
-    on_disk: the name of the distribution that the example is from, by its size; "" where the sizes
-    do not tell.
+    shared: how many files both list. differing: how many of those have different contents, by their RECORDs.
+    example: one that differs, relative to the import folder. on_disk: the distribution whose example is on
+    the disk, by its size; "" if the sizes do not decide it.
     """
 
     first: Distribution
@@ -64,9 +63,8 @@ def longest_path(host: Host, dists: Sequence[Distribution]) -> int:
 def shared_files(host: Host, dists: Sequence[Distribution]) -> list[SharedFiles]:
     """Return the pairs of distributions that have files with different contents in common.
 
-    Files that are the same in both are harmless (many wheels bring the same empty __init__.py), and
-    so are two installations of one name, which is another trouble. A RECORD that is missing or makes
-    no sense owns nothing.
+    Files that are the same in both are harmless: many wheels have the same empty __init__.py. Two
+    installations of one name are another problem. A RECORD that is missing or invalid lists nothing.
     """
     by_folder: dict[str, list[Distribution]] = {}
     for dist in dists:
@@ -91,7 +89,7 @@ def _shared_in_folder(host: Host, dists: list[Distribution]) -> Iterator[SharedF
             owners.setdefault(path, []).append(dist)
     pairs: dict[tuple[Distribution, Distribution], list[bytes]] = {}
     for path, owning in owners.items():
-        # What lies outside the folder, what Python makes itself, and metadata are left out.
+        # Files outside the folder, files that Python makes itself, and metadata are left out.
         is_inside = not path.startswith((b"../", b"/")) and b"__pycache__/" not in path
         if len(owning) > 1 and is_inside and not path.partition(b"/")[0].endswith(b".dist-info"):
             for i, second in enumerate(owning):
@@ -100,7 +98,7 @@ def _shared_in_folder(host: Host, dists: list[Distribution]) -> Iterator[SharedF
                         pairs.setdefault((first, second), []).append(path)
     for (first, second), paths in pairs.items():
         one, other = contents[first], contents[second]
-        # Without a hash nothing is known, and a difference is likely.
+        # Without hashes a difference is likely.
         differing = [
             path
             for path in paths
@@ -129,17 +127,17 @@ def _example(
 
 
 def missing_files(host: Host, dists: Sequence[Distribution]) -> list[dict[str, Any]]:
-    """Return name, version, files (how many) and example for each that lacks libraries of its own.
+    """Return name, version, files (how many) and example for each distribution that lacks its libraries.
 
-    Only libraries are looked for: a module's text that is missing shows when it is imported, and a file
-    system answers for hundreds of libraries in a few milliseconds, not for tens of thousands of texts.
-    A distribution without a RECORD owns nothing.
+    Only libraries are checked: a missing Python file shows when it is imported, and checking hundreds of
+    libraries takes a few milliseconds, but not tens of thousands of files. A distribution without a RECORD
+    lists nothing.
     """
     lacking: list[dict[str, Any]] = []
     ending = re.compile(_ENDINGS.get(host.platform, rb"\.so[^\n]*"))
     for dist in dists:
         record, missing = record_bytes(host, dist), []
-        # Most lines name texts: searching for the ending takes a tenth of matching each line.
+        # Few lines name libraries: searching for the ending takes a tenth of matching each line.
         for rest in ending.finditer(record):
             start = record.rfind(b"\n", 0, rest.start()) + 1
             name = (
@@ -155,9 +153,9 @@ def missing_files(host: Host, dists: Sequence[Distribution]) -> list[dict[str, A
 
 
 def glibc_needed(host: Host, dists: Sequence[Distribution]) -> dict[str, str]:
-    """Return the glibc that wheels ask for, "2.28", by the name of their distribution.
+    """Return the glibc that wheels require, "2.28", by the name of their distribution.
 
-    Of several tags the one that asks least counts. Those are left out that any machine serves.
+    Of several tags the one that requires least counts. Versions that every machine has are left out.
     """
     needed = {}
     for dist in dists:
@@ -167,7 +165,7 @@ def glibc_needed(host: Host, dists: Sequence[Distribution]) -> dict[str, str]:
         tags = [line[4:].strip() for line in text.splitlines() if line.startswith("Tag:")]
         platforms = [part for tag in tags for part in tag.rpartition("-")[2].split(".")]
         least = min(map(_glibc_of, platforms), default=())
-        # A tag that asks for no glibc (linux_x86_64, any) says nothing of it.
+        # Tags such as linux_x86_64 and any require no glibc.
         if least > _OLDEST:
             needed[dist.name] = f"{least[0]}.{least[1]}"
     return needed

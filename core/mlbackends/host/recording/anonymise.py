@@ -38,7 +38,7 @@ HOST, USER = "host", "user"
 _AMD_GPU = re.compile(r"\b(GPU-)([0-9a-f]{16})(?![0-9a-f-])", re.IGNORECASE)
 _AMD_NUMBER = re.compile(r"^(unique_id )([1-9][0-9]*)$", re.MULTILINE)
 _NO_LOGIN = "://***@"
-#: A shorter value, such as a job's number, stands in too many places where it means something else.
+#: A shorter value, such as a job's number, occurs in too many places with another meaning.
 _SHORTEST = 6
 _USER_VARIABLES = ("USER", "LOGNAME", "USERNAME", "SUDO_USER")
 _HOST_VARIABLES = ("HOSTNAME", "HOST", "COMPUTERNAME")
@@ -96,7 +96,7 @@ class Anonymiser:
         return text
 
     def data(self, data: bytes) -> bytes:
-        """Return an anonymised content; bytes that are no UTF-8 stay."""
+        """Return an anonymised content; bytes that are not UTF-8 stay."""
         text = data.decode("utf-8", "surrogateescape")
         return self.text(text).encode("utf-8", "surrogateescape")
 
@@ -154,7 +154,7 @@ class Anonymiser:
         return numbers.setdefault(value.lower(), len(numbers) + 1)
 
     def _add_word(self, value: str, kind: str, replacement: str) -> None:
-        """Add a rule for a value that is no part of a longer word."""
+        """Add a rule for a value that is not part of a longer word."""
         pattern = re.compile(rf"(?<![\w.-]){re.escape(value)}(?![\w-])")
         self._rules.append((pattern, lambda _: self._counted(replacement, kind)))
 

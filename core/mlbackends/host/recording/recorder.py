@@ -6,11 +6,11 @@
 
 Nothing is kept that no probe read. Of a library, and of the loader's cache, only what was extracted is kept,
 in extracts.json; of any other file what was read, whole: a probe that finds half of it would report something
-else. Links are relative and lead nowhere out of the folder. What only the live machine can tell is lost:
+else. Links are relative and do not lead out of the folder. What only the live machine can report is lost:
 which group a device node belongs to, and which files may not be read.
 """
 
-# ruff: noqa: D102 - the methods are those of Host, and their docstrings stand there.
+# ruff: noqa: D102 - the methods are those of Host, which has their docstrings.
 from __future__ import annotations
 
 import os
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     Method = TypeVar("Method", bound=Callable[..., Any])
 
-#: The contents of a recording's files are no larger than this together, in bytes.
+#: The largest total size of a recording's files, in bytes.
 TOTAL_LIMIT = 128 << 20
-#: Of a folder that was listed no more names than this are kept.
+#: The most names that are kept of a listed folder.
 LISTING_LIMIT = 1 << 15
 
 _NAME_LIMIT = 255
@@ -186,7 +186,7 @@ class Recording(Host):
     def write(self, folder: str, anonymiser: Anonymiser | None = None) -> None:
         """Write the recorded machine as `files`. Raises BadInput where the folder holds something already."""
         if os.path.isdir(folder) and os.listdir(folder):
-            raise BadInput(f"{folder} is not empty", "name a folder that is not there yet")
+            raise BadInput(f"{folder} is not empty", "name a folder that does not exist yet")
         self.files(anonymiser or SecretsRemover()).unpack(folder)
 
     def files(self, anonymiser: Anonymiser) -> Tree:
@@ -292,7 +292,7 @@ class _Writer:
         return self.tree.spelled(f"root/{self.anonymiser.text(spot).lstrip('/')}".rstrip("/"))
 
     def _resolve(self, path: str) -> str:
-        """Return a path without links, making those on its way; "" where they lead nowhere."""
+        """Return a path without links, making those on its way; "" if they lead nowhere."""
 
         def target_of(at: str) -> str:
             if at in _PROCESS_FOLDERS or not self.source.is_link(at):

@@ -1,1 +1,1 @@
-"""What the operating system tells of itself and of its limits."""
+"""The operating system: its settings, its limits, and what it runs in."""

@@ -38,7 +38,7 @@ class Group(Struct, frozen=True):
     """Where the process is in one hierarchy.
 
     version: "v1" or "v2". controllers: those of a v1 hierarchy; () in v2, which has what v1 lacks.
-    folders: the folder of its own group, then that of each ancestor that can be seen.
+    folders: that of its group, then those of the ancestors that can be seen.
     """
 
     version: str
@@ -49,8 +49,8 @@ class Group(Struct, frozen=True):
 class Limit(Struct, frozen=True):
     """A limit, and the group that sets it.
 
-    value: in bytes, CPUs or processes; inf where every group that tells sets none. folder: of the
-    group; "" without a limit. file: what it was read from.
+    value: in bytes, CPUs or processes; inf if no group sets a limit. folder: of the group; "" without a
+    limit. file: the one that it was read from.
     """
 
     value: float
@@ -80,7 +80,7 @@ def home(host: Host, controller: str) -> tuple[str, tuple[str, ...]]:
 @once_per_host
 def groups(host: Host) -> tuple[Group, ...]:
     """Return the process's group in each hierarchy that can be seen."""
-    paths: dict[str, str] = {}  # by controller, as the kernel names it; "" stands for version 2
+    paths: dict[str, str] = {}  # by controller, as the kernel names it; "" for version 2
     for line in host.read("/proc/self/cgroup").splitlines():
         names, _, path = line.partition(":")[2].partition(":")
         if path.startswith("/"):
@@ -116,10 +116,10 @@ def _best_view(host: Host, path: str, mounted: Sequence[Mount]) -> tuple[str, ..
         root = mount.root.rstrip("/")
         is_below = path == root or path.startswith(root + "/")
         parts = [part for part in path[len(root) :].split("/") if part] if is_below else []
-        # A process outside our namespace: what is mounted here does not bind it.
+        # A process outside our namespace: these mounts do not limit it.
         if ".." in (parts if is_below else path.split("/")):
             continue
-        # Not below: the container's mount shows its own group, under a path that the host gave it.
+        # Not below: the container's mount shows its own group, under a path from the host.
         at = [mount.point.rstrip("/")]
         at += [f"{at[0]}/{'/'.join(parts[:count])}" for count in range(1, len(parts) + 1)]
         shown = tuple(folder for folder in at[::-1][:_DEEPEST] if host.is_dir(folder))
@@ -144,7 +144,7 @@ def _customary_mounts(host: Host) -> list[Mount]:
 
 
 def cpu_quota(host: Host) -> Limit | None:
-    """Return how many CPUs' worth of time the process gets, such as 1.5; None where none tells."""
+    """Return the CPU time that the process gets, in CPUs, such as 1.5; None if it is not known."""
     kind, folders = home(host, "cpu")
     name = "cpu.cfs_quota_us" if kind == "v1" else "cpu.max"
     limits = []
@@ -159,7 +159,7 @@ def cpu_quota(host: Host) -> Limit | None:
     return _tightest(limits)
 
 
-#: Of each limit its controller, and the file that has it in version 1 and 2; "" where none has.
+#: Of each limit its controller, and the file that has it in version 1 and 2; "" if none has.
 LIMITS = {
     "process_limit": ("pids", "pids.max", "pids.max"),
     "memory_limit_bytes": ("memory", "memory.limit_in_bytes", "memory.max"),
@@ -170,7 +170,7 @@ LIMITS = {
 
 
 def limit(host: Host, name: str) -> Limit | None:
-    """Return the tightest of the limits of that name; None where none tells."""
+    """Return the tightest of the limits of that name, None if none is known."""
     controller, *files = LIMITS[name]
     kind, folders = home(host, controller)
     file = files[0] if kind == "v1" else files[1]
@@ -191,12 +191,12 @@ def limit(host: Host, name: str) -> Limit | None:
 
 
 def allowed_cpus(host: Host) -> tuple[int, ...]:
-    """Return the CPUs that the cpuset controller leaves; () where it does not tell."""
+    """Return the CPUs that the cpuset controller allows, () if it does not list them."""
     return _allowed(host, "cpus")
 
 
 def allowed_memory_nodes(host: Host) -> tuple[int, ...]:
-    """Return the NUMA nodes whose memory the cpuset controller leaves; () where none tells."""
+    """Return the NUMA nodes whose memory the cpuset controller allows, () if they are not listed."""
     return _allowed(host, "mems")
 
 
@@ -204,7 +204,7 @@ def _allowed(host: Host, resource: str) -> tuple[int, ...]:
     kind, folders = home(host, "cpuset")
     names = [f"cpuset.{resource}.effective"]
     if kind == "v1":
-        # The last two where it is mounted with noprefix, as a cpuset of its own is.
+        # The last two are used by mounts with noprefix, such as a cpuset file system.
         names = [
             f"cpuset.effective_{resource}",
             f"cpuset.{resource}",
@@ -223,7 +223,7 @@ def _allowed(host: Host, resource: str) -> tuple[int, ...]:
 def throttling(host: Host, folder: str = "") -> tuple[int, int, float] | None:
     """Return a group's periods, in how many its CPU quota stopped it, and for how many seconds.
 
-    Its own group's by default, since it was made; None where none tells.
+    By default for the process's own group, since it was made; None if that is not known.
     """
     folders = (folder,) if folder else home(host, "cpu")[1][:1]
     numbers = numbers_by_name(host.read(f"{folders[0]}/cpu.stat", 65536)) if folders else {}
@@ -256,7 +256,7 @@ def cpu_weight(host: Host) -> tuple[str, int] | None:
 
 
 def _number(text: str, lowest: int) -> float | None:
-    """Return the number of a limit, inf where it says that there is none."""
+    """Return the number of a limit, inf for no limit."""
     if text.strip() in ("max", "-1"):
         return inf
     number = whole_number(text, lowest, (1 << 64) - 1)
@@ -264,6 +264,6 @@ def _number(text: str, lowest: int) -> float | None:
 
 
 def _tightest(limits: Iterable[Limit | None]) -> Limit | None:
-    """Return the lowest; of equal ones the nearest to the process."""
+    """Return the lowest limit; of equal ones that of the nearest group."""
     lowest = min((limit for limit in limits if limit), key=lambda limit: limit.value, default=None)
     return Limit(inf) if lowest and lowest.value == inf else lowest

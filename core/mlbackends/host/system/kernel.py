@@ -1,6 +1,6 @@
-"""What the kernel tells a process: mounts, the auxiliary vector, boot parameters; settings of macOS.
+"""What the kernel provides to a process: mounts, the auxiliary vector, boot parameters; settings of macOS.
 
-Source: proc_pid_mountinfo(5); getauxval(3), of which the bits stand in each architecture's <asm/hwcap.h> or
+Source: proc_pid_mountinfo(5); getauxval(3), with the bits of each architecture's <asm/hwcap.h> or
 <asm/cputable.h>; Linux Documentation/admin-guide/kernel-parameters.txt.
 """
 
@@ -43,7 +43,7 @@ def mounts(host: Host) -> tuple[Mount, ...]:
     With a process to inspect (`host.pid`), they are still ours: its mount points may mean nothing
     outside its container.
     """
-    # Host takes /proc/self for the process that is inspected; thread-self is always ours.
+    # In Host /proc/self is the inspected process; thread-self is always ours.
     process = "self" if host.pid is None else "thread-self"
     mounted = []
     for line in host.read(f"/proc/{process}/mountinfo").splitlines()[:_MOUNTS_LIMIT]:
@@ -53,7 +53,7 @@ def mounts(host: Host) -> tuple[Mount, ...]:
         if len(fields) > 5 and len(kinds) > 2 and fields[4].startswith("/"):
             options = tuple(kinds[2].split(","))
             mounted.append(Mount(_unescaped(fields[3]), _unescaped(fields[4]), kinds[0], options))
-    # Older kernels and recordings have this file alone, which does not tell what of a file system it is.
+    # Older kernels and recordings have only this file, which lacks the mounted folder of the file system.
     for line in host.read("/proc/mounts").splitlines()[:_MOUNTS_LIMIT] if not mounted else ():
         fields = line.split(" ")
         if len(fields) > 3 and fields[1].startswith("/"):
@@ -70,13 +70,13 @@ def _unescaped(path: str) -> str:
 
 
 def mounted_at(host: Host, point: str) -> Mount | None:
-    """Return what is mounted at exactly this point, None where nothing is."""
+    """Return what is mounted at exactly this point, None if nothing is."""
     return next((mount for mount in reversed(mounts(host)) if mount.point == point), None)
 
 
 @once_per_host
 def auxiliary_vector(host: Host) -> dict[int, int]:
-    """Return the entries of /proc/self/auxv by number; {} where it is missing or makes no sense.
+    """Return the entries of /proc/self/auxv by number; {} if it is missing or makes no sense.
 
     A recorded machine may have another byte order and word length than ours: the layout in which
     every key is small and the last one is 0 is the right one.
@@ -95,9 +95,9 @@ def auxiliary_vector(host: Host) -> dict[int, int]:
 
 
 def kernel_parameters(line: str) -> dict[str, str]:
-    """Return the boot parameters that change speed or devices; one that is repeated with both values.
+    """Return the boot parameters that change speed or devices; a repeated one has both values.
 
-    The others name disks, servers, addresses and keys.
+    The others contain disks, servers, addresses and keys.
     """
     parameters: dict[str, str] = {}
     for word in known_parameters(line).split():

@@ -1,4 +1,4 @@
-"""What the kernel does with memory: huge pages, swap, overcommit, limits.
+"""The kernel's memory management: huge pages, swap, overcommit, limits.
 
 Source: Linux, Documentation/admin-guide/mm/hugetlbpage.rst, transhuge.rst, sysctl/vm.rst; proc(5).
 """
@@ -20,10 +20,10 @@ _USE = {"free": "free_hugepages", "reserved": "resv_hugepages", "surplus": "surp
 
 
 def total_memory(host: Host) -> int | None:
-    """Return how much memory the system has, in bytes, without that of GPUs; None where it does not tell."""
+    """Return the system's memory in bytes, without that of GPUs; None if it is not known."""
     if host.platform == "win32":
         return (host.system("memory_status") or {}).get("total")
-    # It is in the first line; what follows need not be read for it.
+    # It is in the first line; the rest need not be read.
     return numbers_without_gpus(host, 1024).get("MemTotal") or None
 
 
@@ -44,7 +44,7 @@ def numbers_without_gpus(host: Host, limit: int = 65536) -> dict[str, int]:
 
 
 def huge_pages(host: Host) -> tuple[Rows, Rows]:
-    """Return each size of huge page with its pool, and with what of the pool is in use now."""
+    """Return each size of huge page with its pool, and the current use of each pool."""
     sizes = {
         size: name
         for name in host.listdir(f"{MM}/hugepages")
@@ -68,7 +68,7 @@ def chosen(text: str) -> str:
 
 
 def settings(host: Host) -> dict[str, FactValue]:
-    """Return the kernel's settings that steer memory; what it does not have is left out."""
+    """Return the kernel's memory settings; those that it does not have are left out."""
     vm, thp, zswap = "/proc/sys/vm", f"{MM}/transparent_hugepage", "/sys/module/zswap/parameters"
     overcommit = whole_number(host.read(f"{vm}/overcommit_memory", 64), 0, 2)
     facts: dict[str, FactValue | None] = {
@@ -115,7 +115,7 @@ def swaps(host: Host) -> Rows:
 
 
 def locked_memory_limit(host: Host) -> tuple[int | None, bool | None]:
-    """Return how many bytes the process may lock, and whether that is unlimited; None: not known."""
+    """Return how many bytes the process may lock, and whether that is unlimited; None if not known."""
     lines = host.read("/proc/self/limits", 8192).partition("\nMax locked memory ")[2].splitlines()
     soft = lines[0].split()[0] if lines and lines[0].strip() else ""
     limit = whole_number(soft)

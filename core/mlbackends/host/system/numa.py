@@ -1,4 +1,4 @@
-"""NUMA nodes: their CPUs and memory, and what memory it is that lies on a node without CPUs.
+"""NUMA nodes: their CPUs and memory, and the kind of memory of a node without CPUs.
 
 Source: Linux, Documentation/ABI/stable/sysfs-devices-node, admin-guide/mm/numaperf.rst and
 ABI/testing/sysfs-kernel-mm-memory-tiers; for memory of GPUs, NVIDIA's /proc/driver/nvidia/gpus/*/numa_status,
@@ -25,10 +25,10 @@ _TIERS = "/sys/devices/virtual/memory_tiering"
 
 #: What kind of memory a device of direct access is, by a part of its path.
 #:
-#: special-purpose: firmware keeps it from ordinary use, as HBM and CXL memory (EFI_MEMORY_SP). It is HBM
-#: where its bandwidth or the kernel's tier is better than that of the CPUs' own memory.
+#: special-purpose: firmware reserves it, as HBM or CXL memory (EFI_MEMORY_SP). It is HBM if its bandwidth or
+#: the kernel's tier is better than that of the CPUs' own memory.
 _DAX_KINDS = {"/ndbus": "persistent", "/hmem": "special-purpose", "/dax_region": "cxl"}
-#: How many times the bandwidth of the CPUs' own memory HBM has at least; hwloc draws the line there.
+#: HBM has at least this many times the bandwidth of the CPUs' own memory, as in hwloc.
 _HBM_RATIO = 2
 
 Nodes = list[dict[str, FactValue]]
@@ -36,19 +36,19 @@ Nodes = list[dict[str, FactValue]]
 
 @once_per_host
 def numa_nodes(host: Host) -> Nodes:
-    """Return each node's CPUs, memory and distances to the nodes in order; [] where there are none.
+    """Return each node's CPUs, memory and distances to the nodes in order; [] if there are none.
 
-    kind: "gpu", "hbm", "cxl", "persistent" or "special-purpose", where a node without CPUs is known to be
-    that; near_cpus: the CPUs nearest to it. tier: the kernel's memory tier, the lower the faster.
-    memory_side_cache_bytes: of the cache before its memory. read_bandwidth_bytes_per_second: what the
-    firmware says that the nearest CPUs reach.
+    kind: "gpu", "hbm", "cxl", "persistent" or "special-purpose", if that is known of a node without CPUs;
+    near_cpus: the CPUs nearest to it. tier: the kernel's memory tier, lower is faster.
+    memory_side_cache_bytes: the size of the cache in front of its memory. read_bandwidth_bytes_per_second: of
+    the nearest CPUs, according to the firmware.
     """
     if host.platform == "win32":
         return windows.numa_nodes(host)
     memory = node_memory(host)
     cpus = {number: _cpus(host, number) for number in memory}
     devices, tiers, bandwidths = {}, {}, {}
-    if len(memory) > 1:  # of the one node of most machines there is nothing to tell
+    if len(memory) > 1:  # most machines have one node, which has none of these
         devices, tiers = _devices(host), _tiers(host)
         bandwidths = {number: _bandwidth(host, number) for number in memory}
     slowest = min((rate for number, rate in bandwidths.items() if rate and cpus[number]), default=0)
@@ -105,7 +105,7 @@ def gpu_memory(host: Host, name: str) -> int:
 
 
 def _devices(host: Host) -> dict[int, tuple[str, str]]:
-    """Return the kind of the nodes that are a device's memory, and the CPUs near that device."""
+    """Return the kind of each node that is a device's memory, and the CPUs near that device."""
     kinds: dict[int, tuple[str, str]] = {}
     for name in host.listdir(_DAX):
         node = host.read_int(f"{_DAX}/{name}/target_node")

@@ -1,8 +1,8 @@
 """What this process runs in: a container, Windows's subsystem, a batch job, a virtual machine, a cloud.
 
-Of containers these are signs, not proof: an image may have been copied into a virtual machine with its
-marker files, and a container may hide all of them. So each sign is reported with what it points to. No
-cloud's metadata service is queried: nothing here uses the network.
+For containers these are signs, not proof: an image may have been copied into a virtual machine with its
+marker files, and a container may hide all of them. So each sign is reported with the kind that it suggests.
+No cloud's metadata service is queried: nothing here uses the network.
 
 Source: systemd, CONTAINER_INTERFACE.md; podman-run(1); Apptainer and WSL documentation; Slurm, sbatch(1)
 "OUTPUT ENVIRONMENT VARIABLES" (memory is in megabytes); LSF reference, "Environment variables set for job
@@ -29,7 +29,7 @@ _CLOCK = "/sys/devices/system/clocksource/clocksource0/available_clocksource"
 
 
 def container_signs(host: Host) -> list[tuple[str, str]]:
-    """Return the kinds of container that something points to, each with what does; best first."""
+    """Return the kinds of container for which there is evidence, each with its evidence; best first."""
     signs = table("host/system/containers")
     evidence = [(kind, path) for kind, path in signs["files"] if host.exists(path)]
     evidence += [(kind, variable) for kind, variable in signs["variables"] if host.env(variable)]
@@ -51,7 +51,7 @@ def wsl_version(host: Host) -> int | None:
     """Return 1 or 2 inside the Windows Subsystem for Linux, None outside."""
     release = host.read("/proc/sys/kernel/osrelease", 256) or host.uname().get("release", "")
     if "microsoft" in release.lower():
-        # WSL 1 has no kernel of its own and always calls itself 4.4.0-<build>-Microsoft.
+        # WSL 1 does not have its own kernel, and its release is always 4.4.0-<build>-Microsoft.
         return 1 if release.startswith("4.4.0-") and release.endswith("-Microsoft") else 2
     # A kernel of the user's own need not carry the name; Hyper-V guests have /dev/dxg as well.
     if host.env("WSL_DISTRO_NAME") or host.exists("/proc/sys/fs/binfmt_misc/WSLInterop"):
@@ -62,8 +62,8 @@ def wsl_version(host: Host) -> int | None:
 def granted(host: Host) -> dict[str, FactValue]:
     """Return the facts `kubernetes` and `scheduler...`: what a batch system granted to this process.
 
-    schedulers.json has of each system the variables that must be set, of which the first holds the job's
-    name, and for each fact those that may tell it; the first that holds a number counts.
+    schedulers.json lists for each system the variables that must be set, of which the first holds the job's
+    name, and for each fact the variables that may hold it; the first that is a number counts.
     """
     facts: dict[str, FactValue] = {}
     if host.env("KUBERNETES_SERVICE_HOST") or host.exists(_SERVICE_ACCOUNT):
@@ -86,13 +86,13 @@ def granted(host: Host) -> dict[str, FactValue]:
 
 
 def virtual_machine(host: Host) -> dict[str, str]:
-    """Return the facts of the firmware's names of this machine, its hypervisor and its cloud.
+    """Return the facts about the vendor, product, hypervisor and cloud of this machine.
 
-    virtual_machines.json has the fields of the firmware's table, how a value begins, and the hypervisor or
-    cloud that writes it (metal_too: on machines without one as well); clock sources and PCI devices that only
-    a guest of a hypervisor has; and device trees, of which OPAL's (ibm,powernv) is that of the bare machine.
-    "" for what is not known. virtualisation: "none" where nothing names one and the processor denies it,
-    "unknown" where it says that there is one and nothing names it.
+    virtual_machines.json lists fields of the firmware's table, how a value begins, and the hypervisor or
+    cloud that writes it (metal_too: also on bare machines); clock sources and PCI devices that only a guest
+    has; and device trees, of which OPAL's (ibm,powernv) is that of a bare machine. "" for what is not known.
+    virtualisation: "none" if no hypervisor is named and the CPU reports none, "unknown" if the CPU reports
+    one and nothing names it.
     """
     has_table = host.is_dir(_DMI)
     firmware = dict.fromkeys(_FIELDS, "")
@@ -120,14 +120,13 @@ def virtual_machine(host: Host) -> dict[str, str]:
 
 
 def _hypervisor(host: Host, firmware: dict[str, str]) -> tuple[str, str]:
-    """Return the hypervisor, and what names it.
+    """Return the hypervisor and its evidence.
 
-    The firmware and the devices outrank the processor: a guest may be configured to hide the flag.
+    The firmware and the devices outrank the CPU: a guest may be configured to hide the flag.
     """
     if host.read("/sys/hypervisor/type", 64) == "xen":
         return "xen", "/sys/hypervisor/type"
-    # What an x86 processor says; others have no such flag. The first processor is enough, and reading all
-    # takes milliseconds on a large machine.
+    # Only x86 CPUs have the flag. The first CPU is enough; reading all takes milliseconds on a large machine.
     blocks = parse_blocks(host.read("/proc/cpuinfo", 8192))
     if first(blocks, "vendor_id") == "User Mode Linux":
         return "uml", "/proc/cpuinfo"

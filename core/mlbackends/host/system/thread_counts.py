@@ -1,9 +1,8 @@
 """How many threads each runtime would start, by its documented rule; nothing is run or imported.
 
-Each function has the rule of its runtime beside it. Where there is no affinity mask (macOS) the CPUs
-that are online stand for it, but for OpenBLAS on macOS, which counts the physical cores. Under Windows
-there is a mask, which Python does not ask for, and OpenBLAS counts the CPUs of one processor group.
-None of these rules looks at a CPU quota: that is why they are here.
+If there is no affinity mask (macOS) the online CPUs replace it, except for OpenBLAS on macOS, which counts
+the physical cores. On Windows Python ignores the mask, and OpenBLAS counts the CPUs of one processor group.
+None of these rules considers a CPU quota, which is why they are compared with it.
 
 Source: Python documentation, os.cpu_count; coreutils, nproc(1) and NEWS 9.8; OpenMP 5.2, 21.2;
 OpenBLAS USAGE.md and driver/others/memory.c; oneMKL developer guide, MKL_NUM_THREADS and
@@ -24,11 +23,11 @@ Rule = tuple[int, str]
 
 
 class Machine(Struct, frozen=True):
-    """The counts that the rules start from; 0 is what is not known.
+    """The counts that the rules start from; 0 if unknown.
 
-    affinity: CPUs in the affinity mask, those that are online where there is none. cores: physical
-    cores that these lie in. python: version of the interpreter that is inspected, () for unknown.
-    group: under Windows the CPUs of the processor group in which the process starts.
+    affinity: CPUs in the affinity mask, or the online CPUs without one. cores: physical cores of these CPUs.
+    python: version of the inspected interpreter, () if unknown. group: on Windows the CPUs of the processor
+    group in which the process starts.
     """
 
     online: int
@@ -42,7 +41,7 @@ class Machine(Struct, frozen=True):
 
 
 def thread_counts(text: str) -> tuple[int, ...]:
-    """Return the numbers of a list such as "4" or "4,2"; () if one of them is no thread count."""
+    """Return the numbers of a list such as "4" or "4,2"; () if one of them is not a thread count."""
     parts = [part.strip().removeprefix("+") for part in text.split(",")]
     if not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts):
         return ()
@@ -51,7 +50,7 @@ def thread_counts(text: str) -> tuple[int, ...]:
 
 
 def expected_threads(host: Host, machine: Machine) -> list[tuple[str, int, str]]:
-    """Return each runtime, the CPUs it takes on this machine, and why; one not known is left out."""
+    """Return each runtime, its number of threads on this machine, and why; unknown ones are left out."""
     has_mask = machine.has_mask
     allowed = machine.affinity, "the affinity mask" if has_mask else "the CPUs that are online"
     cores = machine.cores, "the cores in the affinity mask" if has_mask else "the physical cores"
@@ -64,7 +63,7 @@ def expected_threads(host: Host, machine: Machine) -> list[tuple[str, int, str]]
     if limit and limit[0] < openmp[0]:
         openmp = limit
     mkl = _mkl(host, *cores) if machine.is_x86 else None
-    torch = mkl and (mkl[0], f"it takes what MKL takes: {mkl[1]}")
+    torch = mkl and (mkl[0], f"it uses as many as MKL: {mkl[1]}")
     if not machine.is_x86:  # only the two variables are certain
         torch = next(filter(None, (_by_variable(host, name) for name in _MKL_VARIABLES)), None)
     online = machine.online, "the CPUs that are online"
@@ -86,9 +85,9 @@ def expected_threads(host: Host, machine: Machine) -> list[tuple[str, int, str]]
 
 
 def _openblas(host: Host, most: int, allowed: str) -> Rule:
-    """Apply the rule of the builds without OpenMP, as in wheels: what is allowed caps the variables."""
+    """Apply the rule of builds without OpenMP, as in wheels: the allowed CPUs cap the variables."""
     for name in ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"):
-        # It reads with atoi, which takes "4x" for 4 and goes on to the next name at 0.
+        # It reads with atoi, for which "4x" is 4, and goes on to the next name at 0.
         text = host.env(name).strip().removeprefix("+")
         digits = text[: len(text) - len(text.lstrip("0123456789"))]
         if count := int(digits[:9] or 0):
@@ -102,7 +101,7 @@ def _mkl(host: Host, cores: int, allowed: str) -> Rule | None:
     name = next((name for name in _MKL_VARIABLES if host.env(name).strip()), "")
     rule = _by_variable(host, name)
     if name == "MKL_NUM_THREADS" and not rule:
-        return None  # what MKL makes of a value that is no number is written nowhere
+        return None  # how MKL reads a value that is not a number is not documented
     if not rule:
         return cores, allowed
     if host.env("MKL_DYNAMIC").strip().lower() in _OFF or not 0 < cores < rule[0]:

@@ -1,1 +1,1 @@
-"""Facts of a Windows machine: the calls that tell them, and pure code that reads what they returned."""
+"""Facts of a Windows machine: calls that return them, and pure code that reads the results."""

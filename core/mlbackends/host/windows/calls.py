@@ -1,4 +1,4 @@
-"""Windows' calls and registry, each as plain data; imported under Windows alone.
+"""Windows' calls and registry as plain data; imported on Windows only.
 
 Nothing is started and no performance counter is opened. A call that this Windows does not have, or that
 fails, returns None. Structures are laid out by `struct`, with the alignment of the processor.
@@ -32,7 +32,7 @@ _kernel32.VirtualAlloc.restype = c_void_p
 
 
 def _number(function: Any, *arguments: Any) -> int | None:
-    """Return the 64-bit number that a function writes at its last argument; None where it fails."""
+    """Return the 64-bit number that a function writes at its last argument; None if it fails."""
     number = c_uint64()
     return number.value if function(*arguments, byref(number)) else None
 
@@ -54,7 +54,7 @@ def registry_values(key: str, names: tuple[str, ...]) -> dict[str, Any]:
             for number in range(winreg.QueryInfoKey(opened)[1]):
                 name, value, _ = winreg.EnumValue(opened, number)
                 if name.lower() in by_name or not names:
-                    name = by_name.get(name.lower(), name)  # the registry takes no notice of case
+                    name = by_name.get(name.lower(), name)  # the registry ignores case
                     values[name] = value.hex() if isinstance(value, bytes) else value
     except OSError:
         pass
@@ -76,7 +76,7 @@ def registry_keys(key: str) -> list[str]:
 def cpuid() -> dict[str, list[int]] | None:
     """Return EAX, EBX, ECX and EDX by "leaf" or "leaf.subleaf", in hexadecimal digits; XCR0 as "xcr0".
 
-    None on another processor, in a 32-bit process, and where the process may not make code of its own.
+    None on another processor, in a 32-bit process, and if the process may not create code.
     """
     if "AMD64" not in sys.version:  # what the interpreter was compiled for
         return None
@@ -116,7 +116,7 @@ def processor_features() -> list[int]:
 def processors() -> dict[str, Any] | None:
     """Return cores, packages, dies, NUMA nodes, caches and groups, as `decoded.topology` has them."""
     data = b""
-    # Of a NUMA node in several groups only the last relation has all, and older systems lack it.
+    # Only the last relation has all CPUs of a NUMA node in several groups, and older systems lack it.
     for relation in (0xFFFF, 6):
         length, query = wintypes.DWORD(0), _kernel32.GetLogicalProcessorInformationEx
         query(relation, None, byref(length))
@@ -136,7 +136,7 @@ def processor_power() -> list[list[int]] | None:
 
 
 def affinity(pid: int | None = None) -> tuple[int, ...] | None:
-    """Return the CPUs that a process may run on, by default this one; None where that is not known."""
+    """Return the CPUs that a process may run on, by default this one; None if that is not known."""
     limited = 0x1000  # PROCESS_QUERY_LIMITED_INFORMATION
     process = _OURSELVES if pid is None else wintypes.HANDLE(_kernel32.OpenProcess(limited, 0, pid))
     groups, count = (wintypes.WORD * 64)(), wintypes.WORD(64)
@@ -211,10 +211,10 @@ def may_lock_memory() -> bool | None:
 
 
 def job() -> dict[str, Any] | None:
-    """Return what the innermost job object of this process limits; {} where it is in none.
+    """Return the limits of the innermost job object of this process; {} if it is in none.
 
-    flags, processes, process_memory, job_memory, affinity: as JOBOBJECT_EXTENDED_LIMIT_INFORMATION has them;
-    cpu_flags, cpu_rate: as JOBOBJECT_CPU_RATE_CONTROL_INFORMATION; groups: group and mask of each of its own.
+    flags, processes, process_memory, job_memory, affinity: as in JOBOBJECT_EXTENDED_LIMIT_INFORMATION;
+    cpu_flags, cpu_rate: as in JOBOBJECT_CPU_RATE_CONTROL_INFORMATION; groups: number and mask of each.
     """
     is_inside = wintypes.BOOL()
     if not _kernel32.IsProcessInJob(_OURSELVES, None, byref(is_inside)):
@@ -264,7 +264,7 @@ def native_machine() -> str | None:
 
 
 def wine_version() -> str | None:
-    """Return the release of Wine; Windows itself lacks the function, and it is None."""
+    """Return the release of Wine; None on Windows itself, which lacks the function."""
     version = _ntdll.wine_get_version
     version.restype = ctypes.c_char_p
     return str(version().decode())
@@ -276,7 +276,7 @@ def uptime() -> float:
 
 
 def names() -> tuple[str, str, str, str, str]:
-    """Return what os.uname returns elsewhere; `platform.uname` would ask WMI, which takes seconds."""
+    """Return what os.uname returns on other systems; `platform.uname` queries WMI, which takes seconds."""
     version, name = windows_version() or {}, ctypes.create_unicode_buffer(256)
     # The DNS name, which may be longer than COMPUTERNAME.
     has_name = _kernel32.GetComputerNameExW(1, name, byref(wintypes.DWORD(256)))

@@ -1,4 +1,4 @@
-r"""A Windows machine's processors in the forms in which Linux tells them, and what Windows alone tells.
+r"""A Windows machine's processors in Linux's forms, and facts that only Windows reports.
 
 Source: Intel SDM 2A and AMD APM 3, CPUID; winnt.h, PF_... of IsProcessorFeaturePresent; the registry's
 HARDWARE\DESCRIPTION\System\CentralProcessor, whose "CP 4000" is the Main ID Register of an Arm core.
@@ -16,7 +16,7 @@ PROCESSOR = "HKLM\\HARDWARE\\DESCRIPTION\\System\\CentralProcessor"
 POWER_SCHEMES = "HKLM\\SYSTEM\\CurrentControlSet\\Control\\Power\\User\\PowerSchemes"
 
 _MEGAHERTZ = 1_000_000
-#: What Windows calls what a file of Linux lists.
+#: Windows' names for what files of Linux list.
 _RELATIONS = {
     "core_cpus_list": "cores",
     "thread_siblings_list": "cores",
@@ -29,7 +29,7 @@ _REGISTERS = ("eax", "ebx", "ecx", "edx")
 
 @once_per_host
 def processors(host: Host) -> dict[str, Any]:
-    """Return what `calls.processors` does; {} where it was not recorded."""
+    """Return what `calls.processors` does; {} if it was not recorded."""
     return host.system("processors") or {}
 
 
@@ -121,7 +121,7 @@ def signature_text(*registers: int) -> str:
 
 
 def features_of_cpuid(leaves: dict[str, list[int]]) -> list[str]:
-    """Return the features by Linux's names, without those whose registers the system does not keep."""
+    """Return the features by Linux's names, without those whose registers the system does not save."""
     features = []
     for leaf, registers in table("host/windows/cpuid").items():
         if leaf in leaves:
@@ -148,7 +148,7 @@ def _needs(name: str, names: tuple[str, ...]) -> bool:
 
 
 def groups(host: Host, cpus: Sequence[int], name: str) -> list[tuple[int, ...]]:
-    """Return the groups of these CPUs that a file of that name lists under Linux; [] where none is known."""
+    """Return the groups of these CPUs that a file of that name lists under Linux; [] if none is known."""
     rows = processors(host).get(_RELATIONS.get(name, ""), ())
     chosen = set(cpus)
     lists = (parse_cpu_list(row["cpus"] if isinstance(row, dict) else row) for row in rows)
@@ -162,7 +162,7 @@ def online_cpus(host: Host) -> tuple[int, ...]:
 
 
 def kind_groups(host: Host) -> list[tuple[str, tuple[int, ...], dict[str, FactValue]]]:
-    """Return each kind of core by its efficiency class, the strongest first; [] where all are alike."""
+    """Return each kind of core by its efficiency class, the fastest first; [] if all are equal."""
     by_class: dict[int, list[int]] = {}
     for row in processors(host).get("cores", ()):
         by_class.setdefault(row["efficiency_class"], []).extend(parse_cpu_list(row["cpus"]))
@@ -175,7 +175,7 @@ def kind_groups(host: Host) -> list[tuple[str, tuple[int, ...], dict[str, FactVa
 
 
 def _frequency(host: Host, cpus: Sequence[int]) -> dict[str, FactValue]:
-    """Return the base frequency of CPUs in the first group, and what they are held to now."""
+    """Return the base frequency of CPUs in the first group, and their current limit."""
     rows = host.system("processor_power") or []
     of_cpus = [rows[cpu] for cpu in cpus if cpu < len(rows)]
     base = max((row[0] for row in of_cpus), default=0)
@@ -185,9 +185,9 @@ def _frequency(host: Host, cpus: Sequence[int]) -> dict[str, FactValue]:
 
 
 def frequency_facts(host: Host, kinds: Sequence[Any]) -> dict[str, FactValue]:
-    """Return the frequencies of the strongest kind, the CPUs held below theirs, and the power plan.
+    """Return the frequencies of the fastest kind, the CPUs limited below theirs, and the power plan.
 
-    Windows calls the base frequency the highest; CPUID has the real highest of some processors of Intel.
+    Windows reports the base frequency as the highest; CPUID has the real highest of some Intel processors.
     """
     clock = host.registry(f"{PROCESSOR}\\0", "~MHz").get("~MHz", 0)
     leaf = (host.system("cpuid") or {}).get("16", [0, 0])
@@ -244,6 +244,6 @@ def caches(host: Host, kinds: Sequence[Any]) -> list[dict[str, FactValue]]:
 
 
 def numa_nodes(host: Host) -> list[dict[str, FactValue]]:
-    """Return each NUMA node's CPUs; Windows tells neither its memory nor distances."""
+    """Return each NUMA node's CPUs; Windows reports neither its memory nor distances."""
     rows = sorted(processors(host).get("nodes", ()), key=lambda row: row["node"])
     return [{"node": row["node"], "cpus": row["cpus"]} for row in rows]

@@ -27,9 +27,9 @@ _DRIVER = (
 
 
 def pci_devices(host: Host) -> list[dict[str, Any]]:
-    """Return the fields of `PciDevice` of each that is plugged in, by address.
+    """Return the fields of `PciDevice` of each device that is plugged in, by address.
 
-    Where that is unknown, of all that ever were.
+    If it is not known which are plugged in, all that ever were are returned.
     """
     present = host.system("present_devices")
     if present is None:
@@ -54,7 +54,7 @@ def _read(host: Host, name: str, numbers: dict[str, int]) -> dict[str, Any]:
         code = f"{numbers['base_class']:02x}{numbers.get('sub_class', 0):02x}00"
     else:
         code = table("host/windows/names")["device_classes"].get(kind, "")
-    # Wine's adapter has no numbers of its own.
+    # Wine's adapter does not have its own numbers.
     if not ids or ids[1] == "0000":
         return {}
     rate, widest = numbers.get("link_speed", 0), numbers.get("max_link_speed", 0)
@@ -75,7 +75,7 @@ def _read(host: Host, name: str, numbers: dict[str, int]) -> dict[str, Any]:
 
 
 def _address(location: str) -> str:
-    """Return the address of "PCI bus 1, device 0, function 0" as Linux writes it; "" where it is unknown."""
+    """Return the address of "PCI bus 1, device 0, function 0" as Linux writes it; "" if it is unknown."""
     place = _PLACE.search(location)
     if not place:
         return ""
@@ -100,9 +100,9 @@ def display_driver(host: Host, registry_key: str) -> dict[str, Any]:
 
 
 def registered_drivers(host: Host, khronos: str, name: str) -> dict[str, str]:
-    """Return the files of OpenCL's or Vulkan's drivers, and the key of the registry that names each.
+    """Return the files of OpenCL's or Vulkan's drivers, and the registry key that names each.
 
-    khronos: the key below Khronos whose values are called by the files; name: of the value in the key of a
+    khronos: the key below Khronos whose values are named by the files. name: the value in the key of a
     display adapter.
     """
     key = f"HKLM\\SOFTWARE\\Khronos\\{khronos}"

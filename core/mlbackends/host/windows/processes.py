@@ -51,23 +51,23 @@ def modules(pid: int) -> list[str]:
 
 
 def environment(pid: int) -> dict[str, str]:
-    """Return a process's variables, {} where they cannot be read."""
+    """Return a process's variables, {} if they cannot be read."""
     with suppress(psutil.Error, OSError):
         return dict(psutil.Process(pid).environ())
     return {}
 
 
 def is_ours(pid: int) -> bool:
-    """Tell whether a process is of the user of this one."""
+    """Return whether a process belongs to the user of this one."""
     with suppress(psutil.Error, OSError):
         return psutil.Process(pid).username() == psutil.Process().username()
     return False
 
 
 def interpreter_of(pid: int) -> str:
-    """Return the interpreter that a process is, "" where it is no Python or another user's.
+    """Return the interpreter of a process, "" if it is not a Python or another user's.
 
-    Raises BadInput where there is no such process, or this user may not look at it.
+    Raises BadInput if the process does not exist or this user may not inspect it.
     """
     try:
         program = modules(pid)[0]
@@ -82,7 +82,7 @@ def interpreter_of(pid: int) -> str:
 
 
 def _started_by(pid: int, program: str) -> str:
-    """Return by what a process's interpreter was started: a virtual environment's starts its base's."""
+    """Return the program that started a process's interpreter: a virtual environment's starts its base's."""
     arguments, current = [""], ""
     with suppress(psutil.Error, OSError):
         process = psutil.Process(pid)

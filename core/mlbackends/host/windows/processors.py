@@ -1,4 +1,4 @@
-"""What Windows' calls fill in about processors and page files, decoded from bytes.
+"""What Windows' calls return about processors and page files, decoded from bytes.
 
 A CPU's number is 64 times its group's and its number in the group, as in hwloc.
 Source: Intel SDM 2A; winnt.h, SYSTEM_LOGICAL_PROCESSOR_INFORMATION_EX; winternl, SYSTEM_PAGEFILE_INFORMATION.
@@ -37,7 +37,7 @@ def cpus_in(mask: int, group: int = 0) -> list[int]:
 
 
 def cpuid_leaves(read: Callable[[int, int], list[int]]) -> dict[str, list[int]]:
-    """Return the registers of the leaves that tell something here, by their hexadecimal digits.
+    """Return the registers of the leaves that are used here, by their hexadecimal digits.
 
     read: executes CPUID for a leaf and a subleaf.
     """
@@ -108,7 +108,7 @@ def _number(data: bytes, size: int) -> int:
 
 
 def page_files(data: bytes, address: int) -> list[dict[str, Any]]:
-    """Return path and pages of each page file. address: where the bytes lay, into which a name points."""
+    """Return path and pages of each page file. address: of the bytes, into which a name points."""
     rows = list(_page_files(data, address)) if len(data) >= 32 else []
     return [row for row in rows if row["path"]]
 
@@ -124,7 +124,7 @@ def _page_files(data: bytes, address: int) -> Iterator[dict[str, Any]]:
         at += following
 
 
-#: The first build (Server 2022, Windows 11) whose processes run in all groups unless they are bound.
+#: The first build (Server 2022, Windows 11) whose processes run in all groups by default.
 _SPANS_GROUPS = 20348
 
 

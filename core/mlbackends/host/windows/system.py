@@ -69,7 +69,7 @@ def _runtime(host: Host) -> str:
 
 
 def _container_signs(host: Host) -> list[str]:
-    """Return what shows that this is a container of Windows, with its own registry."""
+    """Return the evidence that this is a container of Windows, with its own registry."""
     signs = []
     if kind := host.registry(_CONTROL, "ContainerType").get("ContainerType"):
         signs.append(f"the registry's ContainerType is {kind}")
@@ -81,7 +81,7 @@ def _container_signs(host: Host) -> list[str]:
 
 
 def _settings(host: Host) -> dict[str, Any]:
-    """Return the settings that were made; of what the registry does not hold Windows has its own default."""
+    """Return the settings that were made; for others Windows uses its own default."""
     facts = {}
     for fact, (key, name, values) in table("host/windows/names")["settings"].items():
         value = host.registry(key, name).get(name)
@@ -113,7 +113,7 @@ def _drives(host: Host) -> dict[str, Any]:
 
 
 def firmware(host: Host) -> dict[str, str]:
-    """Return what the firmware's table says, by Linux's names of its fields; "" for what it does not."""
+    """Return the firmware's table by Linux's names of its fields; "" for missing ones."""
     names = {
         "sys_vendor": "SystemManufacturer",
         "product_name": "SystemProductName",
@@ -126,7 +126,7 @@ def firmware(host: Host) -> dict[str, str]:
 
 
 def hypervisor(host: Host) -> tuple[str, str]:
-    """Return the hypervisor, and what names it; "none" in the system that manages Hyper-V's others."""
+    """Return the hypervisor and its evidence; "none" in the system that manages Hyper-V's guests."""
     leaves = host.system("cpuid")
     if not leaves:
         return "", ""
@@ -176,7 +176,7 @@ def memory_facts(host: Host) -> dict[str, Any]:
 
 
 def job_limits(host: Host, online: int) -> dict[str, Any]:
-    """Return what the innermost job object limits: infinity for nothing, None where it cannot be determined.
+    """Return what the innermost job object limits: infinity for nothing, None if it cannot be determined.
 
     online: the CPUs of which the job's rate is a share.
     """
@@ -197,7 +197,7 @@ def job_limits(host: Host, online: int) -> dict[str, Any]:
         "job_object": bool(job),
         "job_affinity": format_cpu_list(cpus) if is_bound or len(groups) > 1 else "",
         "job_cpu_weight": rate if is_weighted else None,
-        # An old Windows has no rate to ask for.
+        # An old Windows has no rate.
         "cpu_quota": quota if "cpu_flags" in job or not job else None,
         "memory_limit_bytes": job.get("job_memory") if flags & _JOB_MEMORY else inf,
         "process_memory_limit_bytes": job.get("process_memory") if flags & _PROCESS_MEMORY else inf,

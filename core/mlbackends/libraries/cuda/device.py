@@ -1,6 +1,6 @@
-"""CUDA device 0 through the driver alone: what a probe's `use` computes on, in the child.
+"""CUDA device 0 through the driver alone, on which a probe's `use` computes in the child.
 
-The driver's own interface gives memory that every CUDA library takes, so no copy of libcudart is needed,
+The driver's interface allocates memory that every CUDA library accepts, so no copy of libcudart is needed,
 whichever CUDA the library is for. Source: the CUDA driver API, on initialisation, primary contexts and
 memory.
 """
@@ -25,8 +25,8 @@ _MISMATCHES = (803, 804)  # system driver mismatch, no forward compatibility on 
 def first_device(cuda_major: int = 0) -> CudaDevice:
     """Return device 0 with its primary context current.
 
-    cuda_major: the CUDA version that the library is for; an older driver is refused by name, where
-    the library itself would return some error. Raises NotUsable where no device can be reached.
+    cuda_major: the CUDA version that the library is for; an older driver is reported as too old, where the
+    library itself would return some error. Raises NotUsable if no device can be reached.
     """
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
@@ -56,7 +56,7 @@ def first_device(cuda_major: int = 0) -> CudaDevice:
 
 
 class CudaDevice:
-    """Device 0. Its memory is not given back: the process ends soon."""
+    """Device 0. Its memory is not freed: the process ends soon."""
 
     def __init__(self, call: Calls) -> None:
         self._call = call
@@ -94,10 +94,9 @@ class CudaDevice:
 
 
 def expect(title: str, result: Sequence[float], expected: Sequence[float]) -> None:
-    """Raise NotUsable where a computation did not give the numbers that it must."""
+    """Raise NotUsable if a computation did not give the expected numbers."""
     if len(result) != len(expected) or any(
-        not abs(number - required)
-        <= 1e-4 * max(1.0, abs(required))  # a NaN is no number that it must give
+        not abs(number - required) <= 1e-4 * max(1.0, abs(required))  # a NaN is never right
         for number, required in zip(result, expected, strict=True)
     ):
         message = (

@@ -1,7 +1,7 @@
 """NVIDIA's driver as files: its libraries, kernel module and device nodes; and what CUDA's numbers mean.
 
-A driver runs everything that was built for its own CUDA release or an older one. Since CUDA 11 it also runs
-what was built for a newer release of its own major version, except what uses features that came later.
+A driver runs everything built for its own CUDA release or an older one. Since CUDA 11 it also runs programs
+built for a newer release of the same major version, unless they use features that were added later.
 
 Source: NVIDIA driver README, chapters on /proc/driver/nvidia and device files; CUDA on WSL guide; MIG User
 Guide; CUDA Toolkit release notes, tables 2 and 3 (Linux); CUDA Compatibility, tables 1 and 2.
@@ -29,7 +29,7 @@ _NO_HMM = "uvm_disable_hmm"
 
 
 def on_wsl(host: Host) -> bool:
-    """Tell whether the GPU is reached through Windows, without a kernel module in Linux."""
+    """Return whether the GPU is reached through Windows, without a kernel module in Linux."""
     return host.exists("/dev/dxg") or host.exists(f"{WSL_FOLDER}/libcuda.so.1")
 
 
@@ -60,7 +60,7 @@ def no_library(host: Host, library: str, capability: str) -> Reason:
 
 
 def library_warnings(host: Host, libraries: list[Library]) -> tuple[Reason, ...]:
-    """Return what is wrong with the copy that programs get: of another release, not Windows's."""
+    """Return a warning if the copy that programs get is of another release, or not Windows's on WSL."""
     winner = next((library for library in libraries if library.wins), None)
     if winner is None:
         return ()
@@ -107,7 +107,7 @@ def kernel_module(host: Host) -> dict[str, FactValue]:
 def mig_instances(host: Host) -> list[dict[str, FactValue]]:
     """Return the MIG instances that the kernel module shows: GPU, instance, its compute instances.
 
-    In a container these are the instances that it was given, where /proc was cut down to them.
+    In a container these are the instances that it was given, if /proc is limited to them.
     """
     instances: dict[tuple[int, int], list[int]] = {}
     mig = "/proc/driver/nvidia/capabilities/gpu*/mig/gi*"
@@ -134,7 +134,7 @@ def device_nodes(host: Host) -> list[str]:
 
 
 def node_problems(host: Host, nodes: list[str]) -> tuple[Reason, ...]:
-    """Return what keeps a program from the GPUs although the kernel module is loaded."""
+    """Return why a program cannot reach the GPUs although the kernel module is loaded."""
     if not any(name.removeprefix("/dev/nvidia").isdecimal() for name in nodes):
         return (
             Reason(
@@ -144,7 +144,7 @@ def node_problems(host: Host, nodes: list[str]) -> tuple[Reason, ...]:
             ),
         )
     problems = []
-    # The first CUDA program makes the node by nvidia-modprobe; in a container it may not.
+    # The first CUDA program creates the node with nvidia-modprobe, but not in a container.
     is_created = host.exists("/usr/bin/nvidia-modprobe") and not container_signs(host)
     if "/dev/nvidia-uvm" not in nodes and not is_created:
         message = "there is no /dev/nvidia-uvm, without which CUDA cannot start"
@@ -177,16 +177,16 @@ _NUMBER = pattern(r"(\d{1,2})\.(\d{1,2})(?!\d)")
 
 
 def decode(number: int) -> str:
-    """Return the release that CUDA's functions and CUDA_VERSION write as a number: 13020 is "13.2".
+    """Return the release that CUDA's functions and CUDA_VERSION encode as a number: 13020 is "13.2".
 
-    "" for what is none; 0 is what the runtime says where there is no driver.
+    "" if it is not a release, such as 0, which the runtime returns without a driver.
     """
     major, rest = divmod(number, 1000)
     return f"{major}.{rest // 10}" if 1 <= major < _MAJOR_LIMIT and number % 10 == 0 else ""
 
 
 def release_in(text: str) -> str:
-    """Return the driver release that stands in a line or a file name ("580.65.06"), "" without."""
+    """Return the driver release in a line or a file name ("580.65.06"), "" without one."""
     match = _RELEASE.search(text) if text else None
     return match[0] if match else ""
 
@@ -199,10 +199,9 @@ def _release_of_windows(version: str) -> str:
 
 @once_per_host
 def driver_release(host: Host) -> str:
-    """Return the release of the kernel module that is loaded, "" where none is.
+    """Return the release of the loaded kernel module, "" if none is loaded.
 
-    Under Windows that of the display driver. In a container it is the host's: /proc and /sys are not
-    the container's own.
+    On Windows it is that of the display driver. In a container it is the host's, as /proc and /sys are.
     """
     if host.platform == "win32":
         drivers = (display_driver(host, gpu) for gpu in of_vendor(host, "10de") if gpu.driver)
@@ -218,8 +217,8 @@ def driver_release(host: Host) -> str:
 def cuda_of_driver(release: str) -> str:
     """Return the newest CUDA release whose features a driver has in full ("13.0" for 580.95.05).
 
-    "" for a driver older than 8.0's. For one newer than the table, the newest CUDA of the table:
-    ask the driver itself (cuDriverGetVersion) for the truth.
+    "" for a driver older than 8.0's. For one newer than the table it is the newest CUDA of the table; only
+    the driver itself (cuDriverGetVersion) knows better.
     """
     driver = _parts(release)
     shipped = table("libraries/cuda/driver")["shipped"]
@@ -229,7 +228,7 @@ def cuda_of_driver(release: str) -> str:
 def driver_for(cuda: str) -> str:
     """Return the oldest driver that runs programs built for a CUDA release ("580" for 13.2).
 
-    "" where the tables do not tell.
+    "" if the tables do not list it.
     """
     match = _NUMBER.match(cuda)
     if not match:
@@ -241,7 +240,7 @@ def driver_for(cuda: str) -> str:
 
 
 def too_old_for(release: str, cuda: str) -> bool | None:
-    """Tell whether a driver is too old for programs of a CUDA release; None where not known."""
+    """Return whether a driver is too old for programs of a CUDA release; None if not known."""
     driver, needed = _parts(release), _parts(driver_for(cuda))
     return driver < needed if driver and needed else None
 
@@ -272,10 +271,10 @@ NO_DEVICE = 100
 
 
 def refused(function: str, code: int, name: str = "", learned: Answer | None = None) -> NotUsable:
-    """Return what to raise where a CUDA function returned something else than 0.
+    """Return the exception for a CUDA function that returned something other than 0.
 
-    errors.json has what the numbers mean for a user. The driver and the runtime share them since CUDA
-    10.1; 35 is the runtime's alone. Source: CUDA Driver API and Runtime API, CUresult and cudaError_t.
+    errors.json explains the numbers for a user. The driver and the runtime share them since CUDA 10.1; only
+    the runtime has 35. Source: CUDA Driver API and Runtime API, CUresult and cudaError_t.
     """
     meanings = table("libraries/cuda/errors")["meanings"]
     reason, meaning, hint = meanings.get(str(code), ("call-failed", "", ""))
@@ -288,11 +287,11 @@ def refused(function: str, code: int, name: str = "", learned: Answer | None = N
 
 
 class CudaCalls(Calls):
-    """Calls the driver's or the runtime's functions; a reason says what the number means for a user."""
+    """Calls the driver's or the runtime's functions; a reason explains the number for a user."""
 
     def failed(
         self, function: str, status: int, code: str = "", about: str = "", hint: str = ""
     ) -> NotUsable:
-        """Return what to raise where a function returned something else than 0."""
+        """Return the exception for a function that returned something other than 0."""
         del code, about, hint
         return refused(function, status, self.name_of(status), self.learned)

@@ -1,13 +1,12 @@
-"""NVIDIA's libraries: where they lie, and what tells their version.
+"""NVIDIA's libraries: their folders, and the sources of their version.
 
-The version of a copy is read, in this order of trust, from its file's name (libcufft.so.12.5.0.14),
-by the header beside it and by the package that installed it; the opened library has the last word.
-Two of them that do not agree are a warning: two packages that wrote one folder.
+The version of a copy is read, in this order of trust, from its file's name (libcufft.so.12.5.0.14), the
+header next to it and the package that installed it; the opened library overrides them. A warning is given if
+two of them differ: two packages may have written one folder.
 
-Which release a toolkit's nvcc is of, as `nvcc --version` says it, without starting it.
-
-version.json of the toolkit tells it (since CUDA 11.1); a toolkit of wheels has the version of the wheel
-nvidia-cuda-nvcc, which is the same number: V13.0.88.
+The release of a toolkit's nvcc, which `nvcc --version` prints, is read without starting it: from the
+toolkit's version.json (since CUDA 11.1), or from the version of the wheel nvidia-cuda-nvcc, which is the same
+number: V13.0.88.
 """
 
 import os
@@ -32,7 +31,7 @@ from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 
-#: Where toolkits have folders of their own, whose names begin with "cuda".
+#: The parents of toolkits' folders, whose names begin with "cuda".
 _PREFIXES = ("/usr/local", "/opt")
 
 #: Below the folder of programs: toolkits, and cuDNN, which has a folder for each CUDA version.
@@ -47,7 +46,7 @@ _HPC_SDK_PARTS = ("cuda/*/lib64", "math_libs/*/lib64", "comm_libs/*/lib")
 #: Below the system's library folder: those that have a folder for each CUDA version.
 _VERSIONED = ("libcusparseLt", "libcutensor", "nvshmem")
 
-#: The facts of every copy; each probe of a library has them.
+#: The facts of every copy, which each probe of a library has.
 COPY_FACTS = (
     Fact("package_version", str, "The version of the package that installed this copy, in full."),
     Fact(
@@ -65,11 +64,11 @@ class CudaLibrary(Struct, frozen=True):
     """One of NVIDIA's libraries, as its probe declares it.
 
     stems, wheels: as in `mlbackends.libraries.search.libraries_named`. homes: variables that name its
-    folder, beyond those of every CUDA toolkit. headers: files of an include folder that define `macros`
-    as the parts of the version; the first that does counts. decode: makes a version of what they
-    define, where that is one number. parts: how many numbers the library itself returns.
-    property_function: returns each number of the version, without a handle. namer: the function that
-    names a status; without one the names stand in statuses.json.
+    folder, in addition to those of every CUDA toolkit. headers: files of an include folder that define
+    `macros` as the parts of the version; the first that does counts. decode: converts what they define, if
+    that is one number. parts: how many numbers the library itself returns. property_function: returns each
+    number of the version, without a handle. namer: the function that names a status; without one the names
+    are in statuses.json.
     """
 
     name: str
@@ -84,9 +83,9 @@ class CudaLibrary(Struct, frozen=True):
     namer: str = ""
 
     def find(self, host: Host, folders: Sequence[str] = ()) -> Finding:
-        """Find every copy, with the version that its surroundings tell, and the variables that are set.
+        """Find every copy, with its version from the files around it, and the variables that are set.
 
-        folders: beyond those of every CUDA toolkit.
+        folders: in addition to those of every CUDA toolkit.
         """
         homes = (*self.homes, *HOMES)
         searched = (*folders, *toolkit_folders(host, self.stems))
@@ -118,11 +117,11 @@ class CudaLibrary(Struct, frozen=True):
         return Finding(tuple(libraries), (), facts, winner.version, warnings=tuple(warnings))
 
     def calls(self, opened: CDLL) -> Calls:
-        """Return what calls the library's functions and checks their statuses."""
+        """Return the caller of the library's functions, which checks their statuses."""
         return Calls(opened, self.name, self.namer)
 
     def load(self, opened: CDLL, library: Library) -> Answer:
-        """Ask for the version, which needs neither a handle nor a device."""
+        """Return the version, which needs neither a handle nor a device."""
         call, number = self.calls(opened), ctypes.c_int(-1)
         numbers = []
         for kind in range(3):  # libraryPropertyType: major, minor, patch
@@ -131,7 +130,7 @@ class CudaLibrary(Struct, frozen=True):
         return versioned(library, ".".join(numbers))
 
     def versioned(self, host: Host, library: Library) -> tuple[Library, list[Reason]]:
-        """Add the version that a copy's surroundings tell, with a warning where they do not agree."""
+        """Add the version from the files around a copy, with a warning if they disagree."""
         if library.reasons:
             return library, []
         real = host.realpath(library.path)
@@ -213,13 +212,13 @@ def _toolkits(host: Host) -> dict[str, set[str]]:
     }
 
 
-# ---- versions that files tell ----------------------------------------------------------------
+# ---- versions in files -----------------------------------------------------------------------
 
 
 def version_in_file_name(file_name: str) -> str:
-    """Return the version behind ".so." where it has three numbers or more; "" otherwise.
+    """Return the version after ".so." if it has three numbers or more; "" otherwise.
 
-    Two numbers or one are the soname's, which stays the same over many versions.
+    One or two numbers are the soname's, which stays the same over many versions.
     """
     number = file_name.rpartition(".so.")[2]
     return number if len(dotted_numbers(number)) > 2 else ""
@@ -232,7 +231,7 @@ def version_in_header(host: Host, path: str, macros: Sequence[str]) -> str:
     for macro in macros:
         lines = (line.replace("#", "# ", 1).split() for line in text.splitlines() if macro in line)
         defined = (words[3:] for words in lines if words[:3] == ["#", "define", macro])
-        # A comment may follow; an expression is no number.
+        # A comment may follow; an expression is not a number.
         number = next((rest[0] for rest in defined if rest and _is_alone(rest)), "").strip("()")
         if not number:
             break
@@ -247,19 +246,19 @@ def _is_alone(words: list[str]) -> bool:
 
 
 def package_version(library: Library, word: str) -> str:
-    """Return the numbers of the owning package's version; "" where it is another thing's package.
+    """Return the numbers of the owning package's version, "" if it is not the library's own package.
 
-    A framework that carries a copy has a version of its own, which is not that of the library.
+    The version of a framework that includes a copy is not that of the library.
     """
     name, _, version = library.owner.partition(" ")
     return leading_version(version) if word in name.lower() else ""
 
 
 def agree(one: str, other: str, source: str = "") -> bool:
-    """Tell whether two versions are the same as far as both go.
+    """Return whether two versions are the same up to the length of the shorter one.
 
-    source: where the other one is from. A package's third number may count its own revisions: the
-    wheel cutensor-cu13 2.8.1 brings cuTENSOR 2.8.0.
+    source: of the other one. A package's third number may count its own revisions: the wheel cutensor-cu13
+    2.8.1 contains cuTENSOR 2.8.0.
     """
     compared = 2 if source == "package" else None
     pairs = zip(one.split(".")[:compared], other.split("."), strict=False)
@@ -272,11 +271,11 @@ def runtime_version(number: int) -> str:
 
 
 def versioned(library: Library, version: str, **facts: object) -> Answer:
-    """Return the version that an opened library returned, with a warning where files have another."""
+    """Return the version that an opened library returned, with a warning if files have another."""
     warnings: tuple[Reason, ...] = ()
     source = str(library.facts.get("version_source", "file"))
     if library.version and not agree(version, library.version, source):
-        message = f"{library.path} says that it is {version}; its {source} says {library.version}"
+        message = f"{library.path} reports version {version}; its {source} has {library.version}"
         warnings = (Reason("conflict", message, _CONFLICT_HINT),)
     own = {**library.facts, "version_source": "library"}
     library = replace(library, version=version, facts=own)
@@ -287,7 +286,7 @@ _WHEEL = pattern(r"nvidia[-_]cuda[-_]nvcc(?:[-_]cu(\d+))?")
 
 
 def component_versions(host: Host, root: str) -> dict[str, str]:
-    """Return the versions in a toolkit's version.json by component, {} where there is none."""
+    """Return the versions in a toolkit's version.json by component, {} if there is none."""
     data = host.read_bytes(f"{root}/version.json", 256 << 10)
     try:
         components = msgspec.json.decode(data, type=dict[str, object]) if data else {}
@@ -302,10 +301,10 @@ def component_versions(host: Host, root: str) -> dict[str, str]:
 
 
 def nvcc_release(host: Host, root: str) -> str:
-    """Return the release of the nvcc in a toolkit, "" where nothing tells it."""
+    """Return the release of the nvcc in a toolkit, "" if it is not known."""
     if version := component_versions(host, root).get("cuda_nvcc"):
         return version
-    # A toolkit that was put together from wheels outside of an environment may keep their metadata.
+    # A toolkit assembled from wheels outside of an environment may keep their metadata.
     for entry in host.listdir(f"{root}/dist-info"):
         name, _, version = entry.removesuffix(".dist-info").partition("-")
         if _WHEEL.fullmatch(name) and _is_release(version):

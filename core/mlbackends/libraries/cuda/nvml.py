@@ -1,4 +1,4 @@
-"""What NVML tells of GPUs, as records. Calls are made on the very file that was opened.
+"""NVML's data about GPUs, as records. Calls are made on the very file that was opened.
 
 nvidia-ml-py would load whatever libnvidia-ml.so.1 the loader finds, so `bound` points it at ours. A
 function that is missing, not supported or not permitted leaves its fact out; a GPU that does not answer any
@@ -27,7 +27,7 @@ _RECOVERY_ACTION = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION; drivers from 560 
 _REMOTE_SWITCH = 2
 _AFFINITY_WORDS = 64  # 4096 CPUs
 
-#: A GPU's index, and its handle; None where it gave none.
+#: A GPU's index, and its handle; None if it gave none.
 Gpu = tuple[int, Any]
 
 Facts = dict[str, FactValue]
@@ -73,7 +73,7 @@ def must(nvml: Any, function: str, *arguments: Any) -> Any:
 
 
 def query(nvml: Any, function: str, *arguments: Any) -> Any:
-    """Return what a function returns, None where it cannot tell; raises GpuGone for a lost GPU."""
+    """Return what a function returns, None if it cannot tell; raises GpuGone for a lost GPU."""
     try:
         value = getattr(nvml, function)(*arguments)
     except nvml.NVMLError as error:
@@ -81,13 +81,13 @@ def query(nvml: Any, function: str, *arguments: Any) -> Any:
             raise GpuGone(function, error.value) from None
         return None
     except (AttributeError, ValueError):
-        # An nvidia-ml-py that is older than the function; a name that is no UTF-8.
+        # An nvidia-ml-py that is older than the function; a name that is not UTF-8.
         return None
     return None if value in NOT_AVAILABLE else value
 
 
 def query_system(nvml: Any, function: str, *arguments: Any) -> Any:
-    """Return what a function returns, None where it cannot tell, also for a lost GPU."""
+    """Return what a function returns, None if it cannot tell, also for a lost GPU."""
     try:
         return query(nvml, function, *arguments)
     except GpuGone:
@@ -95,7 +95,7 @@ def query_system(nvml: Any, function: str, *arguments: Any) -> Any:
 
 
 def text_of(structure: Any, field: str) -> str:
-    """Return a text field of one of nvidia-ml-py's structures, "" where it is no UTF-8."""
+    """Return a text field of one of nvidia-ml-py's structures, "" if it is not UTF-8."""
     try:
         value = getattr(structure, field)
         return value.decode() if isinstance(value, bytes) else str(value)
@@ -141,10 +141,10 @@ def of_several(problems: list[tuple[int, Reason]]) -> list[Reason]:
     ]
 
 
-#: Stands in a message for the GPU that it is of.
+#: The placeholder of the GPU in a message.
 _ANY = "{gpu}"
 _NO_USE_CHECK = Reason(
-    "no-use-check", "NVML answers for it; whether it computes is what cuda_driver tells"
+    "no-use-check", "NVML answers for it; cuda_driver reports whether it computes"
 )
 
 
@@ -203,7 +203,7 @@ class _Gpu:
         bar = self.get("BAR1MemoryInfo")
         if bar is not None:
             self.facts["bar1_bytes"] = bar.bar1Total
-        # Numbers, yes or no, and words: nvml.json has the function of each, its arguments and its unit.
+        # nvml.json has the function of each number, its arguments and its unit.
         for holder, rows in ((self.facts, "numbers"), (self.volatile, "volatile_numbers")):
             for name, (factor, function, *arguments) in _words(rows).items():
                 value = self.get(function, *arguments)
@@ -293,7 +293,7 @@ def _mig_instances(nvml: Any, parent: int, handle: Any) -> list[Device]:
         part = _Gpu(nvml, instance)
         part.facts["parent"] = parent
         part.read_identity()
-        for field in ("pci_address", "serial"):  # the parent's: it would pass for a GPU of its own
+        for field in ("pci_address", "serial"):  # the parent's: it would count as another GPU
             part.fields.pop(field, None)
         name = str(part.fields.get("name", ""))
         if " MIG " in name:
@@ -314,7 +314,7 @@ def _mig_instances(nvml: Any, parent: int, handle: Any) -> list[Device]:
 
 
 def _problems(gpu: _Gpu) -> list[Reason]:
-    """Return what is wrong with a GPU although it answers; `_ANY` stands for its name."""
+    """Return the problems of a GPU that answers; `_ANY` is the placeholder of its name."""
     facts = gpu.facts | gpu.volatile
     count = facts.get("ecc_uncorrected_since_load")
     errors = counted(count, "memory error") if isinstance(count, int) else ""
@@ -330,7 +330,7 @@ def _problems(gpu: _Gpu) -> list[Reason]:
         if facts.get(fact) and (not values or facts[fact] in values)
     ]
     if action not in (None, "none") and not facts.get("ecc_uncorrected_since_load"):
-        message = f"{_ANY} asks for recovery ({action}): it met a fault that it does not get over"
+        message = f"{_ANY} needs recovery ({action}) after a fault"
         reasons.append(Reason("reset-required", message, "drain the machine first"))
     for mode in ("ecc", "mig"):
         if facts.get(mode) != facts.get(f"{mode}_pending"):
@@ -344,9 +344,9 @@ def _problems(gpu: _Gpu) -> list[Reason]:
 
 
 def topology(nvml: Any, gpus: list[Gpu]) -> list[dict[str, FactValue]]:
-    """Return how each pair of GPUs is joined: the PCI path, and the NVLinks that are up between.
+    """Return how each pair of GPUs is connected: the PCI path, and the active NVLinks between them.
 
-    Through NVSwitches, which join all with all, these are as many as the one with fewer has.
+    Through NVSwitches, which connect all GPUs, that is the smaller number of the two GPUs' links.
     """
     remote: dict[int, list[str]] = {}
     switched: dict[int, int] = {}
@@ -373,7 +373,7 @@ def topology(nvml: Any, gpus: list[Gpu]) -> list[dict[str, FactValue]]:
 
 
 def processes(nvml: Any, gpus: list[Gpu]) -> list[dict[str, FactValue]]:
-    """Return who computes on the GPUs, as far as the driver and the container let us see."""
+    """Return the processes that compute on the GPUs, those that the driver and the container show."""
     rows = []
     for index, handle in gpus:
         # The name without a version refuses to work with drivers older than 510.
@@ -391,7 +391,7 @@ def processes(nvml: Any, gpus: list[Gpu]) -> list[dict[str, FactValue]]:
 
 
 def _nvlinks(nvml: Any, handle: Any) -> list[bool]:
-    """Return for each NVLink whether it is up; the first that is refused is beyond the last."""
+    """Return for each NVLink whether it is active; the first that is refused is after the last one."""
     states = []
     for link in range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", 18)):
         state = query_system(nvml, "nvmlDeviceGetNvLinkState", handle, link)

@@ -1,7 +1,7 @@
-"""CUDA_VISIBLE_DEVICES and its like: what they show, what they hide, and where they are wrong.
+"""CUDA_VISIBLE_DEVICES and similar variables: what they show, what they hide, and their errors.
 
-CUDA reads the list up to the first entry that is no device and drops the rest, silently; an entry
-that stands there twice hides everything. A number is read as far as it goes: "1x" is 1.
+CUDA reads the list up to the first entry that is not a device and silently ignores the rest; a repeated entry
+hides everything. A number is read up to the first other character: "1x" is 1.
 
 Source: CUDA C++ Programming Guide, CUDA environment variables; NVIDIA Container Toolkit.
 """
@@ -16,18 +16,18 @@ _ENTRY = pattern(r"\s*(?:\+?(\d+)|((?:GPU|MIG)-[0-9A-Za-z/-]+))")
 
 
 def visible(value: str) -> tuple[tuple[str, ...], str]:
-    """Return the entries of a list that count, and what is wrong with the rest ("" for nothing)."""
+    """Return the entries of a list that count, and the problem with the others ("" for none)."""
     names: list[str] = []
     if not value.strip():
         return (), ""
     for part in value.split(","):
         match = _ENTRY.match(part)
         if match is None:
-            message = f'"{part.strip()}" is no GPU; it and what follows it are ignored'
+            message = f'"{part.strip()}" is not a GPU; it and what follows it are ignored'
             return tuple(names), "" if part.strip() == "-1" else message
         entry = str(int(match[1])) if match[1] else match[2]
         if entry in names:
-            return (), f"{entry} stands there twice, which hides every GPU"
+            return (), f"{entry} is listed twice, which hides every GPU"
         names.append(entry)
     return tuple(names), ""
 
@@ -39,9 +39,9 @@ def environment(host: Host) -> dict[str, str]:
 
 
 def visibility_warnings(host: Host, count: int, uuids: tuple[str, ...] = ()) -> tuple[Reason, ...]:
-    """Return what is wrong with the variables.
+    """Return warnings about the variables.
 
-    count: the GPUs that are there, 0 for not known. uuids: of all of them, () where one is not known.
+    count: of the GPUs, 0 if not known. uuids: of all of them, () if one is not known.
     """
     warnings = []
     value = environment(host).get(VARIABLE)
@@ -55,7 +55,7 @@ def visibility_warnings(host: Host, count: int, uuids: tuple[str, ...] = ()) -> 
             noun = ""
             if entry.isdecimal() and int(entry) >= count > 0:
                 noun = f"there is no GPU {entry}, only {count}"
-            # A MIG instance has a UUID of its own, and the beginning of one is enough.
+            # A MIG instance has another UUID, and the beginning of one is enough.
             elif entry.startswith("GPU-") and uuids and not any(u.startswith(entry) for u in uuids):
                 noun = f"no GPU here has the UUID {entry}"
             if noun:
@@ -73,7 +73,7 @@ def visibility_warnings(host: Host, count: int, uuids: tuple[str, ...] = ()) -> 
 
 
 def lacks_capability(host: Host, capability: str) -> str:
-    """Return the hint that a container was started without a part of the driver; "" otherwise.
+    """Return a hint if a container was started without a part of the driver; "" otherwise.
 
     capability: "utility" for NVML, "compute" for CUDA.
     """

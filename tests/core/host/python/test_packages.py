@@ -111,7 +111,7 @@ def test_a_machine_without_python_says_so(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     (reason,) = about(Host(str(tmp_path))).reasons
 
-    assert reason.message == "no thing: there is no Python to look in"
+    assert reason.message == "no thing: no Python is known"
 
 
 def test_what_is_no_folder_in_an_answer_is_left_out(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_what_its_files_say_comes_before_the_metadata(tmp_path: Path) -> None:
     assert finding.version == "12.6.2.post1"
     (warning,) = finding.warnings
     assert warning.code == "metadata-mismatch"
-    assert "says 13.5.0, and its files say 12.6.2.post1" in warning.message
+    assert "has version 13.5.0, and its files have 12.6.2.post1" in warning.message
 
 
 def test_a_local_part_in_the_files_is_no_disagreement(tmp_path: Path) -> None:
