@@ -194,7 +194,7 @@ def test_two_wheels_that_each_bring_a_runtime_are_a_conflict(
     assert warning.code == "conflict"
     assert "alpha includes libgomp-aaaaaa11.so.1.0.0" in warning.message
     assert "beta includes libgomp-bbbbbb22.so.1.0.0" in warning.message
-    assert "each copy has threads of its own" in warning.message
+    assert "each copy has separate threads" in warning.message
 
 
 def headers(soname: str, needed: Sequence[str] = (), **paths: list[str]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ _MASK_WORD = pattern(r"[0-9a-f]{1,8}", re.IGNORECASE)
 
 
 def to_int(text: str) -> int | None:
-    """Return a whole number as the kernel writes them (decimal or 0x...), None if it is none."""
+    """Return a whole number as the kernel writes them (decimal or 0x...), None where it is none."""
     try:
         return int(text.strip(), 0)
     except ValueError:
@@ -53,7 +53,7 @@ def whole_number(text: str, lowest: int = 0, highest: int = LARGEST) -> int | No
 
 
 def dotted_numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers of a version such as "12.5.0.14"; () if it is not only numbers and dots."""
+    """Return the numbers of a version such as "12.5.0.14"; () for what is more or less than that."""
     parts = text.split(".")
     is_whole = text.isascii() and all(part.isdecimal() and len(part) < 7 for part in parts)
     return tuple(map(int, parts)) if is_whole else ()
@@ -65,7 +65,7 @@ def leading_version(text: str) -> str:
 
 
 def decimal(text: str) -> float | None:
-    """Return a number of at most 15 digits with a fraction of at most 9; None for anything else."""
+    """Return a number with or without a fraction, of 15 digits and 9 at most; None for all else."""
     whole, dot, fraction = text.partition(".")
     is_whole = whole.isdecimal() and len(whole) < 16 and text.isascii()
     is_number = is_whole and (not dot or (fraction.isdecimal() and len(fraction) < 10))
@@ -75,7 +75,7 @@ def decimal(text: str) -> float | None:
 def size_in_bytes(text: str) -> int | None:
     """Return "48K", "24684096 kB", "2 MB" or "4096" in bytes; None if it is none of these.
 
-    K and kB are both 1024, as in the kernel.
+    K and kB are both 1024, as the kernel has them.
     """
     text = text.strip()
     number = text.rstrip(_OF_UNITS)
@@ -118,9 +118,9 @@ def duration(text: str) -> float | None:
 
 
 def hertz(text: str, unit: int) -> int | None:
-    """Return a frequency in hertz; None for zero, nonsense and impossibly high clocks.
+    """Return a frequency in hertz; None for zero, nonsense and what no clock reaches.
 
-    text: a number with or without a fraction ("2299.998"). unit: hertz per unit of the number.
+    text: a number with or without a fraction ("2299.998"). unit: how many hertz one of it is.
     """
     text = text.strip()
     text = text[:-2].rstrip("kMG") if text.endswith("Hz") else text
@@ -129,14 +129,14 @@ def hertz(text: str, unit: int) -> int | None:
 
 
 def one_line(text: str, longest: int = 400) -> str:
-    """Return a text's first line without unprintable characters, cut at `longest` characters."""
+    """Return a text's first line without what cannot be printed, cut at `longest` characters."""
     line = text[: 4 * longest].strip().partition("\n")[0]
     shown = [sign for sign in line if sign.isprintable() and sign != "\ufffd"]
     return "".join(shown[:longest]).strip()
 
 
 def word(text: str) -> str:
-    """Return a name such as a driver's; "" if the text is not such a name, or is "none"."""
+    """Return a name such as a driver's; "" for anything else, and for "none"."""
     name = text.strip()
     is_name = (
         name.isascii()
@@ -147,14 +147,14 @@ def word(text: str) -> str:
 
 
 def numbers_by_name(text: str) -> dict[str, int]:
-    """Return the numbers of lines such as "nr_periods 12", without those of more than 64 bits."""
+    """Return the numbers of lines such as "nr_periods 12", but those of more than 64 bits."""
     pairs = (line.partition(" ") for line in text.splitlines())
     numbers = {name: whole_number(value, highest=(1 << 64) - 1) for name, _, value in pairs}
     return {name: number for name, number in numbers.items() if number is not None}
 
 
 def meminfo(text: str) -> dict[str, int]:
-    """Return the numbers of a meminfo file by name: sizes in bytes, and counts."""
+    """Return the numbers of a meminfo file by name: sizes in bytes, counts as they are."""
     numbers = {}
     for line in text.splitlines():
         name, separator, value = line.partition(":")
@@ -164,16 +164,20 @@ def meminfo(text: str) -> dict[str, int]:
     return numbers
 
 
-#: More CPUs than any kernel numbers; higher numbers in a list are garbage.
+#: No machine has as many CPUs; a larger number in a variable of OpenMP is an error.
+MOST_OPENMP_CPUS = 1 << 16
+_OPENMP_RANGE = pattern(r"(?P<first>\d{1,6})(?:-(?P<last>\d{1,6})(?::(?P<stride>\d{1,6}))?)?")
+#: No kernel numbers this many CPUs; a list that names a higher one is garbage there.
 HIGHEST = 16384
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """Return the numbers of a list, sorted, each once; what is not a number or range is left out.
+    """Return the numbers of a list, sorted, each once; items that are not numbers or ranges are left out.
 
-    Understands "0-3,8" and the strides of the kernel's bitmap lists ("0-31:2/4" is 0, 1, 4, 5, 8, ...).
+    Understands "0-3,8" and strides ("0-31:2/4" is 0, 1, 4, 5, 8, ...), as the kernel's bitmap lists
+    have them.
     """
-    listed: set[int] = set()
+    found: set[int] = set()
     named = 0
     for item in text[: 16 * HIGHEST].replace(",", " ").split():
         form = item.translate(_WITHOUT_DIGITS)
@@ -187,13 +191,13 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
             continue
         cpus = range(low, high + 1)
         if period > 1:
-            listed.update(cpu for cpu in cpus if (cpu - low) % period < used)
+            found.update(cpu for cpu in cpus if (cpu - low) % period < used)
         else:
-            listed.update(cpus)
+            found.update(cpus)
         named += len(cpus)
         if named > 4 * HIGHEST:  # a list that names everything over and over is garbage
             break
-    return tuple(sorted(listed))
+    return tuple(sorted(found))
 
 
 def parse_openmp_list(items: Iterable[str]) -> frozenset[int]:
@@ -212,7 +216,7 @@ def parse_openmp_list(items: Iterable[str]) -> frozenset[int]:
 
 
 def parse_cpu_mask(text: str) -> tuple[int, ...]:
-    """Return the numbers of the set bits of a mask such as "ff,00000001"; () if it is not a mask."""
+    """Return the numbers of the bits that are set in a mask such as "ff,00000001"; () for no mask."""
     words = text.strip().split(",")
     if not all(_MASK_WORD.fullmatch(word) for word in words) or 32 * len(words) > HIGHEST:
         return ()
