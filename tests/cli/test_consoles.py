@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mlbackends_cli import terminal
+from mlbackends_cli.commands.help import plain_manual
 from mlbackends_cli.report import screen
-from mlbackends_cli.text.manual import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +110,7 @@ def test_a_manual_page_is_plain_text_where_no_man_is() -> None:
         "Set C:\\ewindows.\n.SH EXAMPLES\n.nf\nbackends x   a\n.fi\n.SH SEE ALSO\n.BR backends (1),\n"
         '.BR "backends run \\-\\-set" ,\n'
     )
-    assert plain(page, 40).splitlines() == [
+    assert plain_manual(page, 40).splitlines() == [
         "NAME", "  backends-x - does it", "", "OPTIONS", "  --set NAME", "      Set C:\\windows.", "",
         "EXAMPLES", "  backends x   a", "", "SEE ALSO", "  backends(1), backends run --set,",
     ]  # fmt: skip

@@ -163,7 +163,7 @@ def test_who_differs_and_who_is_missing(reports: Path) -> None:
     text = " ".join(done.stdout.split())
     assert text.startswith("10 nodes: 7 reported, 1 error, 1 garbled, 1 missing; 2 configurations")
     assert "missing 1 node09 nothing came from it" in text
-    assert "error 1 node08 there is not a report in its file" in text
+    assert "error 1 node08 there is no report in its file" in text
     assert "node05" in text and "pieces came" in text
     assert "1 of 7 node03 nvidia.kernel_module: proprietary (others" in text
 

@@ -84,11 +84,7 @@ def refuse_beside_saved(options: dict[str, Any]) -> None:
             raise BadInput(message, "leave one of them out")
 
 
-def _backends() -> list[str]:
-    return [each.name for each in backends()]
-
-
-complete_backend = completing(_backends)
+complete_backend = completing(lambda: [backend.name for backend in backends()])
 
 
 def backend_option(help_text: str, *names: str) -> Callable[[Command], Command]:

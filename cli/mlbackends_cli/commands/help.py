@@ -12,6 +12,7 @@ Examples:
 """
 
 import os
+import shlex
 
 import click
 
@@ -21,7 +22,9 @@ from mlbackends_cli.errors import contexts
 from mlbackends_cli.lazy import FolderGroup, documented
 from mlbackends_cli.output import write_paged
 from mlbackends_cli.terminal import page
-from mlbackends_cli.text.manual import plain
+from mlbackends_cli.text.prose import wrapped
+
+_UNQUOTED = (("\\&", ""), ("\\-", "-"), ("\\e", "\\"))
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -53,7 +56,7 @@ def _open_manual(names: tuple[str, ...]) -> int:
     if os.name == "nt":  # where no man is
         for path in found:
             with open(path, encoding="utf-8") as file:
-                write_paged(plain(file.read(), page("auto").width))
+                write_paged(plain_manual(file.read(), page("auto").width))
         return exits.YES
     try:
         return subprocess.run(["man", *found], check=False).returncode
@@ -79,3 +82,48 @@ def command(ctx: click.Context, names: tuple[str, ...], *, man: bool) -> int:
         raise BadInput(f"`{path}` has no subcommands", hint)
     write_paged(found.get_help())
     return exits.YES
+
+
+def plain_manual(roff: str, width: int) -> str:
+    """Return a manual page with the macros of man/generate.py as text of at most `width` columns."""
+    lines: list[str] = []
+    words, indent, is_literal, is_term = "", "  ", False, False
+
+    def end_paragraph() -> None:
+        nonlocal words
+        lines.extend(wrapped(words.strip(), width, indent, indent))
+        words = ""
+
+    for line in roff.splitlines():
+        macro, _, rest = line.partition(" ") if line[:1] == "." else ("", "", line)
+        text = _unquoted(rest)
+        if macro in ("", ".B", ".I", ".BR"):
+            if macro == ".BR":  # its arguments alternate between fonts, without blanks
+                text = "".join(_unquoted(each) for each in shlex.split(rest.replace("\\", "\\\\")))
+            if is_literal:
+                lines.append(f"{indent}{text}")
+            elif is_term:
+                lines.append(f"  {text}")
+                is_term = False
+            else:
+                words += f" {text}"
+            continue
+        end_paragraph()
+        if macro in (".SH", ".SS"):
+            lines += ["", text if macro == ".SH" else f" {text}"]
+        if macro in (".SH", ".SS", ".PP"):
+            indent = "  "
+        if macro == ".PP":
+            lines.append("")
+        if macro == ".TP":
+            indent, is_term = "      ", True
+        if macro in (".nf", ".fi"):
+            is_literal = macro == ".nf"
+    end_paragraph()
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def _unquoted(text: str) -> str:
+    for written, character in _UNQUOTED:
+        text = text.replace(written, character)
+    return text

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -144,13 +144,11 @@ def shown(name: str, value: FactValue | None) -> str:
     if isinstance(value, dict):
         return _cut(", ".join(f"{count}x {text}" for text, count in value.items()))
     if isinstance(value, list):
-        texts = (each if isinstance(each, str) else _json(each) for each in value)
+        texts = (
+            each if isinstance(each, str) else msgspec.json.encode(each).decode() for each in value
+        )
         return _cut(", ".join(texts) or "empty")
     return _cut(amount(name, value))
-
-
-def _json(value: FactValue | None) -> str:
-    return "none" if value is None else msgspec.json.encode(value).decode()
 
 
 def _cut(text: str) -> str:
@@ -245,15 +243,11 @@ def markdown(fleet: Fleet, page: Page) -> str:
                 literal(cause.usual),
             )
             for deviation in kind.deviations
-            for at, cause in enumerate(_most(causes(deviation), page))
+            for at, cause in enumerate(causes(deviation)[: None if page.details else _MOST_CAUSES])
         ]
         parts.append(markdown_table(("nodes", "which", "differ in", "is", "usual"), deviations))
     parts += map(literal, fleet.notes)
     return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def _most(found: list[Cause], page: Page) -> Iterable[Cause]:
-    return found if page.details else found[:_MOST_CAUSES]
 
 
 # ---- facts and changes ---------------------------------------------------------------------------

@@ -67,7 +67,9 @@ def _table(causes: Sequence[Cause], probe: str = "") -> str:
         rows.append(
             [
                 element("td", severity_badge(change.severity)) if is_worse else "",
-                words("td", _marked(change.kind), f"kind {change.kind}"),
+                words(
+                    "td", f"{differences.MARKS[change.kind]} {change.kind}", f"kind {change.kind}"
+                ),
                 element("th", title, scope="row"),
                 *_values(change),
                 words("td", change.why, "why") if is_worse else "",
@@ -75,10 +77,6 @@ def _table(causes: Sequence[Cause], probe: str = "") -> str:
         )
     heads = ("how bad", "change", "what", "before", "after", "why it is worse")
     return table(heads if is_worse else heads[1:-1], rows, "changes stack")
-
-
-def _marked(kind: Kind) -> str:
-    return f"{differences.MARKS[kind]} {kind}"
 
 
 def _values(change: Change) -> list[str]:

@@ -38,7 +38,7 @@ def cpu(facts: Facts) -> Iterator[str]:
         _count(facts, "sockets", "socket") if number(facts, "sockets") > 1 else "",
         f"{_count(facts, 'cores', 'core')}{cores}" if number(facts, "cores") else "",
         _count(facts, "threads", "thread"),
-        _groups(facts),
+        f"{groups} processor groups" if (groups := len(rows(facts, "processor_groups"))) else "",
         ", ".join(_clock(facts)),
     )
     best = text(facts, "hardware_capability")
@@ -62,11 +62,6 @@ def _clock(facts: Facts) -> Iterator[str]:
     plan = text(facts, "power_mode") or text(facts, "power_plan")
     if plan not in ("", "balanced"):
         yield f"power plan: {plan}"
-
-
-def _groups(facts: Facts) -> str:
-    groups = len(rows(facts, "processor_groups"))
-    return f"{groups} processor groups" if groups else ""
 
 
 def _caches(facts: Facts) -> Iterable[str]:

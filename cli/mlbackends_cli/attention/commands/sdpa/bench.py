@@ -50,13 +50,6 @@ from mlbackends_cli.options import COLOR, OUTPUT, format_option
 from mlbackends_cli.output import refuse_unwritable, write
 from mlbackends_cli.terminal import ProgressLine, page
 
-_BAR = 24
-
-
-def _progress(done: int, total: int, problem: str) -> str:
-    full = done * _BAR // total
-    return f"[{'#' * full}{'.' * (_BAR - full)}] {done} of {total}  {problem}"
-
 
 @documented()
 @problem_options
@@ -130,7 +123,10 @@ def command(
     before = speed.read_saved(then, Benched, texts) if then else None
     if run is None:
         plan = Plan(also=(against,) if against else (), **options)
-        with cleared_up(), ProgressLine(_progress) as progress:
+        with (
+            cleared_up(),
+            ProgressLine(lambda done, total, problem: f"{done} of {total}  {problem}") as progress,
+        ):
             run = bench(wordings, plan, progress)
     run = speed.compared(run, before) if before else run
     base = against or bench_table.baseline(run)

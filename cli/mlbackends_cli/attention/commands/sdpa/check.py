@@ -52,10 +52,6 @@ from mlbackends_cli.report.judgement import write_outcome
 from mlbackends_cli.terminal import ProgressLine, page
 
 
-def _progress(done: int, total: int, problem: str) -> str:
-    return f"{done} of {total} checked, computing {problem}"
-
-
 @documented()
 @problem_options
 @backend_option("Run only this backend or peer (repeatable).")
@@ -80,7 +76,12 @@ def command(saved: str, form: str, output: str, color: str, **options: Any) -> i
     else:
         wordings = wordings_of(options)
         refuse_unwritable(output)
-        with cleared_up(), ProgressLine(_progress) as progress:
+        with (
+            cleared_up(),
+            ProgressLine(
+                lambda done, total, problem: f"{done} of {total} checked, computing {problem}"
+            ) as progress,
+        ):
             checked = check(wordings, Plan(**options), progress)
     style = page(color, output)
     own = {

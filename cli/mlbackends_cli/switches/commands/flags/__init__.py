@@ -38,12 +38,8 @@ if TYPE_CHECKING:
 command = FolderGroup(__name__, name="flags")
 
 
-def _names() -> Iterable[str]:
-    return SWITCHES
-
-
 #: Completes the name of a switch.
-complete = completing(_names)
+complete = completing(lambda: SWITCHES)
 
 
 def complete_setting(
