@@ -18,7 +18,6 @@ Examples:
 """
 
 import warnings
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
