@@ -1,6 +1,6 @@
 """The instruction set level of the CPU, as torch.backends.cpu reports it."""
 
-from mlbackends.switches import store
+from mlbackends.switches import availability, store
 from mlbackends.switches.modules import install
 
 __all__ = ["get_cpu_capability"]
@@ -12,8 +12,6 @@ def get_cpu_capability() -> str:
     What the hardware has, lowered by ATEN_CPU_CAPABILITY; from the probe `cpu`. A value that the
     variable cannot have is ignored, with a warning once a process.
     """
-    from mlbackends.survey import availability
-
     store.problems()  # the first touch of the switches warns of wrong variables
     return str(availability.found_report("cpu").facts.get("capability", "DEFAULT"))
 

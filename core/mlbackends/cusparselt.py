@@ -1,5 +1,6 @@
 """cuSPARSELt: the version of the copy that is installed here."""
 
+from mlbackends.switches import availability
 from mlbackends.switches.modules import install
 
 __all__ = ["get_max_alg_id", "is_available", "version"]
@@ -10,8 +11,6 @@ _MAX_ALG_ID = {400: 4, 502: 5, 602: 37}
 
 def version() -> int | None:
     """Return the version that cuSPARSELt itself returns, such as 602 for 0.6.2; None without one."""
-    from mlbackends.survey import availability
-
     parts = [
         int(part) for part in availability.version("cusparselt").split(".")[:3] if part.isdecimal()
     ]
@@ -20,8 +19,6 @@ def version() -> int | None:
 
 def is_available() -> bool:
     """Return whether a copy of cuSPARSELt is here that opens and has a version, with a GPU or without."""
-    from mlbackends.survey import availability
-
     return availability.opens("cusparselt")
 
 

@@ -1,5 +1,6 @@
 """oneDNN, by its former name: its switches, whether it is here, and the scope in which it prints."""
 
+from mlbackends.switches import availability
 from mlbackends.switches.modules import FP32Precision, install
 
 VERBOSE_OFF = 0
@@ -14,15 +15,11 @@ _LAZY = {"verbose": "mlbackends.tracing.verbose:OnednnVerbose"}
 
 def is_available() -> bool:
     """Return whether a oneDNN is here that works, the one inside torch too."""
-    from mlbackends.survey import availability
-
     return availability.is_available("onednn")
 
 
 def is_acl_available() -> bool:
     """Return whether the Arm Compute Library is here, which oneDNN uses on Arm processors."""
-    from mlbackends.survey import availability
-
     return availability.is_available("acl")
 
 

@@ -2,10 +2,11 @@
 
 import sys
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
+from mlbackends.switches import availability
 from mlbackends.switches.modules import install
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mlbackends.model.records import ProbeReport
 
@@ -22,8 +23,6 @@ def is_built() -> bool:
 @lru_cache
 def is_available() -> bool:
     """Return whether a Metal device is here that computed something right."""
-    from mlbackends.survey import availability
-
     return availability.is_available("mps")
 
 
@@ -67,8 +66,6 @@ def get_core_count() -> int:
 
 
 def _device() -> "ProbeReport":
-    from mlbackends.survey import availability
-
     report = availability.used_report("mps")
     if not report.devices:
         raise AttributeError("this machine has no Metal device; see `backends info mps`")

@@ -1,12 +1,11 @@
 """OpenMP runtimes."""
 
+from mlbackends.switches import availability
 from mlbackends.switches.modules import install
 
 
 def is_available() -> bool:
     """Return whether an OpenMP runtime is here that ran a parallel region."""
-    from mlbackends.survey import availability
-
     return availability.is_available("openmp")
 
 

@@ -1,10 +1,11 @@
 """opt_einsum: the order in which torch's einsum multiplies; carried into torch programs."""
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
+from mlbackends.switches import availability
 from mlbackends.switches.modules import install
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
 @lru_cache
 def is_available() -> bool:
     """Return whether the package opt_einsum can be imported here."""
-    from mlbackends.survey import availability
-
     return availability.is_importable("opt_einsum")
 
 

@@ -16,11 +16,11 @@ import os
 import sys
 from contextlib import contextmanager
 from functools import cache
+from typing import TYPE_CHECKING
 
 from mlbackends.switches import store
 from mlbackends.switches.modules import PropModule
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -29,7 +29,7 @@ with warnings.catch_warnings(record=True) as SAID_AT_IMPORT:
 
 import mlbackends
 from mlbackends.cuda import preferences
-from mlbackends.survey import availability
+from mlbackends.switches import availability
 from mlbackends.switches.table import NOT_IN_FLAGS, SWITCHES, Switch
 
 if TYPE_CHECKING:

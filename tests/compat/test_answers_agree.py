@@ -44,7 +44,7 @@ def test_an_answer_is_torchs(name: str) -> None:
      "cusparselt.get_max_alg_id"],
 )  # fmt: skip
 def test_what_is_in_no_file_is_absent_in_both(name: str) -> None:
-    from mlbackends.survey import availability
+    from mlbackends.switches import availability
 
     theirs, ours = asked(name)
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends import cpu
-from mlbackends.survey import availability
-from mlbackends.switches import store
+from mlbackends.switches import availability, store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,7 @@ import pytest
 
 from mlbackends import cudnn
 from mlbackends.cudnn import rnn
-from mlbackends.survey import availability
-from mlbackends.switches import store
+from mlbackends.switches import availability, store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

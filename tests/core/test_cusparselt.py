@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mlbackends import cusparselt
-from mlbackends.survey import availability
+from mlbackends.switches import availability
 
 
 @pytest.mark.parametrize(

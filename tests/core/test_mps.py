@@ -10,7 +10,7 @@ import pytest
 
 from mlbackends import mps
 from mlbackends.model.records import Device, Presence, ProbeReport
-from mlbackends.survey import availability
+from mlbackends.switches import availability
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

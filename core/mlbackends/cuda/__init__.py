@@ -2,6 +2,7 @@
 
 from mlbackends.base import registry
 from mlbackends.cuda.cublas import cuBLASModule
+from mlbackends.switches import availability
 from mlbackends.switches.modules import install
 
 #: The public names that are defined in other modules, by module.
@@ -36,8 +37,6 @@ _PARTS = ("nvrtc", "cudnn")
 
 def is_built() -> bool:
     """Return whether a library for attention on CUDA is installed, with or without a GPU."""
-    from mlbackends.survey import availability
-
     return any(availability.is_found(name) for name in _PARTS)
 
 

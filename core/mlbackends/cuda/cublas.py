@@ -1,5 +1,6 @@
 """`mlbackends.cuda.matmul`: what cuBLAS may do to be faster."""
 
+from mlbackends.base.errors import suggestion
 from mlbackends.switches import store
 from mlbackends.switches.table import of_module
 
@@ -27,8 +28,6 @@ _NAMES = {switch.attribute: switch for switch in of_module("cuda.matmul")}
 
 
 def _unknown(name: str) -> AttributeError:
-    from mlbackends.base.errors import suggestion
-
     if name in _NAMES:
         base = name.removesuffix("_split_k")
         return AttributeError(f"Unknown attribute {name} to set; it is the second value of {base}")

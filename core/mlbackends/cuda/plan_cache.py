@@ -5,11 +5,11 @@ checked as in torch.
 """
 
 from threading import RLock
+from typing import TYPE_CHECKING
 
 from mlbackends.base.errors import suggestion
 from mlbackends.libraries.cuda import in_process
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any

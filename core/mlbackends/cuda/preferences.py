@@ -6,11 +6,12 @@ Each function returns the setting that holds, and sets it first if it is given o
 import os
 import warnings
 from enum import Enum
+from typing import TYPE_CHECKING
 
+from mlbackends.base.errors import nearest
 from mlbackends.libraries.cuda import in_process
-from mlbackends.switches import store
+from mlbackends.switches import availability, store
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeVar
 
@@ -189,8 +190,6 @@ def _member(
         raise wrong_type(f"Unknown {noun.removesuffix(' string')} type. {needed}")
     words = _words(kind)
     if backend not in words:
-        from mlbackends.base.errors import nearest
-
         near = nearest(backend, tuple(words))
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise RuntimeError(
@@ -200,8 +199,6 @@ def _member(
 
 
 def _found_by_probe(probe: str, name: str) -> bool:
-    from mlbackends.survey import availability
-
     libraries = availability.found_report(probe).libraries
     return any(each.name == name and not each.reasons for each in libraries)
 

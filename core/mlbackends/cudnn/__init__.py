@@ -1,10 +1,11 @@
 """cuDNN: its switches, and the version of the copy that is installed here."""
 
-from mlbackends.switches import store
+from typing import TYPE_CHECKING
+
+from mlbackends.switches import availability, store
 from mlbackends.switches.modules import FP32Precision, install
 from mlbackends.switches.startup import warn
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -17,8 +18,6 @@ _LAZY = {"rnn": "mlbackends.cudnn.rnn"}
 
 def is_available() -> bool:
     """Return whether a copy of cuDNN is here that opens and has a version, with a GPU or without."""
-    from mlbackends.survey import availability
-
     return availability.opens("cudnn")
 
 
@@ -27,8 +26,6 @@ def version() -> int | None:
 
     Source: cudnn_version.h; the number of digits changed with 9.0.
     """
-    from mlbackends.survey import availability
-
     parts = [int(part) for part in availability.version("cudnn").split(".")[:3] if part.isdecimal()]
     if len(parts) < 3:
         return None

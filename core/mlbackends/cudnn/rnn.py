@@ -1,8 +1,11 @@
 """cuDNN's recurrent layers: their precision, the numbers of their modes, and the state of their dropout."""
 
+from typing import TYPE_CHECKING
+
+from mlbackends.base.errors import suggestion
+from mlbackends.switches import availability
 from mlbackends.switches.modules import install
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -14,8 +17,6 @@ _MODES = {"RNN_RELU": 0, "RNN_TANH": 1, "LSTM": 2, "GRU": 3}
 def get_cudnn_mode(mode: str) -> int:
     """Return cuDNN's number of a kind of recurrent layer. Raises ValueError for another name."""
     if mode not in _MODES:
-        from mlbackends.base.errors import suggestion
-
         raise ValueError(f"Unknown mode: {mode}{suggestion(str(mode), tuple(_MODES))}")
     return _MODES[mode]
 
@@ -45,8 +46,6 @@ def init_dropout_state(
     Raises AssertionError without a CUDA device, and NotImplementedError with one: the
     states live in cuDNN's own memory, for layers that this library does not have.
     """
-    from mlbackends.survey import availability
-
     del dropout_seed
     if not availability.is_available("cuda_driver"):
         raise AssertionError("a dropout state needs a CUDA device, and this machine has none")

@@ -8,6 +8,7 @@ Source: torch 2.15, observed; tests/compat/test_precision_agrees.py walks both s
 from collections.abc import Mapping
 from itertools import combinations
 
+from mlbackends.base.errors import BadInput
 from mlbackends.switches.kinds import Reduction
 from mlbackends.switches.table import SWITCHES, Switch
 
@@ -137,8 +138,6 @@ def refuse_contradictions(values: Mapping[str, object]) -> None:
     """Raise BadInput that names two switches which contradict each other; None does not count as a value."""
     sentence, _ = contradiction(values)
     if sentence:
-        from mlbackends.base.errors import BadInput
-
         raise BadInput(sentence, ADVICE)
 
 

@@ -1,12 +1,12 @@
 """What some switches depend on that is installed here: their defaults, and what they refuse for it."""
 
+from mlbackends.base.errors import suggestion
+from mlbackends.switches import availability
 from mlbackends.switches.table import Switch
 
 
 def default(name: str) -> object:
     """Return the default of a switch for which what is installed decides."""
-    from mlbackends.survey import availability
-
     if name == "cudnn.benchmark_limit":
         return 10 if availability.is_found("cudnn") else None
     if name == "opt_einsum.enabled":
@@ -30,8 +30,6 @@ def preferred_engines() -> list[str]:
 
 def engines() -> list[str]:
     """Return the quantized engines that are here, in torch's order."""
-    from mlbackends.survey import availability
-
     found = [name for name in ("qnnpack", "onednn") if availability.is_available(name)]
     # torch's x86 engine is FBGEMM and oneDNN together, on x86 processors.
     if availability.is_available("fbgemm"):
@@ -59,18 +57,17 @@ def refuse(switch: Switch, value: object) -> None:
         if value in ("none", "", None):
             raise RuntimeError("quantized engine NoQEngine is not supported")
         if value not in words:
-            from mlbackends.base.errors import suggestion
-
             message = f"{str(value)[:80]} is not a valid value for quantized engine"
             raise RuntimeError(f"{message}{suggestion(str(value), words)}")
         if value not in engines():
             supported = ", ".join(engines()) or "none"
             raise RuntimeError(f"quantized engine {value} is not supported; here are: {supported}")
-    elif name.startswith("opt_einsum.") and value not in (None, False):
-        from mlbackends.survey import availability
-
-        if not availability.is_importable("opt_einsum"):
-            raise ValueError(
-                f"opt_einsum is not available, so {name} cannot be {value!r};"
-                " products are taken from left to right. Install opt-einsum"
-            )
+    elif (
+        name.startswith("opt_einsum.")
+        and value not in (None, False)
+        and not availability.is_importable("opt_einsum")
+    ):
+        raise ValueError(
+            f"opt_einsum is not available, so {name} cannot be {value!r};"
+            " products are taken from left to right. Install opt-einsum"
+        )

@@ -6,8 +6,8 @@ compiler looks for the mark on a function, and a call looks for the compiler in 
 
 import sys
 from functools import wraps
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, ParamSpec, TypeVar

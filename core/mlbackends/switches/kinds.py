@@ -5,6 +5,8 @@ with the type of exception that torch raises there; `parsed` reads the text of a
 a file or `--set`, and raises ValueError with what is accepted; `written` is its inverse.
 """
 
+from mlbackends.base.errors import shown, suggestion
+
 
 class Kind:
     """One kind of value. name: as `backends flags` shows it. annotation: as the type stubs have it."""
@@ -131,8 +133,6 @@ class Choice(Kind):
         return word
 
     def _accepted(self, word: str) -> str:
-        from mlbackends.base.errors import suggestion
-
         words = (*self.words, *self.aliases)
         return f"{', '.join(words)}{suggestion(word, words)}"
 
@@ -292,6 +292,4 @@ def _type_of(value: object) -> str:
 
 
 def _shown(value: object) -> str:
-    from mlbackends.base.errors import shown
-
     return shown(value)

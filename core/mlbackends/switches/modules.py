@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from functools import partial
 from types import ModuleType
 
+from mlbackends.base.errors import suggestion
 from mlbackends.switches import store
 from mlbackends.switches.startup import warn
 from mlbackends.switches.table import NOT_IN_FLAGS, Switch, of_module
 
-_INTERNAL = frozenset({"install", "TYPE_CHECKING", "annotations"})
+_INTERNAL = frozenset({"annotations", "availability", "install", "suggestion", "TYPE_CHECKING"})
 _warned: set[str] = set()
 
 
@@ -137,8 +138,6 @@ class FP32Precision:
         store.write(precision_name(self.backend, self.op), value)
 
     def __getattr__(self, name: str) -> object:
-        from mlbackends.base.errors import suggestion
-
         near = suggestion(name, ("fp32_precision",))
         raise AttributeError(f"Unknown attribute {name}{near}", name=name, obj=self)
 
@@ -206,8 +205,6 @@ def _how_to_set(module: ModuleType, name: str) -> str:
 
 
 def _nearest_name(module: ModuleType, name: str) -> str:
-    from mlbackends.base.errors import suggestion  # at a mistake alone: the import costs start-up
-
     return suggestion(name, tuple(each for each in dir(module) if not each.startswith("_")))
 
 

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 
+from mlbackends.base.errors import MlBackendsError, nearest, shown
 from mlbackends.switches import cells
 from mlbackends.switches.cells import OLDER, Cells
 from mlbackends.switches.table import SWITCHES, Switch
@@ -41,7 +42,6 @@ def first_cells() -> tuple[Cells, list[str]]:
     values, problems = cells.untouched(), []
     path = os.environ.get(FILE_VARIABLE, "")
     if path:
-        from mlbackends.base.errors import MlBackendsError
         from mlbackends.switches import files
 
         try:
@@ -85,8 +85,6 @@ def switches_of_variables(
     for name in environment:
         if name in valid or not name.startswith(OUR_PREFIX) or name.startswith(_OF_THE_TRACER):
             continue
-        from mlbackends.base.errors import nearest, shown
-
         near = nearest(name, tuple(sorted(each for each in valid if each.startswith(OUR_PREFIX))))
         ending = f"did you mean {near[0]}?" if near else "`backends flags list` has the switches."
         sentence = f"Ignoring the variable {shown(name)[1:-1]}: no switch has it; {ending}"

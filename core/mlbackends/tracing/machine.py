@@ -7,8 +7,9 @@ from msgspec import Struct
 
 from mlbackends.cpu import get_cpu_capability
 from mlbackends.host.system.cgroups import CPU_LIMITS
+from mlbackends.model.records import Presence
 from mlbackends.model.trace_views import Roof
-from mlbackends.survey.availability import found_report
+from mlbackends.survey import survey
 
 
 class Machine(Struct, frozen=True, kw_only=True):
@@ -41,9 +42,8 @@ UNKNOWN = Machine()
 
 def this_machine(roof: Roof | None = None) -> Machine:
     """Return the machine that we run on, within the limits of this process."""
-    return machine_of(
-        found_report("cpu").facts, found_report("limits").facts, get_cpu_capability(), roof
-    )
+    probes = survey(("cpu", "limits"), depth=Presence.FOUND).probes
+    return machine_of(probes["cpu"].facts, probes["limits"].facts, get_cpu_capability(), roof)
 
 
 def machine_of(

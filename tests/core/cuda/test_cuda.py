@@ -7,7 +7,7 @@ import importlib
 import pytest
 
 from mlbackends import cuda
-from mlbackends.survey import availability
+from mlbackends.switches import availability
 
 
 @pytest.mark.parametrize(

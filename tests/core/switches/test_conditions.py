@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mlbackends import opt_einsum, quantized, xnnpack
-from mlbackends.survey import availability
-from mlbackends.switches import conditions, store
+from mlbackends.switches import availability, conditions, store
 from mlbackends.switches.table import PROBED, SWITCHES
 
 if TYPE_CHECKING:

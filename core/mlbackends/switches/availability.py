@@ -1,19 +1,17 @@
 """The availability of libraries that torch.backends asks for, found out once a process.
 
 True means that the library was opened in a child process and answered, or computed a correct result.
+Records and probes are imported when a question is asked: reading a switch needs neither.
 """
 
 import importlib.machinery
 import os
 import sys
 from functools import cache
+from typing import TYPE_CHECKING
 
 from mlbackends.base.mounts import call_or, mount_of
-from mlbackends.base.reasons import UNCHECKED
-from mlbackends.model.records import Presence
-from mlbackends.survey import survey
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mlbackends.model.records import ProbeReport
 
@@ -21,18 +19,23 @@ if TYPE_CHECKING:
 @cache
 def found_report(name: str) -> "ProbeReport":
     """Return what a probe sees in files and the environment; nothing is opened."""
+    from mlbackends.model.records import Presence
+    from mlbackends.survey import survey
+
     return survey((name,), depth=Presence.FOUND).probes[name]
 
 
 @cache
 def used_report(name: str) -> "ProbeReport":
     """Return what a probe learns by opening the library and computing with it, in a child process."""
+    from mlbackends.survey import survey
+
     return survey((name,)).probes[name]
 
 
 def is_found(name: str) -> bool:
     """Return whether a file, package or device of that name is present."""
-    return found_report(name).presence not in (None, Presence.ABSENT)
+    return found_report(name).presence not in (None, "absent")
 
 
 @cache
@@ -40,19 +43,19 @@ def is_available(name: str) -> bool:
     """Return whether it computed a correct result, or opens and answers if no check computes with it."""
     if not is_found(name):
         return False
+    from mlbackends.base.reasons import UNCHECKED
+
     report = used_report(name)
-    if report.presence is Presence.LOADABLE:
+    if report.presence == "loadable":
         reasons = [*report.reasons, *(each for lib in report.libraries for each in lib.reasons)]
         return any(reason.code in UNCHECKED for reason in reasons)
-    return report.presence is Presence.USABLE
+    return report.presence == "usable"
 
 
 @cache
 def opens(name: str) -> bool:
     """Return whether it opens and reports its version, with or without a device."""
-    if not is_found(name):
-        return False
-    return used_report(name).presence in (Presence.LOADABLE, Presence.USABLE)
+    return is_found(name) and used_report(name).presence in ("loadable", "usable")
 
 
 @cache

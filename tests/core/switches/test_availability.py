@@ -12,7 +12,7 @@ import pytest
 from mlbackends.base.errors import UnknownName
 from mlbackends.base.reasons import Reason
 from mlbackends.model.records import Library, Presence, ProbeReport
-from mlbackends.survey import availability
+from mlbackends.switches import availability
 
 if TYPE_CHECKING:
     from tests.conftest import FakeLibrary
