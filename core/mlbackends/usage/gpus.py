@@ -1,7 +1,7 @@
-"""What NVML says of the GPUs now: utilisation, memory, temperature, power and processes.
+"""The current state of the GPUs from NVML: utilisation, memory, temperature, power and processes.
 
-NVML is opened in a process of its own, which stays from sample to sample; one that hangs or crashes costs
-the GPUs' lines for a minute and nothing else. Source: NVML API reference.
+NVML is opened in a child process that is kept between samples; if it hangs or crashes, only the lines of the
+GPUs are missing for a minute. Source: NVML API reference.
 """
 
 import ctypes
@@ -18,11 +18,11 @@ from mlbackends.libraries.cuda import driver, nvml
 from mlbackends.model.usage import GpuProcess, GpuUsage
 
 _SECONDS = 5.0
-#: The driver may have to wake eight GPUs first.
+#: The driver may have to initialise eight GPUs first.
 _FIRST_SECONDS = 30.0
 _RETRY_SECONDS = 60.0
 
-#: The call of NVML for each field, and how its answer is read.
+#: The NVML function of each field, and the conversion of its result.
 _READINGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "name": ("Name", lambda name: name if isinstance(name, str) else ""),
     "mig": ("MigMode", lambda modes: modes[0] == 1),
@@ -34,23 +34,23 @@ _READINGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "power_limit_watts": ("EnforcedPowerLimit", lambda milliwatts: milliwatts / 1000),
 }
 
-#: The GPUs, and why they could not be read.
+#: The GPUs, and the reason if they could not be read.
 Sample = tuple[tuple[GpuUsage, ...], Reason | None]
 
 
 class Gpus:
-    """Reads the GPUs by the copy of NVML that programs get; `close` ends its process."""
+    """Reads the GPUs with the copy of NVML that programs load; `close` ends its process."""
 
     def __init__(self, host: Host) -> None:
-        found = driver.driver_libraries(host, "nvidia", "libnvidia-ml")
-        whole = [library for library in found if not library.reasons]
-        self._path = next((library.path for library in whole if library.wins), "")
+        copies = driver.driver_libraries(host, "nvidia", "libnvidia-ml")
+        usable = [library for library in copies if not library.reasons]
+        self._path = next((library.path for library in usable if library.wins), "")
         self._reader: Reader | None = None
         self._problem: Reason | None = None
         self._retry_at = 0.0
 
     def read(self) -> Sample:
-        """Return every GPU; () and no reason where there is no NVML."""
+        """Return every GPU; () and no reason without NVML."""
         if not self._path or time.monotonic() < self._retry_at:
             return (), self._problem
         try:
@@ -60,15 +60,15 @@ class Gpus:
             if not is_result:
                 raise answer
         except (TooLate, EOFError, OSError) as error:
-            code, how = "crashed", "ended its process"
+            code, how = "crashed", "crashed"
             if isinstance(error, TooLate):
-                code, how = "timed-out", f"gave no answer in {seconds:g} s"
-            self._problem = Reason(code, f"{self._path} {how}; it is tried again in a minute")
+                code, how = "timed-out", f"did not answer within {seconds:g} s"
+            self._problem = Reason(code, f"{self._path} {how}; the next attempt is in a minute")
             self._retry_at = time.monotonic() + _RETRY_SECONDS
             self.close()
             return (), self._problem
-        found: Sample = answer
-        return found
+        result: Sample = answer
+        return result
 
     def close(self) -> None:
         """End NVML's process."""
@@ -85,7 +85,7 @@ def _opened(path: str) -> Any:
 
 
 def sample(path: str) -> Sample:
-    """Return what one copy of NVML says; called in a process that is kept for it."""
+    """Return the GPUs of one copy of NVML; called in its child process."""
     try:
         bound = _opened(path)
         handles = nvml.all_gpus(bound, nvml.must(bound, "nvmlDeviceGetCount"))
@@ -95,7 +95,7 @@ def sample(path: str) -> Sample:
 
 
 def of_gpu(bound: Any, index: int, handle: Any) -> GpuUsage:
-    """Return what NVML says of one GPU; what it refuses is left out."""
+    """Return the state of one GPU, without the values that NVML refuses."""
     if isinstance(handle, Reason):
         return GpuUsage(index, reasons=(handle,))
     fields: dict[str, Any] = {}
@@ -103,10 +103,9 @@ def of_gpu(bound: Any, index: int, handle: Any) -> GpuUsage:
     try:
         for field, (function, value_of) in _READINGS.items():
             sensor = (0,) if function == "Temperature" else ()  # the sensor of the GPU itself
-            if (
-                found := nvml.query(bound, f"nvmlDeviceGet{function}", handle, *sensor)
-            ) is not None:
-                fields[field] = value_of(found)
+            result = nvml.query(bound, f"nvmlDeviceGet{function}", handle, *sensor)
+            if result is not None:
+                fields[field] = value_of(result)
     except nvml.GpuGone as gone:
         reasons = (gone.reason,)
     rows = nvml.processes(bound, [(index, handle)]) if not reasons else []

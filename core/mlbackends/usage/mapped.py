@@ -1,7 +1,7 @@
-"""Which backend libraries a process has mapped, with the versions that files tell; nothing is opened.
+"""The backend libraries that a process has mapped, with their versions from files; nothing is opened.
 
-mapped.json has the file names of each library, under the name of its probe. What is built into another
-library, as oneDNN is into torch, has no file of its own. Source: proc_pid_maps(5).
+mapped.json has the file names of each library, under the name of its probe. A library that is built into
+another, such as oneDNN in torch, has no file. Source: proc_pid_maps(5).
 """
 
 import os
@@ -21,19 +21,19 @@ from mlbackends.libraries.owners import owner_of
 from mlbackends.model.records import Library
 from mlbackends.model.usage import MappedLibrary
 
-#: Libraries that start a thread for each CPU that they think they have.
+#: Libraries that start a thread for each CPU that they detect.
 POOLS = frozenset({"openmp", "openblas", "mkl", "blis", "tbb", "torch", "tensorflow", "onednn"})
 
 #: A file's device and number, and its path.
 _CODE = bytes_pattern(rb"^\S+ r.xp \S+ (\S+ \d+) +(/\S.*\.so\b.*)$", re.MULTILINE)
 _DELETED = " (deleted)"
 _SITE = re.compile(r"(.*/(?:site|dist)-packages)/")
-#: What is installed in an environment is read anew after that.
+#: How long the contents of an environment are cached.
 _FRESH_SECONDS = 60.0
 
 
 class Mapped:
-    """Reads what processes have mapped; versions and owners are looked up once a file."""
+    """Reads the mapped libraries of processes; versions and owners are looked up once per file."""
 
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
@@ -44,23 +44,25 @@ class Mapped:
     def libraries(self, pid: int) -> tuple[MappedLibrary, ...]:
         """Return a process's backend libraries, frameworks first.
 
-        Raises OSError where the process has ended, or is not ours to look at.
+        Raises OSError if the process has ended or belongs to another user.
         """
         with open(f"{self._proc}/{pid}/maps", "rb", buffering=0) as file:
             data = file.readall()
-        found: dict[tuple[str, ...], MappedLibrary] = {}
+        libraries: dict[tuple[str, ...], MappedLibrary] = {}
         files = {os.fsdecode(path): file for file, path in _CODE.findall(data)}
         for path, file in sorted(files.items(), key=lambda item: len(item[0])):
             real = path.removesuffix(_DELETED)
             folder, file_name = os.path.split(real)
             name, shown_by = _library_of(file_name)
-            # cuDNN and MKL are many files in one folder; two OpenMP runtimes in one are two.
+            # cuDNN and MKL are many files in one folder; two OpenMP runtimes in one folder are two libraries.
             key = (name, folder, shown_by if name == "openmp" else "")
-            if name and key not in found:
+            if name and key not in libraries:
                 version, owner = self._lookup(pid, name, path, file) if path == real else ("", "")
-                found[key] = MappedLibrary(name, clean(real), version, owner, path != real)
+                libraries[key] = MappedLibrary(name, clean(real), version, owner, path != real)
         order = [*table("usage/mapped")]
-        return tuple(sorted(found.values(), key=lambda one: (order.index(one.name), one.path)))
+        return tuple(
+            sorted(libraries.values(), key=lambda each: (order.index(each.name), each.path))
+        )
 
     def _lookup(self, pid: int, name: str, path: str, file: bytes) -> tuple[str, str]:
         """Return a file's version and owner."""
@@ -72,12 +74,12 @@ class Mapped:
             if time.monotonic() > self._read_at + _FRESH_SECONDS:
                 self._hosts.clear()
                 self._read_at = time.monotonic()
-            site = found[1] if (found := _SITE.match(path)) else ""
+            site = match[1] if (match := _SITE.match(path)) else ""
             prefix = (
                 "" if site or path.startswith(("/usr/lib", "/lib")) else path.partition("/lib/")[0]
             )
             key = (pid if space != ours else 0, site or prefix)
-            if key not in self._hosts:  # a machine with the environment of that file alone
+            if key not in self._hosts:  # a host with only the environment of that file
                 self._hosts[key] = Host(
                     pid=key[0] or None,
                     python={"path": [site] if site else []},
@@ -89,10 +91,10 @@ class Mapped:
 
 @cache
 def _library_of(file_name: str) -> tuple[str, str]:
-    """Return the name of the library that a file is, and what of its name shows it; "" for others."""
+    """Return the library of a file name, and the part of the name that identifies it; "" for others."""
     for name, files in table("usage/mapped").items():
-        if found := re.match(f"(?:{files})(?![a-z])", file_name):
-            return name, found[0]
+        if match := re.match(f"(?:{files})(?![a-z])", file_name):
+            return name, match[0]
     return "", ""
 
 
@@ -109,7 +111,7 @@ def _described(host: Host, name: str, path: str) -> tuple[str, str]:
     version = library.version
     if name.startswith("cuda_"):
         version = version_in_file_name(os.path.basename(host.realpath(path)))
-    # A package of that name is the library itself; another one brings a copy.
+    # A package of that name is the library itself; others include a copy.
     for word in filter(None, (name, name.replace("_", "-"), stem_of(soname).lower())):
         version = version or package_version(library, word)
     return clean(version), clean(library.owner)

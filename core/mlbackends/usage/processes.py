@@ -1,8 +1,8 @@
-"""The processes of a machine, cheaply read again and again: on Linux from /proc, elsewhere by psutil.
+"""The processes of a machine, sampled cheaply: on Linux from /proc, elsewhere by psutil.
 
-On Linux one file a process is read each time. What cannot change without it showing there is read once:
-the name until the program changes, mapped libraries until the size of what is mapped does.
-Sources: proc_pid_stat(5); sched_getaffinity(2).
+On Linux one file per process is read each time. Everything whose changes show in that file is cached: the
+name until the program changes, mapped libraries until the mapped size changes. Sources: proc_pid_stat(5);
+sched_getaffinity(2).
 """
 
 import os
@@ -21,13 +21,13 @@ from mlbackends.usage.mapped import POOLS, Mapped
 
 #: PF_KTHREAD of include/linux/sched.h.
 _KERNEL_THREAD = 0x00200000
-#: After so many samples the CPUs that a process may use are read again.
+#: The number of samples after which the CPUs that a process may use are read again.
 _ROUNDS = 16
-#: Of one CPU, or of what the quota leaves of one: a process that waits most of the time is left out.
+#: The share of one CPU, or of a smaller quota, from which on a process counts as busy.
 _BUSY_PERCENT = 10
-#: So many threads are looked at in one sample; one costs 20 microseconds.
+#: The number of threads that one sample examines; each costs 20 microseconds.
 _MOST_THREADS = 512
-#: So long the first sample reads what is mapped.
+#: How long the first sample reads mapped libraries.
 _FIRST_SECONDS = 2.0
 _COMMAND = 4096
 _OF_PSUTIL = ("name", "username", "cmdline", "status", "num_threads", "memory_info", "cpu_percent")
@@ -37,7 +37,7 @@ Row = dict[str, Any]
 
 
 class _Process:
-    """What is kept of a process between two samples; equal `identity` is the same program of it."""
+    """The state of a process between two samples; an equal `identity` means the same program."""
 
     def __init__(self, identity: tuple[str, str]) -> None:
         self.identity = identity
@@ -47,9 +47,9 @@ class _Process:
 
 
 class Processes:
-    """Reads processes; the second sample and each after it has what they used of the CPUs in between.
+    """Reads processes; from the second sample on with their CPU use since the previous one.
 
-    proc: the folder of processes. seconds: how long one sample may go on reading mapped files.
+    proc: the folder of processes. seconds: how long one sample may read mapped files.
     """
 
     def __init__(self, proc: str = "/proc", seconds: float = inf) -> None:
@@ -61,12 +61,12 @@ class Processes:
         self._round = 0
 
     def read(self, seconds: float) -> list[ProcessUsage]:
-        """Return every process but the kernel's own threads. seconds: since the last sample."""
+        """Return every process except kernel threads. seconds: since the last sample."""
         per_tick = 100 / os.sysconf("SC_CLK_TCK") / seconds if seconds else 0.0
         page = os.sysconf("SC_PAGE_SIZE")
         pids = {int(name) for name in os.listdir(self._proc) if name.isdecimal()}
         self._round += 1
-        # Some are looked at again: a number may be another process's by now.
+        # Some are checked again: a pid may belong to another process by now.
         due = self._round % _ROUNDS
         self._kernel = {pid for pid in self._kernel & pids if pid % _ROUNDS != due}
         rows: list[Row] = []
@@ -75,7 +75,7 @@ class Processes:
         for pid in pids - self._kernel:
             try:
                 comm, numbers = self._status(pid)
-            except PermissionError:  # with hidepid nothing but the number and the owner is shown
+            except PermissionError:  # with hidepid only pid and owner are visible
                 rows.append({"pid": pid, "name": "", "user": self._user(pid)})
                 continue
             except (OSError, ValueError):  # it has ended
@@ -113,7 +113,7 @@ class Processes:
         return before.partition("(")[2], numbers
 
     def _process(self, pid: int, identity: tuple[str, str]) -> _Process:
-        """Return what is kept of a process; its name anew where it runs another program now."""
+        """Return the state of a process, with a new name if it runs another program now."""
         previous = self._processes.get(pid)
         if previous and previous.identity == identity:
             return previous
@@ -143,7 +143,7 @@ class Processes:
         return str(number)
 
     def _cpus(self, pid: int) -> float | None:
-        """Return how many CPUs a process may use, by its affinity and the quota of its control group."""
+        """Return the number of CPUs that affinity and control group quota allow a process."""
         try:
             count = len(os.sched_getaffinity(pid))
             with open(f"{self._proc}/{pid}/cgroup", "rb", buffering=0) as file:
@@ -156,7 +156,7 @@ class Processes:
         return min(count, self._quotas[group])
 
     def _read_maps(self, stale: list[tuple[float, int, int]]) -> None:
-        """Read what processes have mapped, first of those that have waited longest."""
+        """Read the mapped libraries of processes, those that have waited longest first."""
         end = time.monotonic() + (self._seconds if self._round > 1 else _FIRST_SECONDS)
         for _, pid, mapped_bytes in stale:
             if time.monotonic() > end:
@@ -168,31 +168,28 @@ class Processes:
                 process.fields["libraries"] = self._mapped.libraries(pid)
 
     def _count_running(self, rows: list[Row]) -> None:
-        """Count the threads that want to run, of those that compute with more of them than CPUs."""
+        """Count the runnable threads of processes that are busy with more threads than CPUs."""
         left = _MOST_THREADS
         for row in rows:
             row["running_threads"] = None
-            has_pool = any(one.name in POOLS for one in row.get("libraries") or ())
+            has_pool = any(library.name in POOLS for library in row.get("libraries") or ())
             cpus = row.get("cpus") or inf
             is_busy = (row.get("cpu_percent") or 0) >= _BUSY_PERCENT * min(1, cpus)
             if has_pool and is_busy and row["threads"] > cpus:
                 left -= row["threads"]
                 if left >= 0:
-                    row["running_threads"] = self._running(row["pid"])
+                    states = []
+                    with suppress(OSError):
+                        for task in os.listdir(f"{self._proc}/{row['pid']}/task"):
+                            path = f"{self._proc}/{row['pid']}/task/{task}/stat"
+                            with open(path, "rb", buffering=0) as file:
+                                states.append(file.read(512).rpartition(b")")[2][1:2])
+                    row["running_threads"] = states.count(b"R")
             row["oversubscribed"] = (row["running_threads"] or 0) > cpus
-
-    def _running(self, pid: int) -> int:
-        """Return how many of a process's threads run, or wait for a CPU."""
-        states = []
-        with suppress(OSError):
-            for task in os.listdir(f"{self._proc}/{pid}/task"):
-                with open(f"{self._proc}/{pid}/task/{task}/stat", "rb", buffering=0) as file:
-                    states.append(file.read(512).rpartition(b")")[2][1:2])
-        return states.count(b"R")
 
 
 def name_of(comm: str, arguments: list[str]) -> str:
-    """Return what people call a process: of a Python its program too, "python train.py"."""
+    """Return the usual name of a process; for Python with its program: "python train.py"."""
     if not any(os.path.basename(each).startswith("python") for each in (comm, *arguments[:1])):
         return comm
     for before, argument in pairwise(arguments):
@@ -204,30 +201,29 @@ def name_of(comm: str, arguments: list[str]) -> str:
 
 
 def by_psutil() -> Iterator[ProcessUsage]:
-    """Yield every process where there is no /proc; mapped libraries are not known there.
+    """Yield every process on systems without /proc; mapped libraries are unknown there.
 
-    psutil keeps the processes of the last call, so that the next one has their share of the CPUs.
+    psutil keeps the processes of the last call, so that the next one has their CPU use.
     """
     import psutil
 
     for process in psutil.process_iter():
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         with suppress(psutil.NoSuchProcess), process.oneshot():
             for name in _OF_PSUTIL:
-                with suppress(
-                    psutil.AccessDenied, OSError
-                ):  # may not be read; Windows has no answer
-                    found[name] = getattr(process, name)()
-        arguments = found.get("cmdline") or []
-        if not found:  # it has ended
+                # Access may be denied; Windows lacks some.
+                with suppress(psutil.AccessDenied, OSError):
+                    values[name] = getattr(process, name)()
+        arguments = values.get("cmdline") or []
+        if not values:  # it has ended
             continue
         yield ProcessUsage(
             pid=process.pid,
-            name=name_of(one_line(found.get("name") or ""), arguments),
-            user=one_line(found.get("username") or ""),
+            name=name_of(one_line(values.get("name") or ""), arguments),
+            user=one_line(values.get("username") or ""),
             command=one_line(" ".join(arguments), _COMMAND),
-            state=(found.get("status") or "")[:1].upper(),
-            cpu_percent=found.get("cpu_percent"),
-            threads=found.get("num_threads"),
-            memory_bytes=found["memory_info"].rss if "memory_info" in found else None,
+            state=(values.get("status") or "")[:1].upper(),
+            cpu_percent=values.get("cpu_percent"),
+            threads=values.get("num_threads"),
+            memory_bytes=values["memory_info"].rss if "memory_info" in values else None,
         )

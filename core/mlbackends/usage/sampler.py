@@ -1,4 +1,4 @@
-"""Samples of what uses the machine: each returns the use since the one before.
+"""Samples of the machine's use, each since the previous one.
 
 Sources: Linux Documentation/accounting/psi.rst and admin-guide/cgroup-v2.rst.
 """
@@ -24,19 +24,23 @@ from mlbackends.model.usage import SCHEMA, GpuUsage, GroupUsage, MachineUsage, P
 from mlbackends.usage.gpus import Gpus
 from mlbackends.usage.processes import Processes, by_psutil
 
-#: What processes can be sorted by: the largest first, names and numbers upwards.
+#: The orders of processes: the largest first, names and pids ascending.
 SORTS: dict[str, Callable[[ProcessUsage], Any]] = {
-    "cpu": lambda one: -(one.cpu_percent or 0),
-    "memory": lambda one: -(one.memory_bytes or 0),
-    "gpu": lambda one: (-(one.gpu_memory_bytes or 0), -len(one.gpus), -(one.cpu_percent or 0)),
-    "threads": lambda one: -(one.threads or 0),
-    "name": lambda one: one.name.lower(),
-    "pid": lambda one: one.pid,
+    "cpu": lambda process: -(process.cpu_percent or 0),
+    "memory": lambda process: -(process.memory_bytes or 0),
+    "gpu": lambda process: (
+        -(process.gpu_memory_bytes or 0),
+        -len(process.gpus),
+        -(process.cpu_percent or 0),
+    ),
+    "threads": lambda process: -(process.threads or 0),
+    "name": lambda process: process.name.lower(),
+    "pid": lambda process: process.pid,
 }
 
 
 class Sampler:
-    """Takes samples; the first has no shares of CPUs yet.
+    """Takes samples; the first has no CPU use yet.
 
     host: the machine whose control groups and NVML are read. proc, seconds: as of `Processes`.
     """
@@ -77,12 +81,15 @@ class Sampler:
         )
 
     def _note(self) -> Reason | None:
-        """Return what of the processes cannot be seen here."""
+        """Return which processes or libraries cannot be seen, if any."""
         if self._processes is None:
-            message = "Linux alone lists the libraries that a process has mapped"
+            message = "only Linux lists the libraries that a process has mapped"
             return Reason("not-this-platform", message)
         options = {
-            each for mount in mounts(self._host) if mount.kind == "proc" for each in mount.options
+            option
+            for mount in mounts(self._host)
+            if mount.kind == "proc"
+            for option in mount.options
         }
         if options & {"hidepid=1", "hidepid=2", "hidepid=noaccess", "hidepid=invisible"}:
             return Reason("permission-denied", "/proc hides other users' processes (hidepid)")
@@ -113,26 +120,27 @@ class Sampler:
 def on_gpus(
     everyone: list[ProcessUsage], gpus: Sequence[GpuUsage]
 ) -> tuple[list[ProcessUsage], Reason | None]:
-    """Return the processes with what they have on GPUs, and a note on those that are not seen here.
+    """Return the processes with their GPUs and GPU memory, and a note on those that are not visible.
 
-    In a container the driver's numbers may be those of the host: a process that has no CUDA driver mapped
-    is another one than it means.
+    In a container the driver may report pids of the host: a visible process that has not mapped the CUDA
+    driver is a different one.
     """
-    found = {one.pid: one for one in everyone}
+    by_pid = {process.pid: process for process in everyone}
     strangers = []
     for gpu in gpus:
-        for each in gpu.processes:
-            one = found.get(each.pid)
-            libraries = one.libraries if one else ()
-            if one and (libraries is None or any(lib.name == "cuda_driver" for lib in libraries)):
-                memory = (one.gpu_memory_bytes or 0) + (each.memory_bytes or 0)
-                indexes = tuple(sorted({*one.gpus, gpu.index}))  # of MIG instances it has several
-                found[each.pid] = replace(one, gpus=indexes, gpu_memory_bytes=memory or None)
+        for user in gpu.processes:
+            process = by_pid.get(user.pid)
+            libraries = process.libraries if process else ()
+            has_cuda = libraries is None or any(each.name == "cuda_driver" for each in libraries)
+            if process and has_cuda:
+                memory = (process.gpu_memory_bytes or 0) + (user.memory_bytes or 0)
+                indexes = tuple(sorted({*process.gpus, gpu.index}))  # several for MIG instances
+                by_pid[user.pid] = replace(process, gpus=indexes, gpu_memory_bytes=memory or None)
                 continue
-            name = f" ({each.name})" if each.name else ""
-            strangers.append(f"{each.pid}{name} on GPU {gpu.index}")
-    message = f"GPUs compute for processes that are not seen here: {some(tuple(strangers))}"
-    return [*found.values()], Reason("not-seen", message) if strangers else None
+            name = f" ({user.name})" if user.name else ""
+            strangers.append(f"{user.pid}{name} on GPU {gpu.index}")
+    message = f"GPUs are used by processes that are not visible here: {some(tuple(strangers))}"
+    return [*by_pid.values()], Reason("not-seen", message) if strangers else None
 
 
 def _machine(*, is_first: bool) -> MachineUsage:
@@ -141,9 +149,8 @@ def _machine(*, is_first: bool) -> MachineUsage:
     percents = tuple(psutil.cpu_percent(percpu=True))
     memory = psutil.virtual_memory()
     swap = None
-    with suppress(
-        OSError, RuntimeError
-    ):  # Windows counts it by performance counters, which may be off
+    # Windows reads it from performance counters, which may be disabled.
+    with suppress(OSError, RuntimeError):
         swap = psutil.swap_memory()
     return MachineUsage(
         cpus=len(percents),
@@ -158,7 +165,7 @@ def _machine(*, is_first: bool) -> MachineUsage:
 
 
 def _pressure(host: Host, folder: str, name: str) -> float | None:
-    """Return in what share of the last ten seconds some process waited, in percent."""
+    """Return the percentage of the last ten seconds in which some process waited."""
     text = host.read(f"{folder}/{name}.pressure", 4096) or host.read(f"/proc/pressure/{name}", 4096)
     with suppress(ValueError, IndexError):
         return float(text.split("avg10=", 1)[1].split(None, 1)[0])
@@ -166,17 +173,20 @@ def _pressure(host: Host, folder: str, name: str) -> float | None:
 
 
 def selected(usage: Usage, sort: str, pids: Collection[int] = (), text: str = "") -> Usage:
-    """Return a sample with its processes sorted, and with those alone that are meant.
+    """Return a sample with its processes sorted and filtered.
 
-    sort: one of SORTS. pids: these. text: those whose number, name, user, command or libraries contain it.
+    sort: one of SORTS. pids: only these. text: only processes whose pid, name, user, command or libraries
+    contain it.
     """
-    chosen = (one for one in usage.processes if not pids or one.pid in pids)
-    chosen = (one for one in chosen if not text or text.lower() in _words(one).lower())
+
+    def is_selected(process: ProcessUsage) -> bool:
+        if pids and process.pid not in pids:
+            return False
+        libraries = (f"{each.name} {each.version} {each.path}" for each in process.libraries or ())
+        words = (str(process.pid), process.name, process.user, process.command, *libraries)
+        return text.lower() in "\n".join(words).lower()
+
+    chosen = filter(is_selected, usage.processes)
     return replace(
-        usage, processes=tuple(sorted(chosen, key=lambda one: (SORTS[sort](one), one.pid)))
+        usage, processes=tuple(sorted(chosen, key=lambda each: (SORTS[sort](each), each.pid)))
     )
-
-
-def _words(process: ProcessUsage) -> str:
-    libraries = (f"{each.name} {each.version} {each.path}" for each in process.libraries or ())
-    return "\n".join((str(process.pid), process.name, process.user, process.command, *libraries))

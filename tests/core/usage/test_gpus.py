@@ -81,7 +81,7 @@ def test_a_library_that_hangs_is_left_behind(
 
     assert none == () and why is not None
     assert why.code == "timed-out"
-    assert "gave no answer in 0.1 s; it is tried again in a minute" in why.message
+    assert "did not answer within 0.1 s; the next attempt is in a minute" in why.message
 
 
 def test_every_call_may_fail() -> None:
@@ -112,7 +112,7 @@ def test_a_process_is_only_matched_where_it_has_the_driver_mapped() -> None:
 
     assert [(one.gpus, one.gpu_memory_bytes) for one in found] == [((0, 1), 11), ((), None)]
     assert note is not None and note.code == "not-seen"
-    assert note.message.endswith(" not seen here: 2 (other) on GPU 0, 3 (outside) on GPU 0")
+    assert note.message.endswith(" not visible here: 2 (other) on GPU 0, 3 (outside) on GPU 0")
 
 
 def test_very_many_processes_of_others_are_one_note() -> None:
