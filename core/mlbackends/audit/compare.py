@@ -48,8 +48,8 @@ def compare(before: Report, after: Report, names: tuple[str, str] = ("", "")) ->
             notes.append(f"only in the {word}, so not compared: {', '.join(only)}")
     if before.depth != after.depth:
         notes.append(
-            f"the first was looked at to {before.depth}, the second to {after.depth}: what only the"
-            " deeper look tells was left out"
+            f"the first was made with --depth {before.depth}, the second with {after.depth}: values that only"
+            " the deeper one has were not compared"
         )
     reports = zip(names, (before, after), strict=True)
     of_before, of_after = (Side(n, r.created, str(r.depth), r.tool) for n, r in reports)

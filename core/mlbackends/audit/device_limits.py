@@ -184,7 +184,7 @@ def _met_by_devices(need: Need, yardstick: Yardstick, report: ReportView) -> Her
     else:
         because = f"the driver says {'yes' if on else 'no'}"
     if missing := count - len(on) - len(not_on):
-        because = f"{missing} of {count} devices did not tell; else {because}"
+        because = f"{missing} of {count} devices did not report it; otherwise {because}"
         return Here(None, because, on, not_on)
     return Here(bool(on), because, on, not_on)
 

@@ -21,13 +21,13 @@ def nvidia_gpus(report: ReportView) -> tuple[Device, ...]:
         return gpus
     if report.fact("nvidia.wsl") or any(map(is_gpu_node, report.fact("nvidia.device_nodes", []))):
         raise NotReported(_NOT_QUERIED)
-    raise DoesNotApply("there is no NVIDIA GPU here")
+    raise DoesNotApply("this machine has no NVIDIA GPU")
 
 
 def described_gpus(report: ReportView) -> tuple[Device, ...]:
     """Return the NVIDIA GPUs that NVML described.
 
-    Raises DoesNotApply where there is no GPU, NotReported where NVML was not asked or described none.
+    Raises DoesNotApply without a GPU, NotReported if NVML was not asked or described none.
     """
     gpus = nvidia_gpus(report)
     if not any(map(is_driven, gpus)):
@@ -76,7 +76,7 @@ def amd_gpus(report: ReportView) -> tuple[Device, ...]:
     """Return the AMD GPUs on this machine. Raises DoesNotApply where none is there."""
     gpus = tuple(device for device in report.devices("rocm") if device.kind == "rocm")
     if not gpus:
-        raise DoesNotApply("there is no AMD GPU here")
+        raise DoesNotApply("this machine has no AMD GPU")
     return gpus
 
 

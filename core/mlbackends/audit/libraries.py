@@ -181,7 +181,7 @@ def not_opened(report: ReportView) -> str:
         many = "1 library was" if unread == 1 else f"{unread} libraries were"
         return (
             f"the report was made with --depth {report.record.depth}: {many} found and not opened,"
-            " and a file's head does not tell whether the rest of it is whole"
+            " and a file's head does not show whether the rest is complete"
         )
     unsure = (
         f"{library.path}: {reason.message}"

@@ -153,7 +153,7 @@ def thread_pools(report: ReportView) -> ThreadPools:
     cpus = int(report.need("limits.effective_cpus"))
     expected = {row["runtime"]: int(row["cpus"]) for row in report.need("limits.threads_expected")}
     over = {str(name): count for name, count in expected.items() if count > cpus}
-    # A runtime that a variable of its own steers does not look at OpenMP's.
+    # A runtime with its own variable ignores OpenMP's.
     causes = {
         str(row["because"]).partition(" is ")[0]
         for row in report.need("limits.threads_expected")

@@ -104,7 +104,7 @@ def _text_fits(value: str, sign: str, bound: str) -> bool:
     except InvalidVersion:
         if sign in (*_EQUAL, "!="):
             return (value == bound) is (sign in _EQUAL)
-        # A kernel's 6.18.44-fc-v595 is no version of PEP 440; its numbers are.
+        # PEP 440 does not know a kernel's 6.18.44-fc-v595, but its numbers.
         numbers = _RELEASE.match(value)
         if not numbers:
             raise BadInput(f"{value!r} is not a version, so {sign} cannot compare it") from None

@@ -117,6 +117,14 @@ def duration(text: str) -> float | None:
     return float(match[1]) * unit if match and unit else None
 
 
+def percentage(text: str) -> float | None:
+    """Return the share that a percentage is: 0.1 for "10%". None if it is not one."""
+    try:
+        return float(text[:-1]) / 100 if text.endswith("%") else None
+    except ValueError:
+        return None
+
+
 def hertz(text: str, unit: int) -> int | None:
     """Return a frequency in hertz; None for zero, nonsense and what no clock reaches.
 

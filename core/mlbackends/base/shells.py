@@ -28,7 +28,7 @@ def assignment(name: str, text: str, shell: str) -> str:
         return f"export {name}={shlex.quote(text)}"
     if not text.isprintable() or any(sign in text for sign in _SPECIAL):
         hint = "--shell powershell or --format json can"
-        raise BadInput(f"{name} is {shown(text)}, which `set` of cmd cannot say", hint)
+        raise BadInput(f"{name} is {shown(text)}, which `set` of cmd cannot express", hint)
     return f'set "{name}={text}"'
 
 

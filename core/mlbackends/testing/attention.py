@@ -76,7 +76,7 @@ def choices(
     """Return the backends for a test on some devices; for one that is not usable, why.
 
     requested: on the command line, () for all. marked: by the test itself, None for all. A backend that
-    was named and can compute on none of the devices stands there once, with all the reasons.
+    was named and can compute on none of the devices appears once, with all reasons.
     """
     first = (marked or requested or ("none",))[0]
     unusable = [AttentionChoice(first, *device) for device in devices if device.why]

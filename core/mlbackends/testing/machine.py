@@ -94,7 +94,7 @@ class Machine:
         if self._report is None:
             self._report = report_of(self.subject)
         if missing := _missing(self._report, names):
-            message = f"{self.subject} says nothing about {', '.join(missing)}"
+            message = f"{self.subject} has no report of {', '.join(missing)}"
             raise BadInput(message, "save a whole report: `backends snapshot FILE.json`")
         return self._report
 

@@ -93,7 +93,7 @@ class Settings(NamedTuple):
 class Run:
     """One run of pytest.
 
-    is_used: whether any test has to do with us. is_shown: whether the facts stand in the report. wrong:
+    is_used: whether any test uses the plugin. is_shown: whether the report lists the facts. wrong:
     what is wrong with the markers of a test, by its name. own_share: the folder that workers share.
     """
 

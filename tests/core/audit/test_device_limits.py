@@ -147,7 +147,10 @@ def test_a_device_that_does_not_tell_leaves_it_open() -> None:
     told = limits("cuda", made(cuda_driver=gpus("8.0", "")))
 
     assert told["bfloat16"] == Here(
-        None, "1 of 2 devices did not tell; else compute capability is 8.0", on=(), not_on=(0,)
+        None,
+        "1 of 2 devices did not report it; otherwise compute capability is 8.0",
+        on=(),
+        not_on=(0,),
     )
 
 

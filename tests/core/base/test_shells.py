@@ -63,7 +63,7 @@ def test_nothing_ends_a_text_of_powershell_before_its_end(text: str) -> None:
 
 @pytest.mark.parametrize("text", ['a"b', "%PATH%", "a\nb", "a\tb"])
 def test_what_cmd_would_read_otherwise_is_refused(text: str) -> None:
-    with pytest.raises(BadInput, match="which `set` of cmd cannot say"):
+    with pytest.raises(BadInput, match="which `set` of cmd cannot express"):
         assignment("NAME", text, "cmd")
 
 

@@ -79,7 +79,7 @@ def test_a_saved_report_that_lacks_a_probe_says_so(tmp_path: Path) -> None:
     file = tmp_path / "part.json"
     file.write_bytes(msgspec.json.encode(Recorded(tmp_path)._survey(("cpu",), Presence.USABLE)))
 
-    with pytest.raises(BadInput, match="says nothing about cudnn"):
+    with pytest.raises(BadInput, match="has no report of cudnn"):
         Machine(str(file)).report(("cpu", "cudnn"))
 
 

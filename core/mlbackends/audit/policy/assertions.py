@@ -67,7 +67,7 @@ def version(text: str) -> Assertion:
 
 
 def read_version(value: Any) -> Any:
-    """Return a text as a version, of what PEP 440 does not know its numbers; None where it has none.
+    """Return a text as a version, or its numbers if PEP 440 does not know it; None if it has no numbers.
 
     6.8.0-60-generic is 6.8.0, glibc-2.39 is 2.39.
     """
@@ -224,7 +224,7 @@ def is_number(value: Any) -> bool:
 
 
 def is_equal(value: Any, expected: Any) -> bool:
-    """Return whether two values are equal; true is no 1, and 8 is 8.0."""
+    """Return whether two values are equal; true is not 1, and 8 is 8.0."""
     if isinstance(value, bool) or isinstance(expected, bool):
         return value is expected
     if isinstance(value, list | tuple) and isinstance(expected, list):

@@ -137,7 +137,7 @@ def _rule_verdict(
 
 
 def _compared(golden: Golden, report: Report) -> Verdict:
-    """Compare the values of a kept report that count. What is unknown here is no difference."""
+    """Compare the selected values of a kept report. An unknown value is not a difference."""
     try:
         found = narrowed(compare(golden.report, report), golden.names, golden.but).changes
     except BadInput:  # they have no probe in common
@@ -205,7 +205,7 @@ def _uncertain(selection: Selection, found: Found, report: Report) -> str:
     is_closed = probe.presence is Presence.FOUND and bool(probe.libraries)
     has_none = found.absent or (selection.head == "devices" and not probe.devices)
     if is_closed and has_none and report.depth is Presence.FOUND:
-        missing = found.missing(f"{name} tells no devices")
+        missing = found.missing(f"{name} reports no devices")
         return f"{missing}; a report with --depth usable may have it"
     return ""
 

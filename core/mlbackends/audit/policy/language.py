@@ -16,7 +16,7 @@ VERSION = 1
 
 
 class Kind(Struct, frozen=True):
-    """What a key takes, as a message says it and as a JSON Schema does."""
+    """The values that a key accepts, in words for messages and as a JSON Schema."""
 
     words: str
     schema: dict[str, Any]
@@ -48,7 +48,7 @@ TABLES = _DATA.tables
 ASSERTIONS = _DATA.assertions
 #: How values are named, by example.
 NAMES = _DATA.names
-#: What `check`, `when` and brackets take, by example. each, any or none may stand before it.
+#: What `check`, `when` and brackets accept, by example. each, any or none may precede it.
 SHORT_FORM = _DATA.short_form
 
 

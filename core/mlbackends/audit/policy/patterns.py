@@ -14,9 +14,9 @@ from typing import Any
 from mlbackends.base.errors import BadInput, shown
 
 LONGEST_PATTERN = 500
-#: So many characters of a value are searched; no version, name or path is longer.
+#: The number of characters of a value that are searched; no version, name or path is longer.
 LONGEST_TEXT = 4096
-#: So many ways may be tried in one text: some tenths of a second.
+#: The number of ways that may be tried in one text: some tenths of a second.
 _MOST_WAYS = 200_000_000
 #: A bound with more digits in the longest text is that of a pattern whose ways grow exponentially.
 _MOST_DIGITS = 18

@@ -51,7 +51,7 @@ class Document(toml_document.Document, frozen=True, dict=True, kw_only=True):
 def read(path: str, folder: str = "") -> Document:
     """Read one file. folder: that of the file which the user named, "" where it is this one.
 
-    Raises BadInput where it cannot be read, PolicyError where it is no TOML.
+    Raises BadInput if it cannot be read or is not TOML.
     """
     hint = "`backends audit --init --output policy.toml` writes one from this machine"
     data = bytes_of(regular(path), LIMIT, "policy", one_line(path), hint)
@@ -108,11 +108,11 @@ class Table(Struct, frozen=True):
     values: dict[str, Any]
 
     def wrong(self, message: str, *keys: str | int) -> NoReturn:
-        """Raise PolicyError about the table, or about what stands under keys in it."""
+        """Raise PolicyError about the table, or about a value in it."""
         self.document.wrong((*self.path, *keys), message)
 
     def place(self, *keys: str) -> Place:
-        """Return where the table, or a key of it, stands."""
+        """Return the place of the table, or of a key in it."""
         return self.document.place((*self.path, *keys))
 
     def texts(self, key: str) -> tuple[str, ...]:

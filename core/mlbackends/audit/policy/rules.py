@@ -147,7 +147,7 @@ class _Files:
         added = top.texts("added_probes")
         for number, name in enumerate(added):
             if not name.isidentifier():
-                top.wrong(f"{shown(name)} is no name of a probe", "added_probes", number)
+                top.wrong(f"{shown(name)} is not a name of a probe", "added_probes", number)
         self.probes = tuple(sorted({*self.probes, *added}))
         when = self._conditions(top)
         for table in top.tables("rule"):
@@ -175,7 +175,7 @@ class _Files:
                     top.wrong(f"{shown(name)} leads back to this file: a circle", "extends", number)
                 if real not in self.ids:
                     if max(len(self.ids), len(above) - 1) >= MOST_FILES:
-                        many = f"more than {MOST_FILES} files: no policy has so many"
+                        many = f"more than {MOST_FILES} files: no policy needs more"
                         top.wrong(many, "extends", number)
                     self.add(reader.read(file, top.document.folder), above)
             except PolicyError:

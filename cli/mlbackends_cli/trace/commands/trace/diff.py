@@ -7,6 +7,7 @@ import click
 from msgspec.structs import replace
 
 from mlbackends.base.errors import BadInput
+from mlbackends.base.quantities import percentage
 from mlbackends.model.trace import Call
 from mlbackends.tracing import filters, viewing
 from mlbackends_cli import exits
@@ -34,8 +35,10 @@ def _share(text: str) -> float:
 
 def _number(text: str, otherwise: str, whole: float) -> float:
     """Return a number; of one with a percent sign the part, on top of the whole."""
+    if (share := percentage(text)) is not None:
+        return whole + share
     try:
-        return whole + float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        return float(text)
     except ValueError:
         raise click.BadParameter(f"{text!r} is {otherwise}") from None
 
