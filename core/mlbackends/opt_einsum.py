@@ -17,7 +17,7 @@ def is_available() -> bool:
 
 
 def get_opt_einsum() -> "Any":
-    """Return the package opt_einsum, imported; None where it is not installed."""
+    """Import and return the package opt_einsum; None if it is not installed."""
     if not is_available():
         return None
     import importlib

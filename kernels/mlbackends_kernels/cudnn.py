@@ -1,6 +1,6 @@
-"""cudnn: cuDNN's fused attention, by the graph of NVIDIA's frontend, over whatever cuDNN that finds.
+"""cudnn: cuDNN's fused attention, by the graph of NVIDIA's frontend and the cuDNN that it finds.
 
-It has not run on a GPU yet: graphs were built for described chips, and cuDNN chose its engines for them.
+It has not run on a GPU yet: graphs were built for described devices, and cuDNN chose engines for them.
 """
 
 import os
@@ -26,23 +26,21 @@ _SECONDS = 20.0
 _FRONTEND, _LIBRARY = "nvidia-cudnn-frontend", "nvidia-cudnn-cu13"
 
 
-@constraint("length-unsupported", "for gradients, more than one row in all")
+@constraint("length-unsupported", "for gradients, more than one row in total")
 def _rows_for_gradient(problem: AttentionProblem) -> str:
     if not problem.wants_gradient or prod(problem.query.shape[:-1]) != 1:
         return ""
-    return (
-        "there is one row in all and a gradient is required, on which cuDNN 9.27 ends the process"
-    )
+    return "a gradient of a single row is required, for which cuDNN 9.27 ends the process"
 
 
 class Cudnn(AttentionBackend):
-    """cuDNN's operations sdpa and sdpa_backward, each plan made once and kept; not run on a GPU yet.
+    """cuDNN's operations sdpa and sdpa_backward, with cached plans; not run on a GPU yet.
 
     Shapes:  query (B, H, L, E), key (B, Hkv, S, E), value (B, Hkv, S, Ev), mask broadcastable to
              (B, H, L, S); returns (B, H, L, Ev).
-    Numbers: products of 16-bit elements are summed in float32. What it does with a row that sees no key
-             is cuDNN's own.
-    Refuses: what cuDNN refuses, in its words; asked of a chip that is not here, it answers as well.
+    Numbers: products of 16-bit elements are summed in float32. The result of a row that sees no key is
+             cuDNN's choice.
+    Refuses: what cuDNN refuses, with its message; it also answers for devices that are not present.
     Source:  cudnn-frontend, docs/operations/Attention.md.
     """
 
@@ -64,14 +62,14 @@ class Cudnn(AttentionBackend):
     tolerance = {"float16": 2.0, "bfloat16": 2.0}  # noqa: RUF012
 
     def missing_parts(self) -> tuple[Reason, ...]:
-        """Return that the frontend is not installed, if so; which cuDNN there is it says when it runs."""
+        """Return a reason if the frontend is not installed. It looks for cuDNN only when it runs."""
         if find_spec("cudnn"):
             return ()
         message, hint = f"{_FRONTEND} is not installed", f"pip install {_FRONTEND} {_LIBRARY}"
         return (Reason("missing-part", message, hint),)
 
     def library_answer(self, problem: AttentionProblem, here: bool) -> LibraryAnswer:
-        """Return cuDNN's own answer: here, of the plans that it has made; else of a described chip."""
+        """Return cuDNN's answer: here from the plans that it makes, otherwise for a described device."""
         if self.missing_parts():
             return LibraryAnswer((), f"cuDNN was not asked: {_FRONTEND} is not installed")
         encoded = msgspec.json.encode(problem)
@@ -80,7 +78,7 @@ class Cudnn(AttentionBackend):
     def run_with_logsumexp(
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> tuple[Any, Any]:
-        """Compute both. Raises NoBackend where a constraint is not met or cuDNN refuses."""
+        """Return attention and its log-sum-exp. Raises NoBackend if it does not support the problem."""
         self.require_here(problem)
         from mlbackends_kernels.cuda import attention_plans
 
@@ -96,20 +94,20 @@ class Cudnn(AttentionBackend):
 
 @lru_cache(maxsize=1024)
 def _answer_here(problem: bytes) -> LibraryAnswer:
-    """Return what cuDNN says of an encoded problem on its device, which is this process's."""
+    """Return cuDNN's answer for an encoded problem on a device of this process."""
     from mlbackends_kernels.cuda.attention_graph import Refused
     from mlbackends_kernels.cuda.attention_plans import check
-    from mlbackends_kernels.cuda.errors import CudaError, CudaUnavailable
+    from mlbackends_kernels.cuda.devices import CudaError, CudaUnavailable
 
     code, hint = "library-refuses", ""
     try:
         check(msgspec.json.decode(problem, type=AttentionProblem))
-        return LibraryAnswer((), "cuDNN takes it")
+        return LibraryAnswer((), "cuDNN supports it")
     except Refused as refused:
         message = str(refused)
     except (CudaError, CudaUnavailable) as error:
         code, message, hint = "missing-part", str(error), error.hint
-    except Exception as error:  # noqa: BLE001  the frontend's own: a library of cuDNN is not there
+    except Exception as error:  # noqa: BLE001  the frontend's error if a library of cuDNN is missing
         message = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         code, hint = "missing-part", f"pip install {_LIBRARY}"
     return LibraryAnswer((Reason(code, message, hint),))
@@ -117,7 +115,7 @@ def _answer_here(problem: bytes) -> LibraryAnswer:
 
 @lru_cache(maxsize=1024)
 def _answer(problem: bytes) -> LibraryAnswer:
-    """Return what cuDNN says of an encoded problem on a chip that is not here; another process asks."""
+    """Return cuDNN's answer for an encoded problem on a device that is not present, from another process."""
     from mlbackends.isolation.service import Lost
 
     try:
@@ -126,10 +124,10 @@ def _answer(problem: bytes) -> LibraryAnswer:
         if lost.ended is Ended.CANNOT:
             return LibraryAnswer((lost.reason,))
         return LibraryAnswer((), f"cuDNN could not be asked: {lost.reason.message}")
-    return LibraryAnswer((), f"cuDNN {answer['version']} takes it")
+    return LibraryAnswer((), f"cuDNN {answer['version']} supports it")
 
 
-#: The process that asks cuDNN, with the file of its standard error; it ends with this one.
+#: The process that asks cuDNN, with the file of its standard error. It ends with this process.
 _processes: "list[tuple[Service, Any]]" = []
 
 

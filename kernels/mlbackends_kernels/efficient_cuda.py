@@ -1,7 +1,7 @@
 """efficient_cuda: memory-efficient attention on NVIDIA GPUs, in CUDA C++ compiled at its first use.
 
-It has been emulated on the CPU, where fibers stand for a GPU's threads, and compared with float64, and been
-compiled for sm75 to sm120; it has not run on a GPU yet. It needs cuda-python and NVRTC, and no toolkit.
+It has not run on a GPU yet: the same source was emulated on the CPU and compared with float64, and compiled
+for sm75 to sm120. It needs cuda-core and NVRTC, but no CUDA toolkit.
 """
 
 from typing import Any
@@ -14,16 +14,16 @@ from mlbackends.sdpa.switches import SDPBackend
 
 
 class EfficientCuda(AttentionBackend):
-    """One pass over the keys, whatever the mask and the strides; it has not run on a GPU yet.
+    """Attention in one pass over the keys, for any mask and strides; it has not run on a GPU yet.
 
     Shapes:  query (B, H, L, E), key (B, Hkv, S, E), value (B, Hkv, S, Ev); returns (B, H, L, Ev). B and H
              may be 1 where the others' are not. A mask of booleans or numbers broadcasts to
              (B, H, L, S). Any strides; rows of aligned 16 bytes are read fastest.
     Numbers: products of 16-bit elements are summed in float32. float32 is multiplied by three products of
-             TF32, nearly as exact as its own; in full on sm75, and where cuda.matmul.fp32_precision
-             is "ieee". A row that sees no key is 0, one whose scores all overflow is NaN. Gradients are
-             added in one order, without atomics: the same each time. A mask's is added up over the batches
-             and heads that share it, and over the rows or keys along which it has one, in this order.
+             TF32, nearly as accurate as float32; in full on sm75, and if cuda.matmul.fp32_precision
+             is "ieee". A row that sees no key is 0, a row whose scores all overflow is NaN. Gradients are
+             summed in a fixed order, without atomics, so they are reproducible. The gradient of a mask is
+             summed over the batches and heads that share it, and over broadcast rows or keys.
     Source:  Dao 2023, FlashAttention-2, algorithms 1 and 2; Rabe and Staats 2021.
     """
 

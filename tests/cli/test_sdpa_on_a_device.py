@@ -1,4 +1,4 @@
-"""`sdpa check|bench --device cuda` with a driver that computes on the host, one that lies, and none.
+"""`sdpa check|bench --device cuda` with a driver that computes on the host, a wrong driver, and none.
 
 The driver is tests/fakelibs/computing_driver.c: nothing here has run on a GPU.
 """
@@ -117,7 +117,7 @@ def test_every_format_of_a_check_names_the_device(
     assert "more than 100% of the peak: the product that it is measured by" in shown["table"]
 
 
-def test_a_device_that_lies_is_wrong(on_device: Any) -> None:
+def test_a_device_that_computes_nothing_is_wrong(on_device: Any) -> None:
     done = on_device("check", *PROBLEM, "--backend", "efficient_cuda", "--rounds", "0")
 
     assert done.returncode == 1

@@ -520,12 +520,12 @@ def test_numpys_bfloat16_gives_what_torchs_gives() -> None:
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=500)
 def test_rounding_to_bfloat16_is_torchs(pattern: int) -> None:
-    from mlbackends_kernels.tensors import bfloat16
+    from mlbackends_kernels.tensors import arithmetic
 
     number = np.array([pattern], np.uint32).view(np.float32)
     wanted = torch.from_numpy(number).bfloat16()
 
-    seen = bfloat16.to_float32(bfloat16.from_float32(number))
+    seen = arithmetic.bfloat16_to_float32(arithmetic.bfloat16_from_float32(number))
 
     assert np.array_equal(seen, wanted.float().numpy(), equal_nan=True)
 

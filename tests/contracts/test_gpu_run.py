@@ -119,7 +119,7 @@ def test_a_device_that_is_not_there_is_measured_to_the_end(
 
 def test_a_part_that_gives_nothing_is_recorded_and_is_stopped_in_time(tmp_path: Path) -> None:
     ended = measuring.run([sys.executable, "-c", "import time; time.sleep(60)"], 1)
-    assert ended.code is None and ended.why == "it was stopped, past its time"
+    assert ended.code is None and ended.why == "it was stopped after its time limit"
 
     part = measuring.Part("check", False, "It gave no result: exit code 70")
     text = measuring.page("| | |", [part], ["tests", "forward"])
@@ -149,8 +149,14 @@ def test_a_run_that_was_stopped_leaves_the_last_whole_one(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("result", "how"),
     [
-        ({"errors": {"largest_absolute": 0.1, "misplaced": 3}}, "result: 3 elements are NaN"),
-        ({"gradients": {"key": {"largest_absolute": 2.0}}}, "key: the largest error is 2, allowed"),
+        (
+            {"errors": {"largest_absolute": 0.1, "misplaced": 3}},
+            "result: 3 elements are wrongly NaN",
+        ),
+        (
+            {"gradients": {"key": {"largest_absolute": 2.0}}},
+            "key: the largest error is 2, the limit",
+        ),
         ({"errors": {"largest_absolute": 0.1}}, ""),
     ],
 )

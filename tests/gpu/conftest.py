@@ -10,7 +10,7 @@ import pytest
 @cache
 def _why_not() -> str:
     from mlbackends_kernels.cuda import devices
-    from mlbackends_kernels.cuda.errors import CudaUnavailable
+    from mlbackends_kernels.cuda.devices import CudaUnavailable
 
     try:
         devices.driver()

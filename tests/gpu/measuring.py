@@ -1,17 +1,17 @@
-"""Builds, checks and measures all that computes on an NVIDIA GPU, and writes what was found to RESULTS.md.
+"""Build, check and measure our attention on an NVIDIA GPU, and write the results to RESULTS.md.
 
-    tests/gpu/run                                   of this tree, into an environment of its own
-    tests/gpu/run --from mlbackends-0.1.0-....whl   of a wheel, or of any requirement that pip takes
-    tests/gpu/run --here                            of what this Python has: nothing is installed
-    tests/gpu/run --wheels FOLDER                   without a network: pip takes wheels from there
+    tests/gpu/run                                   this tree, in a new environment
+    tests/gpu/run --from mlbackends-0.1.0-....whl   a wheel, or any requirement that pip accepts
+    tests/gpu/run --here                            what this Python has, without installing anything
+    tests/gpu/run --wheels FOLDER                   without a network: pip uses the wheels there
 
-It needs Python 3.11 and nothing else; torch and others are peers where the Python that runs it has them, and
---python PEER=EXE names the environment of another. Each part has its time and fails alone; each problem is in
-the file as soon as it was measured. A run that is stopped, or for which the time was too short, does not take
-the place of an older one that came to its end; nor does --quick. No setting of the GPU is touched.
+It needs only Python 3.11. torch and others are compared if this Python has them; --python PEER=EXE names the
+environment of another library. Each part has a time limit and fails alone, and each result is written as soon
+as it is measured. An incomplete run, and --quick, do not replace an older complete one. No setting of the GPU
+is changed.
 
-Exit 0 where every check passed, 1 where one failed, 2 without a GPU and 3 where nothing could be set up, when
-nothing is written, 130 where it was stopped.
+Exit codes: 0 if every check passed, 1 if one failed, 2 without a GPU, 3 if nothing could be set up (then
+nothing is written), 130 if it was stopped.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 NEEDED = ("msgspec", "click", "psutil", "packaging", "numpy", "cuda.core")
-#: Wheels with libraries that are called, and a file of each: those of torch serve.
+#: Wheels with the libraries that we call, and a file of each; copies that torch installed serve too.
 LIBRARIES = {
     "nvidia-cuda-nvrtc": "nvidia/cu13/lib/libnvrtc.so.13",
     "nvidia-cudnn-cu13": "nvidia/cudnn/lib/libcudnn.so.9",
     "nvidia-cudnn-frontend": "cudnn",
 }
 GROUPS = ("small", "forward", "decode", "efficient", "backward")
-#: The most that a part takes, and one problem that is timed; less where less is left of all.
+#: The time limits of the parts, and of one timed problem, if as much is left of the whole.
 SECONDS = {"set-up": 150, "check": 120, "tests": 120, "problem": 75}
 _LEAST_SECONDS = 5.0
 PACKAGES = (
@@ -57,7 +57,7 @@ PACKAGES = (
     *("nvidia-cudnn-cu13", "nvidia-cudnn-frontend", "flash-attn", "flash-attn-4", "xformers"),
     *("flashinfer-python", "jax"),
 )
-#: Numbers that are wanted: group, our backend's first letters, beside what, in words, and how much.
+#: Goals: group, start of our backend's name, compared with what, description, value.
 WANTED: tuple[tuple[str, str, str, str, float], ...] = (
     ("forward", "cudnn", "torch_cudnn", "of torch's cuDNN", 0.97),
     ("backward", "cudnn", "torch_cudnn", "of torch's cuDNN", 0.97),
@@ -72,7 +72,7 @@ HOW = {True: "passed", False: "FAILED", None: "done"}
 
 
 class Part(NamedTuple):
-    """What one part found. good: whether no check failed; None where it has none, or did not run."""
+    """The result of one part. good: whether all checks passed; None without checks, or if it did not run."""
 
     name: str
     good: bool | None
@@ -80,7 +80,7 @@ class Part(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How a program ended: its exit code, None past its time, and what it wrote."""
+    """How a program ended: its exit code, None if it timed out, and its output."""
 
     code: int | None
     out: str
@@ -88,22 +88,24 @@ class Ended(NamedTuple):
 
     @property
     def why(self) -> str:
-        """Why it gave nothing, in one line."""
+        """Why there is no result, in one line."""
         lines = [line for line in self.errors.splitlines() if line.strip()]
         lines = [line for line in lines if line.lower().startswith("error")] or lines
-        how = "it was stopped, past its time" if self.code is None else f"exit code {self.code}"
+        how = (
+            "it was stopped after its time limit" if self.code is None else f"exit code {self.code}"
+        )
         return f"{how}: {lines[-1].strip()[:300]}" if lines else how
 
 
 def index_of(device: str) -> int:
-    """Return the number of a device, as CUDA counts. Raises ValueError where it is no name of one."""
+    """Return the index of a device, as CUDA counts. Raises ValueError for what is not a device."""
     if not (found := re.fullmatch(r"cuda(?::([0-9]{1,3}))?", device)):
         raise ValueError(f"{device!r} is neither cuda nor cuda:N")
     return int(found[1] or 0)
 
 
 def why_no_device(device: str) -> str:
-    """Return why there is no such device, "" if there is one; asked in a process of its own."""
+    """Return why there is no such device, "" if there is one, as a separate process finds it."""
     program = (
         "import ctypes, os, sys\n"
         "try: cuda = ctypes.CDLL('nvcuda.dll' if os.name == 'nt' else 'libcuda.so.1')\n"
@@ -118,7 +120,7 @@ def why_no_device(device: str) -> str:
 
 
 def run(command: Sequence[str], seconds: float, **variables: str) -> Ended:
-    """Run a program, and stop it with all that it started when its time is over."""
+    """Run a program, and stop it and its children after its time limit."""
     environment = {**os.environ, **variables}
     process = subprocess.Popen(
         list(command),
@@ -142,7 +144,7 @@ def run(command: Sequence[str], seconds: float, **variables: str) -> Ended:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Let a program end its own processes, and kill it where it does not."""
+    """Let a program end its children, and kill it if it does not."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -152,7 +154,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def requirement(source: str) -> str:
-    """Return what pip installs of a file or a requirement, with what CUDA needs."""
+    """Return pip's requirement for a file or a requirement, with the extra for CUDA."""
     if not os.path.exists(source) and ("[" in source or " @ " in source):
         return source
     if os.path.exists(source):
@@ -164,7 +166,7 @@ def requirement(source: str) -> str:
 
 
 class Environment:
-    """The Python that everything runs in."""
+    """The Python environment that everything runs in."""
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self.options, self.folder = options, folder
@@ -172,7 +174,7 @@ class Environment:
         self.notes: list[str] = []
 
     def set_up(self, seconds: float) -> Part:
-        """Install what is to be measured and what it calls; without pip's help what is here must do."""
+        """Install the package and its libraries; if pip fails, use what is installed already."""
         end = time.monotonic() + seconds
         if not self.options.here:
             self._make()
@@ -200,14 +202,14 @@ class Environment:
         return Part("set-up", False if basis & set(missing) else None, "\n".join(lines))
 
     def _make(self) -> None:
-        """Make an environment that also sees what the Python has that runs this, such as torch."""
+        """Make an environment that also sees the packages of this Python, such as torch."""
         place = self.folder / "environment"
         venv.create(place, with_pip=True)
         scripts = "Scripts" if os.name == "nt" else "bin"
         self.python = str(place / scripts / ("python.exe" if os.name == "nt" else "python"))
         own = sysconfig.get_path("purelib", vars={"base": str(place), "platbase": str(place)})
         seen = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
-        (Path(own) / "beside.pth").write_text("".join(f"{each}\n" for each in seen))
+        (Path(own) / "packages_of_the_caller.pth").write_text("".join(f"{each}\n" for each in seen))
 
     def _pip(self, end: float, *what: str) -> bool:
         command = [self.python, "-m", "pip", "install", "-q", "--retries", "1", "--timeout", "10"]
@@ -219,7 +221,7 @@ class Environment:
         return ended.code == 0
 
     def _imports(self, name: str) -> bool:
-        """Tell whether a module can be found; packages around it are imported for that."""
+        """Return whether a module can be found; its parent packages are imported for that."""
         program = f"from importlib.util import find_spec; raise SystemExit(not find_spec({name!r}))"
         return run([self.python, "-c", program], 60, **self.variables).code == 0
 
@@ -239,7 +241,7 @@ class Environment:
 
 
 def machine(environment: Environment) -> tuple[str, str]:
-    """Return the name of the device, and what it and the software are, as Markdown."""
+    """Return the name of the device, and a Markdown table of it and its software."""
     ended = environment.backends(90, "info", "cuda_driver", "nvidia", "--format", "json")
     probes: dict[str, Any] = {}
     with suppress(ValueError, KeyError):
@@ -267,7 +269,7 @@ def machine(environment: Environment) -> tuple[str, str]:
         "CUDA of the driver": probe.get("version", ""),
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         "measured": options.source or ("what this Python has" if options.here else "this tree"),
-        f"commit{'' if is_tree else ' of the tests'}": commit or "not known: it is no checkout",
+        f"commit{'' if is_tree else ' of the tests'}": commit or "unknown: this is not a checkout",
         "Python": f"{platform.python_version()}, {platform.system()} {platform.machine()}",
         "packages": ", ".join(packages.split("\n")).strip(", "),
     }
@@ -277,7 +279,7 @@ def machine(environment: Environment) -> tuple[str, str]:
 
 
 def checked(environment: Environment, seconds: float) -> Part:
-    """Compare every backend of ours with float64."""
+    """Compare each of our backends with float64."""
     path = environment.folder / "check.json"
     problems = HERE / "problems" / f"{'quick' if environment.options.quick else 'check'}.txt"
     words = ("--problems", str(problems), "--device", environment.options.device, "--rounds", "0")
@@ -322,15 +324,17 @@ def outcome(result: dict[str, Any]) -> str:
 
 
 def errors_of(result: dict[str, Any]) -> list[str]:
-    """Return in words what is too far from float64: the result, and gradients by name."""
+    """Return descriptions of what is too far from float64: the result, and gradients by name."""
     every = {"result": result.get("errors"), **result.get("gradients", {})}
     found = []
     for name, each in every.items():
         if each and each.get("misplaced"):
-            found.append(f"{name}: {each['misplaced']} elements are NaN or infinite, or should be")
+            found.append(
+                f"{name}: {each['misplaced']} elements are wrongly NaN, infinite or finite"
+            )
         elif each and each["largest_absolute"] > each["largest_allowed"]:
             error, allowed = each["largest_absolute"], each["largest_allowed"]
-            found.append(f"{name}: the largest error is {error:.2g}, allowed is {allowed:.2g}")
+            found.append(f"{name}: the largest error is {error:.2g}, the limit is {allowed:.2g}")
     return found
 
 
@@ -364,7 +368,7 @@ def tested(environment: Environment, seconds: float) -> Part:
 
 
 class Group:
-    """The problems of a file, timed one after another, each beside every peer."""
+    """The problems of a file, timed one after another, each with every peer."""
 
     def __init__(self, environment: Environment, name: str) -> None:
         self.environment, self.name = environment, name
@@ -375,7 +379,7 @@ class Group:
         self.lines: list[str] = []
 
     def measure(self, seconds: float) -> Part:
-        """Time the next problem, and return what is known of the group."""
+        """Time the next problem, and return the results of the group so far."""
         environment, options = self.environment, self.environment.options
         line = self.left.pop(0)
         path = environment.folder / "problem.json"
@@ -420,8 +424,8 @@ class Group:
 
 
 def wanted(records: Mapping[str, dict[str, Any]]) -> str:
-    """Return the numbers that are wanted beside those that were found, as Markdown."""
-    lines = ["| wanted | found | problem |", "| --- | ---: | --- |"]
+    """Return a Markdown table of goals and measured numbers."""
+    lines = ["| goal | measured | problem |", "| --- | ---: | --- |"]
     for group, ours, beside, words, least in WANTED:
         for problem in records.get(group, {}).get("problems", ()):
             found = number(problem, ours, beside)
@@ -433,7 +437,7 @@ def wanted(records: Mapping[str, dict[str, Any]]) -> str:
 
 
 def number(problem: dict[str, Any], ours: str, beside: str) -> float | None:
-    """Return one number of a problem: our best backend's of a name, alone or beside another's."""
+    """Return one number of a problem: our best backend's, alone or relative to another's."""
     timed = {
         each["backend"]: each["timing"]
         for each in problem["checked"]["results"]
@@ -461,20 +465,20 @@ def number(problem: dict[str, Any], ours: str, beside: str) -> float | None:
 
 INTRODUCTION = """# What has run on a GPU
 
-`tests/gpu/run` writes this file: a section for each kind of device, of its newest run that came to its end.
-A run that did not, and a rehearsal (`--quick`), have sections of their own.
+`tests/gpu/run` writes this file: a section for each kind of device, with its latest complete run.
+An incomplete run, and a rehearsal (`--quick`), have separate sections.
 
-    tests/gpu/run                             # builds this tree, checks and measures it, in ten minutes
-    tests/gpu/run --from mlbackends==0.1.0    # the same of a wheel; --help has more
+    tests/gpu/run                             # builds, checks and measures this tree in ten minutes
+    tests/gpu/run --from mlbackends==0.1.0    # the same for a wheel; see --help
 
 Results of other devices are welcome: send the section.
 """
 
 
 def write(path: Path, title: str, text: str, *, ended: bool = True) -> None:
-    """Put the section of a device into the file, in place of an older one; all at once.
+    """Write the section of a device into the file, in place of an older one, atomically.
 
-    A run that has not ended has a section of its own, until one has.
+    An incomplete run has a separate section, until a run is complete.
     """
     older = f"{title}, not to the end"
     title = title if ended else older
@@ -495,8 +499,8 @@ def write(path: Path, title: str, text: str, *, ended: bool = True) -> None:
 
 
 def page(table: str, parts: Sequence[Part], left: Sequence[str]) -> str:
-    """Return a section: the machine, how each part ended, and what it found."""
-    ran = [each for each in parts if each.name != "numbers wanted"]
+    """Return a section: the machine, how each part ended, and its results."""
+    ran = [each for each in parts if each.name != "goals"]
     summary = ", ".join(f"{each.name}: {HOW[each.good]}" for each in ran)
     lines = [table, "", f"{summary}."]
     if left:
@@ -512,16 +516,23 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     shape = argparse.RawDescriptionHelpFormatter
     options = argparse.ArgumentParser("tests/gpu/run", description=__doc__, formatter_class=shape)
     where = options.add_mutually_exclusive_group()
-    where.add_argument("--from", dest="source", default="", help="what pip installs, not this tree")
-    where.add_argument("--here", action="store_true", help="install nothing: this Python has it")
-    options.add_argument("--wheels", default="", help="a folder from which pip takes all wheels")
+    where.add_argument(
+        "--from",
+        dest="source",
+        default="",
+        help="install this requirement, not this tree",
+    )
+    where.add_argument(
+        "--here", action="store_true", help="install nothing: use this Python's packages"
+    )
+    options.add_argument("--wheels", default="", help="a folder with all wheels for pip")
     options.add_argument(
         "--python",
         dest="pythons",
         action="append",
         default=[],
         metavar="PEER=EXE",
-        help="the Python of a peer's environment, such as xformers=venv/bin/python; may be given again",
+        help="the Python of a peer's environment, such as xformers=venv/bin/python; repeatable",
     )
     options.add_argument("--device", default="cuda", help="cuda or cuda:N")
     options.add_argument("--minutes", type=float, default=10.0, help="for all parts together")
@@ -536,7 +547,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     except ValueError as error:
         options.error(f"argument --device: {error}")
     if not found.minutes > 0:
-        options.error(f"argument --minutes: {found.minutes:g} is no time")
+        options.error(f"argument --minutes: {found.minutes:g} is not a duration")
     return found
 
 
@@ -566,7 +577,7 @@ def main(given: Sequence[str]) -> int:
         try:
             while True:
                 records = {name: each.record for name, each in groups.items() if each.record}
-                numbers = [Part("numbers wanted", None, wanted(records))] if records else []
+                numbers = [Part("goals", None, wanted(records))] if records else []
                 left = dict.fromkeys(name for name, _ in steps)
                 text = page(table, [*parts.values(), *numbers], [*left])
                 write(options.output, title, text, ended=not left)

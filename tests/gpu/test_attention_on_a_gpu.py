@@ -1,6 +1,6 @@
-"""On a machine with an NVIDIA GPU: each attention backend beside the formula on the host, and with streams.
+"""On an NVIDIA GPU: each attention backend compared with the formula on the host, and with streams.
 
-`sdpa check --device cuda` compares more problems with float64; here is what it does not see.
+`sdpa check --device cuda` compares more problems with float64; these tests cover what it does not see.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""On a machine with an NVIDIA GPU: our kernels compute what tests/kernels/attention_cuda emulates."""
+"""On an NVIDIA GPU: our kernels compute the problems that tests/kernels/attention_cuda emulates."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 FILE = Path(__file__).parents[1] / "kernels" / "attention_cuda" / "cases.py"
 _spec = spec_from_file_location("attention_cases", FILE)
 assert _spec is not None and _spec.loader is not None
-of = sys.modules[_spec.name] = module_from_spec(_spec)
-_spec.loader.exec_module(of)
-CASES = {**of.CASES, **of.WIDE_CASES}
+cases = sys.modules[_spec.name] = module_from_spec(_spec)
+_spec.loader.exec_module(cases)
+CASES = {**cases.CASES, **cases.WIDE_CASES}
 
 
 def on_device(array: Any, dtype: str) -> Any:
@@ -44,8 +44,8 @@ def test_attention_on_a_device_agrees_with_float64(name: str) -> None:
     from mlbackends_kernels.efficient_cuda import EfficientCuda
 
     case = CASES[name]
-    tensors, chosen = of.Tensors(case), EfficientCuda()
-    expected, limit = of.answer(tensors), of.LIMITS[case.dtype] * case.slack
+    tensors, chosen = cases.Tensors(case), EfficientCuda()
+    expected, limit = cases.answer(tensors), cases.LIMITS[case.dtype] * case.slack
     arrays = {name: on_device(each, tensors.dtype_of(name)) for name, each in tensors.named.items()}
     more = {name: arrays.pop(name) for name in ("sinks",) if name in arrays}
     inputs = [arrays.get(name) for name in ("query", "key", "value", "mask")]
@@ -57,8 +57,8 @@ def test_attention_on_a_device_agrees_with_float64(name: str) -> None:
         pytest.skip(reasons[0].message)
     with store.applied({"cuda.matmul.fp32_precision": case.precision}):
         out, logsumexp = chosen.run_with_logsumexp(problem, *inputs, **more)
-        assert of.worst(out.numpy(), expected.out) < limit
-        assert of.worst(logsumexp.numpy(), expected.logsumexp) < 1e-5
+        assert cases.worst(out.numpy(), expected.out) < limit
+        assert cases.worst(logsumexp.numpy(), expected.logsumexp) < 1e-5
         if chosen.unsupported_reasons(
             replace(problem, query=replace(problem.query, requires_grad=True))
         ):
@@ -69,5 +69,5 @@ def test_attention_on_a_device_agrees_with_float64(name: str) -> None:
         again = chosen.run_backward(problem, coming, *results, **more)._asdict()
     largest = max(float(np.abs(each).max(initial=1e-3)) for each in expected.gradients.values())
     for tensor, each in expected.gradients.items():
-        assert of.worst(found[tensor].numpy(), each, largest) < 4 * limit
+        assert cases.worst(found[tensor].numpy(), each, largest) < 4 * limit
         assert np.array_equal(found[tensor].numpy(), again[tensor].numpy(), equal_nan=True)

@@ -1,4 +1,4 @@
-"""On a machine with an NVIDIA GPU: what we tell of it is what nvidia-smi and torch tell."""
+"""On a machine with an NVIDIA GPU: our facts agree with those of nvidia-smi and torch."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ import numpy as np
 import mlbackends
 from mlbackends_kernels.cuda.device_array import to_device as on_device
 rng = np.random.default_rng(7)
-def tell(thing): print(json.dumps(thing))
+def report(thing): print(json.dumps(thing))
 def error_of(call):
     try:
         call()
@@ -37,8 +37,8 @@ def error_of(call):
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a program told by `tell(...)`, and the lines that the libraries wrote."""
+class Output:
+    """The values that a program reported, and the lines that the stub libraries logged."""
 
     values: list[Any]
     log: list[str]
@@ -50,7 +50,7 @@ class Told:
 class OnFakeCuda(Protocol):
     """Run a program in a process that finds the fake libraries; variables of its environment."""
 
-    def __call__(self, program: str, **variables: str) -> Told: ...
+    def __call__(self, program: str, **variables: str) -> Output: ...
 
 
 class Forks:
@@ -99,7 +99,7 @@ def on_fake_cuda(request: pytest.FixtureRequest, tmp_path: Path) -> OnFakeCuda:
         pytest.skip("cuda-core is not installed")
     forks: Forks = request.getfixturevalue("forks")
 
-    def run(program: str, **variables: str) -> Told:
+    def run(program: str, **variables: str) -> Output:
         log = tmp_path / "log"
         log.write_text("")
         added = {
@@ -110,6 +110,6 @@ def on_fake_cuda(request: pytest.FixtureRequest, tmp_path: Path) -> OnFakeCuda:
         }
         status, out, errors = forks.run(_BEFORE + program, added, tmp_path)
         assert not status and not errors, errors
-        return Told([json.loads(line) for line in out.splitlines()], log.read_text().splitlines())
+        return Output([json.loads(line) for line in out.splitlines()], log.read_text().splitlines())
 
     return run

@@ -1,8 +1,8 @@
-"""Run by tests/kernels/conftest.py: programs, each in a fork of one process that has the bindings imported.
+"""Run by tests/kernels/conftest.py: each program in a fork of one process that has imported the bindings.
 
-To import them takes most of a second, and each program needs a process of its own: what the stand-in
-libraries do is said by environment variables. A line of stdin is a program with its variables and the
-files of its output; the answer is its exit status.
+Importing them takes most of a second. Each program needs a separate process, because environment variables
+steer the stub libraries. A line of stdin is a program with its variables and output files; the answer is its
+exit status.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def run(task: dict[str, Any]) -> int:
     try:
         exec(compile(task["program"], "<string>", "exec"), {"__name__": "__main__"})
         status = 0
-    except BaseException:  # noqa: BLE001  whatever it was, the parent is told
+    except BaseException:  # noqa: BLE001  the parent reads the traceback
         traceback.print_exc()
         status = 1
     sys.stdout.flush()
@@ -40,7 +40,7 @@ def main() -> None:
         importlib.import_module(name)
     for line in sys.stdin:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+            warnings.simplefilter("ignore", DeprecationWarning)  # of forking while threads run
             child = os.fork()
         if not child:
             os._exit(run(json.loads(line)))

@@ -1,4 +1,4 @@
-"""cuDNN's attention: what is asked of it, and what becomes of its answers, by stand-ins for its frontend."""
+"""cuDNN's attention over stubs of its frontend: the graphs that it gets, and its answers."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def verdict(of: AttentionProblem) -> tuple[list[str], str]:
 
 def test_a_problem_that_it_takes_is_taken_in_its_name(frontend: Callable[[str], None]) -> None:
     frontend("print('noise of a library')")
-    assert verdict(problem()) == ([], "cuDNN 9.1.2 takes it")
-    assert verdict(problem(is_causal=True)) == ([], "cuDNN 9.1.2 takes it")
+    assert verdict(problem()) == ([], "cuDNN 9.1.2 supports it")
+    assert verdict(problem(is_causal=True)) == ([], "cuDNN 9.1.2 supports it")
     assert len(backend._processes) == 1
 
 
@@ -179,7 +179,7 @@ def test_a_plan_is_made_once_and_runs_on_the_callers_stream(
     on_fake_cuda: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "cudnn.py").write_text(FRONTEND.replace("{check}", "pass") + HERE)
-    told = on_fake_cuda(f"""
+    output = on_fake_cuda(f"""
 import sys
 sys.path.insert(0, {str(tmp_path)!r})
 import cudnn
@@ -189,10 +189,10 @@ from mlbackends.sdpa import SDPBackend, scaled_dot_product_attention, sdpa_kerne
 for _ in range(2):
     with on_stream(1), sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
         out = scaled_dot_product_attention(query, key, value)
-tell(list(out.shape))
-tell([each for each in cudnn.calls if isinstance(each, (str, list))])
+report(list(out.shape))
+report([each for each in cudnn.calls if isinstance(each, (str, list))])
 """)
-    shape, calls = told.values
+    shape, calls = output.values
     assert shape == [2, 4, 8, 16]
     assert calls.count("plans") == 1
     assert calls.count("handle") == 1
@@ -204,7 +204,7 @@ def test_a_graph_of_gradients_is_made_for_the_strides_of_its_inputs(
     on_fake_cuda: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "cudnn.py").write_text(FRONTEND.replace("{check}", "pass") + HERE)
-    told = on_fake_cuda(f"""
+    output = on_fake_cuda(f"""
 import sys
 sys.path.insert(0, {str(tmp_path)!r})
 import cudnn
@@ -215,10 +215,10 @@ with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
     found = mlbackends.scaled_dot_product_attention(*tensors, return_logsumexp=True)
     for each in (coming.viewed((2, 4, 8, 16), (512, 16, 64, 1)), coming.viewed((2, 4, 8, 16))):
         slopes = mlbackends.scaled_dot_product_attention_backward(each, *tensors, *found)
-        tell([type(slopes).__name__, *(list(each.shape) for each in slopes[:3])])
-tell([each for each in cudnn.calls if type(each) is list and "key" in each])
+        report([type(slopes).__name__, *(list(each.shape) for each in slopes[:3])])
+report([each for each in cudnn.calls if type(each) is list and "key" in each])
 """)
-    *shapes, runs = told.values
+    *shapes, runs = output.values
     assert shapes == 2 * [["Gradients", *3 * [[2, 4, 8, 16]]]]
     assert len(runs) == 3
 

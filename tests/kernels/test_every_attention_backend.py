@@ -23,7 +23,7 @@ from mlbackends.sdpa.constraints import BEYOND_TORCH
 from mlbackends.sdpa.dispatch import backends
 from mlbackends.sdpa.problem_text import parse
 from mlbackends_kernels.attention_cpu import library
-from mlbackends_kernels.tensors import bfloat16, dropout
+from mlbackends_kernels.tensors import arithmetic, dropout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,12 +68,12 @@ class Answers(NamedTuple):
 def stored(array: Any, dtype: str) -> Any:
     """Return an array's numbers in an element type."""
     if dtype == "bfloat16":
-        return bfloat16.from_float32(np.asarray(array, "float32"))
+        return arithmetic.bfloat16_from_float32(np.asarray(array, "float32"))
     return np.asarray(array).astype(dtype)
 
 
 def numbers(array: Any, dtype: str, wide: str = "float64") -> Any:
-    return (bfloat16.to_float32(array) if dtype == "bfloat16" else array).astype(wide)
+    return (arithmetic.bfloat16_to_float32(array) if dtype == "bfloat16" else array).astype(wide)
 
 
 def spec(array: Any, dtype: str, *, requires_grad: bool = False) -> TensorSpec:

@@ -27,7 +27,7 @@ from mlbackends.model.records import Device
 from mlbackends.sdpa.dispatch import choose
 from mlbackends_kernels.attention_cpu import forward, library, threads
 from mlbackends_kernels.attention_cpu.formula import attend as attend_plainly
-from mlbackends_kernels.tensors import bfloat16
+from mlbackends_kernels.tensors import arithmetic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,12 +55,12 @@ built = pytest.mark.skipif(not LEVELS, reason="the library of attention was not 
 def stored(array: Any, dtype: str) -> Any:
     """Return an array's numbers in an element type; bfloat16 as patterns."""
     if dtype == "bfloat16":
-        return bfloat16.from_float32(np.asarray(array, "float32"))
+        return arithmetic.bfloat16_from_float32(np.asarray(array, "float32"))
     return np.asarray(array).astype(dtype)
 
 
 def exact(array: Any, dtype: str) -> Any:
-    wide = bfloat16.to_float32(array) if dtype == "bfloat16" else array
+    wide = arithmetic.bfloat16_to_float32(array) if dtype == "bfloat16" else array
     with np.errstate(invalid="ignore"):  # some patterns are NaNs that signal
         return wide.astype("float64")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mlbackends.base import registry
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends_kernels.attention_cpu import forward, gradients, library
-from mlbackends_kernels.tensors import bfloat16, dropout
+from mlbackends_kernels.tensors import arithmetic, dropout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,12 +33,12 @@ pytestmark = pytest.mark.skipif(not LEVELS, reason="the library of attention was
 def stored(array: Any, dtype: str) -> Any:
     """Return an array's numbers in an element type; bfloat16 as patterns."""
     if dtype == "bfloat16":
-        return bfloat16.from_float32(np.asarray(array, "float32"))
+        return arithmetic.bfloat16_from_float32(np.asarray(array, "float32"))
     return np.asarray(array).astype(dtype)
 
 
 def exact(array: Any, dtype: str) -> Any:
-    wide = bfloat16.to_float32(array) if dtype == "bfloat16" else array
+    wide = arithmetic.bfloat16_to_float32(array) if dtype == "bfloat16" else array
     return wide.astype("float64")
 
 

@@ -18,7 +18,7 @@ from mlbackends.base.version import install_command
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.describe import describe
 from mlbackends_kernels.attention_cpu import rows
-from mlbackends_kernels.tensors import bfloat16, interchange
+from mlbackends_kernels.tensors import arithmetic, interchange
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -275,12 +275,12 @@ def test_zeros_are_of_the_originals_kind() -> None:
 @given(st.integers(0, 0xFFFF))
 def test_every_pattern_of_bfloat16_comes_back(pattern: int) -> None:
     bits = np.array([pattern], np.uint16)
-    number = bfloat16.to_float32(bits)
+    number = arithmetic.bfloat16_to_float32(bits)
 
-    back = bfloat16.from_float32(number)
+    back = arithmetic.bfloat16_from_float32(number)
 
     assert np.isnan(number).item() or back.item() == pattern
-    assert np.isnan(bfloat16.to_float32(back)).item() == np.isnan(number).item()
+    assert np.isnan(arithmetic.bfloat16_to_float32(back)).item() == np.isnan(number).item()
 
 
 WITHOUT_NUMPY = """

@@ -41,7 +41,7 @@ def is_built() -> bool:
 
 
 def is_ck_sdpa_available() -> bool:
-    """Tell whether attention by Composable Kernel is here. This library has no such kernel."""
+    """Return whether attention by Composable Kernel is available; this library does not have it."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""`mlbackends.cuda.matmul`: what cuBLAS may do to be faster."""
+"""`mlbackends.cuda.matmul`: which shortcuts cuBLAS may take for speed."""
 
 from mlbackends.base.errors import suggestion
 from mlbackends.switches import store

@@ -74,7 +74,7 @@ def _set_maximum(device: int, value: object) -> None:
 class cuFFTPlanCache:  # noqa: N801  torch's name
     """The plan cache of one device: `size`, `max_size` and `clear()`.
 
-    Raises RuntimeError at any use where there is no such device.
+    Any use raises RuntimeError if there is no such device.
     """
 
     def __init__(self, device_index: int) -> None:
@@ -93,7 +93,7 @@ class cuFFTPlanCache:  # noqa: N801  torch's name
 
 
 _ATTRIBUTES = ("size", "max_size", "clear")
-#: What may stand at the start of a device's name.
+#: The kinds of devices that torch knows.
 _KINDS = (
     "cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla",
     "lazy", "vulkan", "mps", "meta", "hpu", "mtia", "privateuseone",
@@ -104,11 +104,11 @@ class cuFFTPlanCacheManager:  # noqa: N801  torch's name
     """Every device's plan cache: indexed by a device, or used as the current device's.
 
     An index is an int, a text such as "cuda:0", or an object with `type` and `index`, as torch's.
-    Raises RuntimeError for a device that is not there, ValueError for what is no CUDA device, and
-    AssertionError where there is no CUDA device to be the current one.
+    Raises RuntimeError for a device that does not exist, ValueError for what is not a CUDA device, and
+    AssertionError if the current device is needed and there is no CUDA device.
     """
 
-    #: One for each device, in their order; [] until a device is used.
+    #: One cache per device, in order; [] until a device is used.
     caches: "list[cuFFTPlanCache]"
 
     def __init__(self) -> None:
@@ -139,13 +139,13 @@ class cuFFTPlanCacheManager:  # noqa: N801  torch's name
 
 def _current() -> cuFFTPlanCache:
     if not in_process.device_count():
-        raise AssertionError("there is no current CUDA device: the driver shows none (torch says:"
+        raise AssertionError("no CUDA device is current: the driver shows none (torch's message:"
                              " Torch not compiled with CUDA enabled)")  # fmt: skip
     return cuFFTPlanCache(in_process.current_device())
 
 
 def index_of(device: object) -> int:
-    """Return the index that an int, a text such as "cuda:0" or an object as torch's device means."""
+    """Return the index of a device given as an int, a text such as "cuda:0", or torch's device."""
     if isinstance(device, int):
         return int(device)
     kind, number = getattr(device, "type", None), getattr(device, "index", None)

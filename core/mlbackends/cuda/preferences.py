@@ -1,6 +1,6 @@
-"""Which of NVIDIA's and AMD's libraries are preferred, and the sizes of their workspaces.
+"""Preferred libraries of NVIDIA and AMD, and the sizes of their workspaces.
 
-Each function returns the setting that holds, and sets it first if it is given one.
+Each function returns the current setting, after setting it if it is given a value.
 """
 
 import os
@@ -55,13 +55,13 @@ class _ROCmFABackend(_Backend):
     Ck = 2
 
 
-#: Bytes; what CUBLAS_WORKSPACE_CONFIG writes as :4096:2:16:8.
+#: In bytes; CUBLAS_WORKSPACE_CONFIG has it as :4096:2:16:8.
 _USUAL_WORKSPACE = (4096 * 2 + 16 * 8) << 10
 _HOPPER, _HOPPER_WORKSPACE = (9, 0), 32 << 20
 _LT_WORKSPACE = 1 << 20
 _UNIFIED = "TORCH_CUBLASLT_UNIFIED_WORKSPACE"
 
-#: The warnings that were given; each is given once a process.
+#: The warnings given so far; each is given once per process.
 _warned: set[str] = set()
 
 
@@ -74,7 +74,7 @@ def preferred_linalg_library(backend: "str | _LinalgBackend | None" = None) -> _
     if backend is not None:
         chosen = _member(backend, _LinalgBackend, RuntimeError)
         if chosen is _LinalgBackend.Magma:
-            _warn_once("MAGMA is no longer developed, and torch drops it: prefer cusolver", 3)
+            _warn_once("MAGMA is no longer developed, and torch is dropping it: prefer cusolver", 3)
             _need(_installed("magma", "libmagma"), "MAGMA", "libmagma")
         elif chosen is _LinalgBackend.Cusolver:
             _need(_found_by_probe("cusolver", "cusolver"), "cuSOLVER", "libcusolver")
@@ -116,9 +116,9 @@ def preferred_rocm_fa_library(backend: "str | _ROCmFABackend | None" = None) -> 
 def cublas_workspace_size(size: int | None = None) -> int:
     """Return the bytes that cuBLAS may work in on the current device; set them to `size` before.
 
-    A size that is set comes before CUBLAS_WORKSPACE_CONFIG, and holds from the next product on.
-    Without either it is 32 MiB on a device of capability 9.0 and 8.125 MiB on any other, also where
-    there is no device. Raises TypeError for what is not an int, RuntimeError for a negative size.
+    A size that was set overrides CUBLAS_WORKSPACE_CONFIG. By default it is 32 MiB on a device of
+    capability 9.0, and 8.125 MiB on any other and without a device. Raises TypeError for what is not an
+    int, RuntimeError for a negative size.
     """
     if size is not None:
         store.write("cuda.cublas_workspace_size", size)
@@ -132,8 +132,8 @@ def cublas_workspace_size(size: int | None = None) -> int:
 def cublaslt_workspace_size(size: int | None = None) -> int:
     """Return the bytes that cuBLASLt may work in on the current device; set them to `size` before.
 
-    A size that is set comes before CUBLASLT_WORKSPACE_SIZE; without either it is 1 MiB. It works in
-    cuBLAS's memory, so it never has more than that, unless TORCH_CUBLASLT_UNIFIED_WORKSPACE is 0.
+    A size that was set overrides CUBLASLT_WORKSPACE_SIZE; by default it is 1 MiB. cuBLASLt shares
+    cuBLAS's memory, so it never gets more, unless TORCH_CUBLASLT_UNIFIED_WORKSPACE is 0.
     Raises as `cublas_workspace_size` does.
     """
     if size is not None:
@@ -145,7 +145,7 @@ def cublaslt_workspace_size(size: int | None = None) -> int:
     ceiling = cublas_workspace_size()
     if requested > ceiling:
         _warn_once(
-            f"cuBLASLt is to work in {requested} bytes, and shares cuBLAS's {ceiling}: it gets those;"
+            f"cuBLASLt shares cuBLAS's workspace: it gets {ceiling} bytes of the requested {requested};"
             f" set cublas_workspace_size too, or {_UNIFIED}=0",
             3,
         )
@@ -157,8 +157,8 @@ def blas_workspace_size(
 ) -> int:
     """Return the bytes that a BLAS may work in; set them to `size` before. The first argument is the size.
 
-    backend: as for `preferred_blas_library`, whose result replaces None. Raises RuntimeError for
-    an unknown one and for ck, which has no workspace.
+    backend: as for `preferred_blas_library`, by default the preferred one. Raises RuntimeError for an
+    unknown one and for ck, which has no workspace.
     """
     requested = (
         preferred_blas_library()
@@ -204,7 +204,7 @@ def _found_by_probe(probe: str, name: str) -> bool:
 
 
 def _installed(name: str, stem: str) -> bool:
-    """Return whether a library without a probe is in a folder where programs find it."""
+    """Return whether a library without a probe of ours is installed where programs find it."""
     from mlbackends.host.host import Host
     from mlbackends.libraries.search import libraries_named
 

@@ -1,6 +1,6 @@
-"""What is launched for an attention problem: the tile, the grid and the arguments of each pass.
+"""The launches of an attention problem: the tile, the grid and the arguments of each pass.
 
-Nothing here touches a device: the tests run the launches on the CPU.
+Nothing here uses a device: the tests run the launches on the CPU.
 """
 
 import ctypes
@@ -14,9 +14,9 @@ from mlbackends.model.problem import AttentionProblem
 #: The widths of rows in shared memory; a row of another width has zeros at its end.
 WIDTHS = (32, 64, 96, 128, 192, 256)
 
-#: The bytes that a thread copies at once, where rows allow it.
+#: The bytes that a thread copies at once if rows are aligned.
 _CHUNK = 16
-#: The keys on one side of a row, where it sees all.
+#: The number of keys on one side of a row that sees all of them.
 _ALL = 1 << 30
 _MASK_KINDS = {"bool": 1, "float32": 3}
 _OF_ELEMENTS = 2
@@ -39,8 +39,8 @@ class Tensor(Protocol):
 class Tile(NamedTuple):
     """The arguments of the template `Tile` of attention.cu, in its order.
 
-    head, value: widths of rows of query and key, and of value. Each of `warps` warps has 16 rows `row_tiles`
-    times of one side of the scores, and takes `columns` of the other at a time.
+    head, value: widths of rows of query and key, and of value. Each of `warps` warps computes
+    `row_tiles` times 16 rows of the scores, and `columns` columns at a time.
     """
 
     arithmetic: str
@@ -56,7 +56,7 @@ class Tile(NamedTuple):
         return 16 * self.row_tiles * self.warps
 
     def step(self, width: int) -> int:
-        """Return how many elements a row of a width takes in shared memory."""
+        """Return the number of elements of a row in shared memory, with padding."""
         return width + (8 if self._item_bytes == 2 else 4)
 
     @property
@@ -80,7 +80,7 @@ class Tile(NamedTuple):
 class Launch(NamedTuple):
     """One launch: `function` is a function of attention.cu or mask.cu.
 
-    call: its argument, which for a mask's gradient is `whole`, whose part it is.
+    call: its argument. whole: the argument of the gradient of a mask, which includes call.
     """
 
     function: str
@@ -113,7 +113,7 @@ class Call(ctypes.Structure):
 
 
 class MaskCall(ctypes.Structure):
-    """The argument of all passes where a mask gets a gradient: `MaskCall` of mask.cu."""
+    """The argument of the gradient of a mask: `MaskCall` of mask.cu."""
 
     _fields_ = (("call", Call), ("grad_mask", _Operand))
 
@@ -129,7 +129,7 @@ def macros(function: str, tile: Tile) -> tuple[tuple[str, str], ...]:
 def arithmetic(dtype: str, capability: tuple[int, int], precision: str) -> str:
     """Return how a device multiplies an element type: a name of attention.cu.
 
-    precision: "ieee" for float32 without tensor cores. sm75 has none for float32 and bfloat16.
+    precision: "ieee" for float32 without tensor cores. On sm75 they support neither float32 nor bfloat16.
     """
     if dtype == "float16":
         return "Float16"
@@ -139,7 +139,7 @@ def arithmetic(dtype: str, capability: tuple[int, int], precision: str) -> str:
 
 
 def shared_limit(capability: tuple[int, int]) -> int:
-    """Return the most shared memory that a block takes: what every chip of sm75, or from sm80 on, has."""
+    """Return the most shared memory of a block: what every chip of sm75, or from sm80 on, has."""
     return (99 if capability >= _AMPERE else 64) << 10
 
 
@@ -167,7 +167,7 @@ def forward(
 ) -> list[Launch]:
     """Return the launches of attention.
 
-    tensors: query, key, value, out, and where there is one, mask, sinks and logsumexp (B, H, L).
+    tensors: query, key, value, out, and if present, mask, sinks and logsumexp (B, H, L).
     """
     name = arithmetic(problem.dtype, problem.capability or _AMPERE, precision)
     widths = problem.head_dim, problem.value_dim
@@ -182,9 +182,9 @@ def backward(
 ) -> list[Launch]:
     """Return the launches of the gradients.
 
-    tensors: query, key, value, where there is one mask and sinks, out, logsumexp, grad_out, grad_query,
-    grad_key, grad_value, grad_sinks and grad_mask where they are wanted, and summary (B, H, L, 4) of
-    float32, which the first launch fills.
+    tensors: query, key, value, out, logsumexp, grad_out, grad_query, grad_key, grad_value, summary
+    (B, H, L, 4) of float32, which the first launch fills, and if present, mask, sinks, grad_sinks and
+    grad_mask.
     """
     capability = problem.capability or _AMPERE
     name = arithmetic(problem.dtype, capability, precision)
@@ -252,7 +252,7 @@ def call_of(problem: AttentionProblem, tensors: Mapping[str, Tensor]) -> Call:
 
 
 def _operand(tensor: Tensor, heads: int, rank: int) -> _Operand:
-    """Return a tensor as the kernels take it: (B, H, rows, width), or (B, H, rows), or what extends to it."""
+    """Return a tensor for the kernels, broadcast to (B, H, rows, width) or (B, H, rows)."""
     missing = rank - len(tensor.shape)
     shape = (*[1] * missing, *tensor.shape)
     own = zip(tensor.shape, tensor.strides, strict=True)
@@ -264,5 +264,5 @@ def _operand(tensor: Tensor, heads: int, rank: int) -> _Operand:
 
 
 def blocks_of(size: int, block: int) -> int:
-    """Return how many blocks a size takes."""
+    """Return the number of blocks that cover a size."""
     return -(-size // block)

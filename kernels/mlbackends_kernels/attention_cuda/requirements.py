@@ -7,7 +7,7 @@ from mlbackends.host.host import Host
 from mlbackends.host.python.packages import module_location
 from mlbackends.libraries.cuda.driver import driver_libraries
 from mlbackends.libraries.cuda.libraries import CudaLibrary
-from mlbackends_kernels.cuda.errors import INSTALL
+from mlbackends_kernels.cuda.devices import INSTALL
 
 _NVRTC = CudaLibrary("nvrtc", ("libnvrtc",), parts=2)
 

@@ -1,4 +1,4 @@
-"""cuDNN's graph of an attention problem, by NVIDIA's frontend, and whether cuDNN takes it.
+"""cuDNN's graph of an attention problem, by NVIDIA's frontend, and whether cuDNN supports it.
 
 Source: cudnn-frontend 1.32, docs/operations/Attention.md; the keys of a described device are those of
 cudnnBackendDescriptor's device properties, as the frontend serializes them.
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from mlbackends.model.problem import AttentionProblem, TensorSpec, contiguous_strides
 from mlbackends_kernels.checking import serving
 
-#: Multiprocessors of a usual chip, and the bytes of shared memory that a block may have.
+#: By capability: the multiprocessors of a typical chip, and the most bytes of shared memory of a block.
 #:
 #: Source: CUDA Programming Guide, Compute Capabilities; NVIDIA's data sheets of A100, A40, Orin, L40S, H100,
 #: B200, B300, Thor, RTX PRO 6000 and GB10.
@@ -42,14 +42,14 @@ _REASONS = re.compile(r"Reason: (.+?)(?: at: .*)?$", re.MULTILINE)
 
 
 class Graph(NamedTuple):
-    """A graph that cuDNN takes. tensors: those that a call brings, by name, results among them."""
+    """A graph that cuDNN supports. tensors: the operands and results of a call, by name."""
 
     graph: Any
     tensors: dict[str, Any]
 
 
 class Refused(Exception):
-    """A graph that cuDNN does not take; the message is its own."""
+    """A graph that cuDNN does not support; the message is cuDNN's."""
 
 
 def attention_graph(
@@ -61,7 +61,7 @@ def attention_graph(
 ) -> Graph:
     """Return the graph of a problem, forward with the log-sum-exp, or backward.
 
-    handle: of the device that it is for; None for one that the problem only describes. strides: of
+    handle: of its device; None for a device that the problem only describes. strides: of
     output, logsumexp and grad_out as inputs of the backward pass, contiguous unless given. Raises Refused.
     """
     import cudnn  # type: ignore[import-not-found,unused-ignore]
@@ -133,17 +133,17 @@ def attention_graph(
 
 
 def own_words(message: str) -> str:
-    """Return cuDNN's reason, of a message that lists every engine and where in cuDNN it ended."""
+    """Return cuDNN's reason from a message that lists every engine and where in cuDNN it ended."""
     message = _DECLINED.sub(r"\1", message)
     reasons = _REASONS.findall(message)
     return " ".join((reasons[0] if reasons else message).split())[:300]
 
 
 def _described(cudnn: Any, problem: AttentionProblem) -> dict[str, Any]:
-    """Return what stands for a device by its capability. Raises Refused for an unknown one."""
+    """Return the options that describe a device by its capability. Raises Refused for an unknown one."""
     capability = problem.capability or (0, 0)
     if capability not in _SIZES:
-        raise Refused(f"no chip of capability {problem.device.capability} is described here")
+        raise Refused(f"devices of capability {problem.device.capability} are not described here")
     processors, shared = _SIZES[capability]
     number = capability[0] * 10 + capability[1]
     properties = {
@@ -178,9 +178,9 @@ def _described(cudnn: Any, problem: AttentionProblem) -> dict[str, Any]:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Answer whether cuDNN takes the problem of a request on the chip that it describes.
+    """Return cuDNN's version if it supports the problem of a request on the device that it describes.
 
-    The answer has its version; a problem that it does not take is refused, as `serving` has it.
+    Raises `serving.Refused` if it does not.
     """
     problem = msgspec.convert(request["problem"], AttentionProblem)
     version = _loaded().backend_version_string()
@@ -194,13 +194,13 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _loaded() -> Any:
-    """Return the frontend, over a driver that has nothing where this machine has none."""
+    """Return the frontend; without a CUDA driver, over an empty one that lets cuDNN load."""
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
         package = find_spec("mlbackends_kernels")
         folder = Path(str(package.origin)).parent if package else Path()
-        with contextlib.suppress(OSError):  # cuDNN then says what it misses
+        with contextlib.suppress(OSError):  # cuDNN then reports what it lacks
             ctypes.CDLL(str(folder / "lib" / "no_driver.so"), ctypes.RTLD_GLOBAL)
     import cudnn
 

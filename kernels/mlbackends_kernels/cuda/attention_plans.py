@@ -10,8 +10,7 @@ from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa.backend import Gradients
 from mlbackends_kernels.cuda.attention_graph import Graph, attention_graph
 from mlbackends_kernels.cuda.device_array import empty, on_one_stream, output_like
-from mlbackends_kernels.cuda.devices import on_device
-from mlbackends_kernels.cuda.errors import our_errors
+from mlbackends_kernels.cuda.devices import on_device, our_errors
 
 _INPUTS = ("query", "key", "value", "mask")
 _OF_BACKWARD = ("output", "logsumexp", "grad_out")

@@ -16,8 +16,14 @@ from typing import TYPE_CHECKING, Any
 from mlbackends.model.problem import contiguous_strides
 from mlbackends.sdpa.describe import is_torch
 from mlbackends_kernels.cuda import streams
-from mlbackends_kernels.cuda.devices import call, core_device, driver, on_device
-from mlbackends_kernels.cuda.errors import CudaUnavailable, our_errors
+from mlbackends_kernels.cuda.devices import (
+    CudaUnavailable,
+    call,
+    core_device,
+    driver,
+    on_device,
+    our_errors,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,8 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mlbackends_kernels.cuda.devices import call, driver
-from mlbackends_kernels.cuda.errors import CudaError, our_errors
+from mlbackends_kernels.cuda.devices import CudaError, call, driver, our_errors
 
 #: A kernel that uses more dynamic shared memory must be allowed to on each device.
 _USUAL_SHARED_BYTES = 48 << 10

@@ -12,8 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mlbackends.sdpa.describe import is_torch
-from mlbackends_kernels.cuda.devices import driver
-from mlbackends_kernels.cuda.errors import our_errors
+from mlbackends_kernels.cuda.devices import driver, our_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Tensors of any library as numpy arrays, without a copy where possible, and results back.
 
-A bfloat16 tensor becomes an array of its 16-bit patterns (uint16); see `bfloat16`. No library but numpy is
+A bfloat16 tensor becomes an array of its 16-bit patterns (uint16); see `arithmetic`. No library but numpy is
 imported: the library of a tensor is already loaded.
 """
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa.describe import describe, dtype_name, is_torch
-from mlbackends_kernels.tensors import bfloat16
+from mlbackends_kernels.tensors import arithmetic
 from mlbackends_kernels.tensors.arithmetic import numpy
 
 
@@ -26,13 +26,13 @@ def as_array(tensor: Any) -> Any:
     if is_torch(tensor):
         return _of_torch(tensor)
     if _is_device_array(tensor):
-        is_bfloat16 = tensor.dtype == "bfloat16"  # which NumPy has not, but its bits
+        is_bfloat16 = tensor.dtype == "bfloat16"  # NumPy lacks bfloat16: copy its bits
         found = (tensor.as_type("float16") if is_bfloat16 else tensor).numpy()
         return found.view(np.uint16) if is_bfloat16 else found
     if isinstance(tensor, np.ndarray):
         found = np.asarray(tensor)
     elif hasattr(tensor, "get") and hasattr(tensor, "__cuda_array_interface__"):
-        found = tensor.get()  # CuPy's way to the host
+        found = tensor.get()  # CuPy's copy to the host
     elif hasattr(tensor, "__array__") or not hasattr(tensor, "__dlpack__"):
         found = np.asarray(tensor)
     else:
@@ -87,7 +87,7 @@ def widened(array: Any, dtype: str, to: str) -> Any:
     It is the same array if the types are equal.
     """
     if dtype == "bfloat16":
-        array = bfloat16.to_float32(array)
+        array = arithmetic.bfloat16_to_float32(array)
     with numpy().errstate(all="ignore"):
         return array.astype(to, copy=False)
 
@@ -96,7 +96,7 @@ def narrowed(array: Any, dtype: str) -> Any:
     """Return floating-point numbers rounded to `dtype`; bfloat16 as patterns."""
     with numpy().errstate(all="ignore"):  # numbers that are too large become infinite
         if dtype == "bfloat16":
-            return bfloat16.from_float32(array.astype("float32", copy=False))
+            return arithmetic.bfloat16_from_float32(array.astype("float32", copy=False))
         return array.astype(dtype, copy=False)
 
 
@@ -116,7 +116,7 @@ def seeded(problem: AttentionProblem, tensor: Any) -> AttentionProblem:
 
 
 def zeros_like(original: Any, shape: tuple[int, ...], dtype: str = "") -> Any:
-    """Return a tensor of zeros of another shape, of the original's kind and device.
+    """Return a tensor of zeros with another shape, of the original's library and device.
 
     dtype: by default the original's.
     """

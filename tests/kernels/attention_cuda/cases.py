@@ -1,4 +1,4 @@
-"""Attention problems with their tensors in numpy, and what comes out in float64."""
+"""Attention problems with their tensors in numpy, and the expected results in float64."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
-from mlbackends_kernels.tensors import bfloat16
+from mlbackends_kernels.tensors import arithmetic
 
 #: The largest error of a result, and of a gradient, as a share of the largest number.
 LIMITS = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 2e-6}
@@ -146,16 +146,18 @@ WIDE_CASES = {
 def stored(array: Any, dtype: str) -> Any:
     """Return numbers in an element type; bfloat16 as patterns."""
     if dtype == "bfloat16":
-        return bfloat16.from_float32(np.asarray(array, "float32"))
+        return arithmetic.bfloat16_from_float32(np.asarray(array, "float32"))
     return np.asarray(array).astype(dtype)
 
 
 def numbers(array: Any, dtype: str) -> Any:
-    return (bfloat16.to_float32(array) if dtype == "bfloat16" else array).astype("float64")
+    return (arithmetic.bfloat16_to_float32(array) if dtype == "bfloat16" else array).astype(
+        "float64"
+    )
 
 
 def laid_out(array: Any, layout: str) -> Any:
-    """Return the same elements, lying in memory in another way."""
+    """Return the same elements in another memory layout."""
     if layout == "heads after rows":
         return np.ascontiguousarray(array.swapaxes(1, 2)).swapaxes(1, 2)
     if layout == "columns first":
@@ -182,13 +184,13 @@ _GUARDS = 64
 
 
 def guarded(shape: tuple[int, ...], dtype: str) -> Any:
-    """Return room for a result, with guards on either side; all numbers are 7."""
+    """Return memory for a result, with guards on either side; all numbers are 7."""
     whole = stored(np.full(math.prod(shape) + 2 * _GUARDS, 7.0), dtype)
     return whole[_GUARDS:-_GUARDS].reshape(shape)
 
 
 def is_guarded(array: Any) -> bool:
-    """Tell whether the guards of a result are as they were."""
+    """Return whether the guards of a result are unchanged."""
     whole = array if array.base is None else array.base
     return bool((whole[:_GUARDS] == whole[0]).all() and (whole[-_GUARDS:] == whole[0]).all())
 

@@ -22,7 +22,7 @@ _spec.loader.exec_module(_module)
 @pytest.fixture(scope="session")
 def host_kernels(tmp_path_factory: pytest.TempPathFactory) -> HostKernels:
     base = tmp_path_factory.getbasetemp()
-    # The processes of one run share what each has compiled: their folders stand beside each other.
+    # All processes of a run share the compiled libraries, through the parent of their folders.
     made: HostKernels = _module.HostKernels(
         (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "host-kernels"
     )

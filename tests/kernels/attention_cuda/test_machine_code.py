@@ -1,6 +1,6 @@
-"""What our kernels become for GPUs that are not here: registers, spills, shared memory, tensor cores.
+"""The machine code of our kernels for each architecture: registers, spills, shared memory, tensor cores.
 
-NVRTC compiles them without a driver, and says what it took; nvdisasm tells which instructions came out.
+NVRTC compiles it without a driver and reports its resources; nvdisasm lists the instructions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mlbackends_kernels.attention_cuda.launches import (
     tile_of,
 )
 from mlbackends_kernels.cuda import kernels
-from mlbackends_kernels.cuda.errors import CudaUnavailable
+from mlbackends_kernels.cuda.devices import CudaUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

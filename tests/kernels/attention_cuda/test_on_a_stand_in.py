@@ -1,6 +1,6 @@
-"""The whole way through the library to a driver: what is launched where, and what comes back.
+"""Attention through the whole library to a driver: which kernels are launched where, and the results.
 
-The driver is tests/fakelibs/computing_driver.c, which has attention.cu run on the CPU.
+The driver is tests/fakelibs/computing_driver.c, which runs attention.cu on the CPU.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ with mlbackends.sdpa_kernel(SDPBackend.MATH):
     right, logarithms = forward(q, k, v, return_logsumexp=True, **options)
     gradients = backward(coming, q, k, v, right, logarithms, **options)
 pairs = [(out, right), (sums, logarithms), *zip(found[:3], gradients[:3])]
-tell([type(each).__name__ for each, _ in pairs])
-tell(max(float(abs(each.numpy() - other).max()) for each, other in pairs))
+report([type(each).__name__ for each, _ in pairs])
+report(max(float(abs(each.numpy() - other).max()) for each, other in pairs))
 """
 
 
@@ -46,13 +46,13 @@ def test_attention_and_its_gradients_come_back_from_a_driver(
     passes = ("forward", "summarize", "differentiate_query", "differentiate_both")
     tiles = {each: tile_of(each, "Float16", (32, 32), (9, 0)) for each in passes}
     kernels = str(host_kernels.of_the_driver(tiles))
-    told = on_fake_cuda(PROGRAM, FAKE_KERNELS=kernels)
+    output = on_fake_cuda(PROGRAM, FAKE_KERNELS=kernels)
 
     kinds: Any
-    kinds, worst = told.values
+    kinds, worst = output.values
     assert set(kinds) == {"DeviceArray"} and worst < 5e-3
     grids = {"forward": 8, "summarize": 140, "differentiate_query": 16, "differentiate_both": 8}
-    assert told.lines("launch attention") == [
+    assert output.lines("launch attention") == [
         f"launch attention_{each} grid={grids[each]},1,1 block=128,1,1"
         f" shared={tiles[each].shared_bytes(each)} stream 1 0"
         for each in passes
@@ -106,7 +106,7 @@ def test_every_form_of_call_is_right(on_fake_cuda: OnFakeCuda, host_kernels: Hos
         "    dict(mask=mask), dict(mask=mask[:1]), dict(is_causal=True), dict(scale=0.3)]]\n"
         "with mlbackends.cuda.on_stream(77):\n"
         "    worst.append(case())\n"
-        "tell(max(worst))\n"
+        "report(max(worst))\n"
         "q, k, v, coming = numbers(4), numbers(2), numbers(2), numbers(4)\n"
         "mask, there = rng.standard_normal((1, 40)).astype('f4'), list(map(on_device, (q, k, v)))\n"
         "def of_mask(put, *given):\n"
@@ -117,13 +117,15 @@ def test_every_form_of_call_is_right(on_fake_cuda: OnFakeCuda, host_kernels: Hos
         "    found = of_mask(on_device, *there)\n"
         "with mlbackends.sdpa_kernel(SDPBackend.MATH):\n"
         "    right = of_mask(lambda each: each, q, k, v)\n"
-        "tell([list(found.shape), found.dtype, float(abs(found.numpy() - right).max())])\n"
+        "report([list(found.shape), found.dtype, float(abs(found.numpy() - right).max())])\n"
     )
-    told = on_fake_cuda(program, FAKE_KERNELS=str(host_kernels.of_the_driver(tiles)), FAKE_GPUS="2")
-    assert told.values[0] < 5e-3
-    shape, dtype, error = told.values[1]
+    output = on_fake_cuda(
+        program, FAKE_KERNELS=str(host_kernels.of_the_driver(tiles)), FAKE_GPUS="2"
+    )
+    assert output.values[0] < 5e-3
+    shape, dtype, error = output.values[1]
     assert (shape, dtype) == ([1, 40], "float32") and error < 2e-2
-    streams = {line.split()[-2] for line in told.lines("launch attention_forward")}
+    streams = {line.split()[-2] for line in output.lines("launch attention_forward")}
     assert streams == {"1", "77"}
 
 
@@ -166,7 +168,7 @@ for wanted, stream in ((False, 55), (True, 55), (False, 77)):
     for one, other in pairs:
         assert type(one) is kind
         assert float((one - other).detach().abs().max()) < 5e-3
-tell(sorted(seen))
+report(sorted(seen))
 """
 
 
@@ -178,6 +180,6 @@ def test_results_for_tensors_of_torch_are_torchs_on_the_stream_of_the_call(
     pytest.importorskip("torch", reason="torch is not installed")
     passes = ("forward", "summarize", "differentiate_query", "differentiate_both")
     tiles = {each: tile_of(each, "Float16", (32, 32), (9, 0)) for each in passes}
-    told = on_fake_cuda(TENSORS, FAKE_KERNELS=str(host_kernels.of_the_driver(tiles)))
-    assert told.values == [[55, 77]]
-    assert {line.split()[-2] for line in told.lines("launch attention")} == {"55", "77"}
+    output = on_fake_cuda(TENSORS, FAKE_KERNELS=str(host_kernels.of_the_driver(tiles)))
+    assert output.values == [[55, 77]]
+    assert {line.split()[-2] for line in output.lines("launch attention")} == {"55", "77"}

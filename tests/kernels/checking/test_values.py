@@ -12,7 +12,7 @@ from mlbackends.sdpa.problem_text import parse
 from mlbackends.sdpa.verify import problem_size
 from mlbackends_kernels.checking import exact
 from mlbackends_kernels.checking.values import Values
-from mlbackends_kernels.tensors import bfloat16
+from mlbackends_kernels.tensors import arithmetic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def right(text: str, folder: Path, seed: int = 0) -> Exact:
 def rounded(made: Exact) -> Any:
     """Return what is exact, rounded once to the type of the elements."""
     if made.dtype == "bfloat16":
-        return bfloat16.from_float32(made.exact.astype("float32"))
+        return arithmetic.bfloat16_from_float32(made.exact.astype("float32"))
     return made.exact.astype(made.dtype)
 
 

@@ -31,7 +31,7 @@ def cached(tmp_path: Path) -> list[Path]:
 def test_what_was_compiled_once_is_not_compiled_again(
     on_fake_cuda: Any, program: str, tmp_path: Path
 ) -> None:
-    call = program + "tell(code((9, 0), [('SIZE', '4')]))\n"
+    call = program + "report(code((9, 0), [('SIZE', '4')]))\n"
     assert on_fake_cuda(call).values == [128]
     assert len(cached(tmp_path)) == 1
     assert on_fake_cuda(call, FAKE_NVRTC="6").values == [128]
@@ -58,14 +58,16 @@ def test_without_a_place_to_write_each_process_compiles(
     on_fake_cuda: Any, program: str, tmp_path: Path
 ) -> None:
     (tmp_path / "cache").write_text("a file where the folder should be")
-    assert on_fake_cuda(program + "tell(code((9, 0)))\n").values == [128]
+    assert on_fake_cuda(program + "report(code((9, 0)))\n").values == [128]
 
 
 def test_code_of_the_same_generation_serves_an_unknown_device(
     on_fake_cuda: Any, program: str
 ) -> None:
-    told = on_fake_cuda(program + "tell(code((12, 1)))\ntell(error_of(lambda: code((11, 0))))\n")
-    size, (kind, message) = told.values
+    output = on_fake_cuda(
+        program + "report(code((12, 1)))\nreport(error_of(lambda: code((11, 0))))\n"
+    )
+    size, (kind, message) = output.values
     assert size == 128 and kind == "CudaError"
     assert "no support for sm110; it supports sm75, sm80" in message
 
@@ -73,8 +75,8 @@ def test_code_of_the_same_generation_serves_an_unknown_device(
 def test_a_source_that_cannot_be_compiled_is_an_error_with_its_name(
     on_fake_cuda: Any, program: str
 ) -> None:
-    told = on_fake_cuda(program + "tell(error_of(lambda: code((9, 0))))\n", FAKE_NVRTC="6")
-    kind, message = told.values[0]
+    output = on_fake_cuda(program + "report(error_of(lambda: code((9, 0))))\n", FAKE_NVRTC="6")
+    kind, message = output.values[0]
     assert kind == "CudaError"
     assert message.startswith("compiling whole.cu returned")
     assert "NVRTC_ERROR_COMPILATION" in message

@@ -12,7 +12,7 @@ pytest.importorskip("numpy")
 from mlbackends_kernels.attention_cuda.launches import Call, tile_of
 
 if TYPE_CHECKING:
-    from tests.kernels.conftest import OnFakeCuda, Told
+    from tests.kernels.conftest import OnFakeCuda, Output
 
 ATTENTION = """
 from mlbackends.sdpa import SDPBackend
@@ -28,9 +28,9 @@ def attend(kind, **options):
 """
 
 
-def arguments(told: Told) -> list[list[int]]:
+def arguments(output: Output) -> list[list[int]]:
     """Return the words of each launch's arguments."""
-    lines = told.lines("arguments ")
+    lines = output.lines("arguments ")
     return [[int(word, 16) for word in line.split()[1:-2]] for line in lines]
 
 
@@ -41,21 +41,21 @@ def structure(kind: Any, words: list[int]) -> Any:
 
 def test_attention_is_handed_every_tensor_s_address_and_strides(on_fake_cuda: OnFakeCuda) -> None:
     tile = tile_of("forward", "Float16", (32, 24), (9, 0))
-    told = on_fake_cuda(
+    output = on_fake_cuda(
         ATTENTION
         + """
 for _ in range(2):
     out, logs = attend(SDPBackend.EFFICIENT_ATTENTION)
-    tell([each.pointer for each in (q, k, v, mask, out, logs)])
+    report([each.pointer for each in (q, k, v, mask, out, logs)])
 """,
         FAKE_PARAMETERS=str(ctypes.sizeof(Call)),
         FAKE_KERNELS="/nothing",
     )
     blocks = -(-70 // tile.rows) * 2 * 4
     sizes = f"grid={blocks},1,1 block={32 * tile.warps},1,1 shared={tile.shared_bytes('forward')}"
-    assert told.lines("launch attention") == [f"launch attention_forward {sizes} stream 55 0"] * 2
+    assert output.lines("launch attention") == [f"launch attention_forward {sizes} stream 55 0"] * 2
     names = ("query", "key", "value", "mask", "out", "logsumexp")
-    for words, addresses in zip(arguments(told), told.values, strict=True):
+    for words, addresses in zip(arguments(output), output.values, strict=True):
         call = structure(Call, words)
         assert [getattr(call, name).at for name in names] == addresses
         assert (call.query.batch, call.query.head, call.query.row) == (8960, 2240, 32)
@@ -66,7 +66,7 @@ for _ in range(2):
 
 def test_attention_is_captured_in_a_graph(on_fake_cuda: OnFakeCuda) -> None:
     """In the graph the host does nothing but allocate and launch."""
-    told = on_fake_cuda(
+    output = on_fake_cuda(
         ATTENTION
         + """
 from cuda.core import Device
@@ -81,13 +81,13 @@ with mlbackends.sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
         out = attention(q, k, v, mask, enable_gqa=True)
         devices.call("cuStreamSynchronize", 98)
     builder.end_building()
-tell(int(builder.stream.handle))
+report(int(builder.stream.handle))
 """,
         FAKE_KERNELS="/nothing",
     )
-    (stream,) = told.values
-    first, last = (told.log.index(f"cuStreamSynchronize {n} 0") for n in (99, 98))
-    allocated, launched = told.log[first + 1 : last]
+    (stream,) = output.values
+    first, last = (output.log.index(f"cuStreamSynchronize {n} 0") for n in (99, 98))
+    allocated, launched = output.log[first + 1 : last]
     assert allocated.startswith("cuMemAllocAsync") and allocated.endswith(str(stream))
     assert launched.startswith("launch attention_forward") and f"stream {stream}" in launched
 
@@ -95,39 +95,39 @@ tell(int(builder.stream.handle))
 def test_attention_without_memory_is_an_error_and_goes_on_after_it(
     on_fake_cuda: OnFakeCuda,
 ) -> None:
-    told = on_fake_cuda(
+    output = on_fake_cuda(
         ATTENTION
         + """
 def both(): return attend(SDPBackend.EFFICIENT_ATTENTION)
 for _ in range(3): both()
 held = on_device(np.zeros(900000, bool))
 kind, message = error_of(both)
-tell([kind, message])
+report([kind, message])
 del held
-tell(list(both()[0].shape))
+report(list(both()[0].shape))
 """,
         FAKE_KERNELS="/nothing",
         FAKE_MEMORY="1000000",
     )
     failure = "allocating 26880 bytes on cuda:0 returned CUDA_ERROR_OUT_OF_MEMORY"
-    assert told.values == [["CudaOutOfMemory", failure], [2, 4, 70, 24]]
+    assert output.values == [["CudaOutOfMemory", failure], [2, 4, 70, 24]]
 
 
 def test_a_launch_that_is_refused_is_an_error_with_the_kernels_name(
     on_fake_cuda: OnFakeCuda,
 ) -> None:
-    program = ATTENTION + "tell(error_of(lambda: attend(SDPBackend.EFFICIENT_ATTENTION)))\n"
-    told = on_fake_cuda(program, FAKE_LAUNCH="700")
+    program = ATTENTION + "report(error_of(lambda: attend(SDPBackend.EFFICIENT_ATTENTION)))\n"
+    output = on_fake_cuda(program, FAKE_LAUNCH="700")
     said = "the launch of attention_forward returned 700 (CUDA_ERROR_ILLEGAL_ADDRESS)"
-    assert told.values == [["CudaError", said]]
+    assert output.values == [["CudaError", said]]
 
 
 def test_more_shared_memory_than_usual_is_requested_once(on_fake_cuda: OnFakeCuda) -> None:
     program = ATTENTION.replace("32)", "128)").replace("(32, 24)", "(128, 128)") + (
         "for _ in range(2): attend(SDPBackend.EFFICIENT_ATTENTION)\n"
     )
-    told = on_fake_cuda(program)
+    output = on_fake_cuda(program)
     tile = tile_of("forward", "Float16", (128, 128), (9, 0))
     limit = f"cuKernelSetAttribute 8 {tile.shared_bytes('forward')}"
-    assert told.lines("cuKernelSetAttribute") == [limit]
-    assert len(told.lines("launch attention_forward")) == 2
+    assert output.lines("cuKernelSetAttribute") == [limit]
+    assert len(output.lines("launch attention_forward")) == 2
