@@ -10,7 +10,6 @@ Source:   Linux, sysfs-devices-system-cpu, proc(5); torch 2.13, DispatchStub.cpp
 from mlbackends.base.quantities import whole_number
 from mlbackends.host.cpu import features, speed, topology
 from mlbackends.host.cpu.cpuinfo import (
-    Block,
     architecture_of,
     identity,
     microarchitecture,
@@ -41,7 +40,15 @@ def find(host: Host) -> Finding:
         facts |= own
     elif host.platform == "win32":
         words = features.features_of(architecture, blocks, {})
-        facts |= identity(architecture, blocks) | _of_windows(host, architecture, blocks)
+        cpus, kinds = windows.online_cpus(host), windows.kind_groups(host)
+        facts |= {
+            **identity(architecture, blocks),
+            **topology.topology_facts(host, architecture, blocks, cpus, kinds),
+            **windows.groups_and_emulation(host, architecture),
+            **windows.frequency_facts(host, kinds),
+            "caches": windows.caches(host, kinds) or "",
+            "numa_nodes": numa_nodes(host) or "",
+        }
     elif blocks or host.platform == "linux":
         words = features.features_of(architecture, blocks, auxiliary_vector(host))
         cpus = topology.online_cpus(host, blocks)
@@ -101,14 +108,3 @@ def find(host: Host) -> Finding:
     }
     in_order = {name: reported[name] for name in facts_of("cpu") if name in reported}
     return Finding(presence=Presence.FOUND, facts=in_order, warnings=warnings)
-
-
-def _of_windows(host: Host, architecture: str, blocks: list[Block]) -> dict[str, FactValue]:
-    cpus, kinds = windows.online_cpus(host), windows.kind_groups(host)
-    return {
-        **topology.topology_facts(host, architecture, blocks, cpus, kinds),
-        **windows.groups_and_emulation(host, architecture),
-        **windows.frequency_facts(host, kinds),
-        "caches": windows.caches(host, kinds) or "",
-        "numa_nodes": numa_nodes(host) or "",
-    }

@@ -10,7 +10,7 @@ Source:   the documentation of each library; ld.so(8) for LD_PRELOAD.
 
 from collections.abc import Iterator
 
-from mlbackends.base.patterns import URL_LOGIN
+from mlbackends.base.patterns import URL_LOGIN, pattern
 from mlbackends.base.reasons import Reason
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
@@ -21,6 +21,7 @@ from mlbackends.model.records import Fact, Finding, Presence
 GROUP = "machine"
 FACTS = (Fact("variables", dict[str, str], "The variables that steer ML libraries and are set."),)
 
+_PYTHONS = pattern(r"PYTHON[A-Z0-9]*[A-Z][A-Z0-9]*")
 _OF_CONTAINERS = ("/usr/local/nvidia/", "/usr/local/cuda/compat")
 #: On the list by their beginning; what they hold is an address.
 _NAMES_OF_MACHINES = frozenset({
@@ -43,7 +44,7 @@ def find(host: Host) -> Finding:
         name: _shown(host.environment[name])
         for name in sorted(host.environment)
         if not any(word in name.upper() for word in _SECRETS) and name not in _NAMES_OF_MACHINES
-        if name in names or name.startswith(beginnings) or _is_pythons(name)
+        if name in names or name.startswith(beginnings) or _PYTHONS.fullmatch(name)
     }
     is_known = host.environment or (host.is_live and host.pid is None)
     return Finding(
@@ -56,11 +57,6 @@ def find(host: Host) -> Finding:
 def _shown(value: str) -> str:
     """Return a value without the logins in its URLs."""
     return URL_LOGIN.sub("://***@", value) if "://" in value else value
-
-
-def _is_pythons(name: str) -> bool:
-    word = name.removeprefix("PYTHON")
-    return word != name and word.isalnum() and word.isascii() and word.isupper()
 
 
 def _warnings(host: Host) -> Iterator[Reason]:

@@ -103,6 +103,9 @@ def find(host: Host) -> Finding:
             facts[name] = release.get(field, "")
         facts["libc"], facts["libc_version"] = c_library(host)
         facts["libstdcxx_path"], facts["libstdcxx_version"] = cxx_library(host)
+        # InfiniBand, Ethernet; Unknown for EFA.
+        ports = host.glob("/sys/class/infiniband/*/ports/*/link_layer")
+        layers = {word(host.read(port, 64)) for port in ports}
         boot = host.read("/proc/sys/kernel/random/boot_id", 128)
         uptime = decimal(host.read("/proc/uptime", 128).partition(" ")[0])
         devices = pci_devices(host)
@@ -117,7 +120,7 @@ def find(host: Host) -> Finding:
             if devices
             else None,
             "rdma_devices": host.listdir("/sys/class/infiniband") or None,
-            "rdma_link_layers": _link_layers(host) or None,
+            "rdma_link_layers": sorted(layers - {""}) or None,
         }
         # A machine of this memory would make a /dev/shm of at least this size.
         size, memory = facts.get("shared_memory_bytes"), total_memory(host)
@@ -165,12 +168,6 @@ def _around(host: Host) -> dict[str, Any]:
         "selinux": {"0": "permissive", "1": "enforcing"}.get(state, ""),
         "apparmor_profile": profile,
     }
-
-
-def _link_layers(host: Host) -> list[str]:
-    """Return what the ports of the RDMA devices run on: InfiniBand, Ethernet; Unknown for EFA."""
-    ports = host.glob("/sys/class/infiniband/*/ports/*/link_layer")
-    return sorted({word(host.read(port, 64)) for port in ports} - {""})
 
 
 def _shared_memory(host: Host) -> dict[str, FactValue]:

@@ -19,7 +19,6 @@ from mlbackends.host.cpu.topology import online_cpus, sibling_groups
 from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
 from mlbackends.host.system import cgroups
-from mlbackends.host.system.cgroups import Limit
 from mlbackends.host.system.kernel import control_number, system_controls
 from mlbackends.host.system.memory import total_memory
 from mlbackends.host.system.surroundings import granted
@@ -101,6 +100,7 @@ def find(host: Host) -> Finding:
         facts["effective_cpus"] = max(1, int(cpus_left[because]))
         facts["effective_cpus_exact"] = cpus_left[because]
         facts["effective_cpus_because"] = because
+        in_groups = online_cpus(host, []) if host.platform == "win32" else ()
         machine = Machine(
             online=online,
             affinity=len(mask) or online,
@@ -113,7 +113,7 @@ def find(host: Host) -> Finding:
             ),
             platform=host.platform,
             has_mask=bool(mask),
-            group=sum(1 for cpu in _cpus_of_windows(host) if mask and cpu >> 6 == mask[0] >> 6),
+            group=sum(1 for cpu in in_groups if mask and cpu >> 6 == mask[0] >> 6),
         )
         expected = expected_threads(host, machine)
         facts["threads_expected"] = [
@@ -147,10 +147,6 @@ def _cores(host: Host, cpus: tuple[int, ...]) -> int:
     return len(sibling_groups(host, cpus, *names)) if cpus else 0
 
 
-def _cpus_of_windows(host: Host) -> tuple[int, ...]:
-    return online_cpus(host, []) if host.platform == "win32" else ()
-
-
 def _groups(host: Host) -> dict[str, Any]:
     """Return the limits of the control groups: infinity for no limit, None if it is not known."""
     quota = cgroups.cpu_quota(host)
@@ -169,16 +165,13 @@ def _groups(host: Host) -> dict[str, Any]:
         "cpuset": format_cpu_list(cpus),
         "cpuset_cpus": len(cpus) or None,
         "cpuset_memory_nodes": format_cpu_list(cgroups.allowed_memory_nodes(host)),
-        **{name: _whole(limit) for name, limit in limits.items()},
+        **{
+            name: limit and (int(limit.value) if limit.value < inf else inf)
+            for name, limit in limits.items()
+        },
         "memory_limit_group": memory and memory.folder,
         "memory_usage_bytes": cgroups.memory_usage(host, memory.folder if memory else ""),
     }
-
-
-def _whole(limit: Limit | None) -> float | None:
-    if limit is None:
-        return None
-    return int(limit.value) if limit.value < inf else inf
 
 
 def _ulimits(host: Host) -> dict[str, float]:

@@ -59,7 +59,8 @@ def find(host: Host) -> Finding:
         "is_virtual_environment": prefix != base,
         "manager": manager,
         "manager_version": manager_version,
-        "library_folder_on_path": _is_on_path(host, f"{prefix}/Library/bin")
+        "library_folder_on_path": f"{prefix}/Library/bin".lower()
+        in map(str.lower, host.folders("PATH"))
         if manager == "conda" and host.platform == "win32"
         else None,
         "sees_system_packages": shared and shared.lower() == "true",
@@ -78,10 +79,6 @@ def find(host: Host) -> Finding:
         facts=nonempty(facts),
         warnings=tuple(_warnings(host, prefix, base, version)),
     )
-
-
-def _is_on_path(host: Host, folder: str) -> bool:
-    return folder.lower() in (listed.lower() for listed in host.folders("PATH"))
 
 
 def _checked(version: str) -> str:

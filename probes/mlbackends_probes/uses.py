@@ -98,7 +98,8 @@ def _use(
     core = ", ".join(map(str, kernels)) if isinstance(kernels, list) else ""
     threads, because = _threads(probe, facts, user, reports)
     runtime = facts.get("runtime") or facts.get("threading") or facts.get("cpu_runtime")
-    if not runtime and probe != "openmp" and user == "torch" and _uses_openmp(user, reports):
+    has_openmp = any(user in library.used_by for library in reports["openmp"].libraries)
+    if not runtime and probe != "openmp" and user == "torch" and has_openmp:
         runtime = "openmp"  # what libtorch_cpu has inside shares its runtime
     return nonempty({
         "library": facts.get("implementation", probe),
@@ -109,10 +110,6 @@ def _use(
         "runtime": runtime,
         "path": library.path,
     })  # fmt: skip
-
-
-def _uses_openmp(user: str, reports: Mapping[str, ProbeReport]) -> bool:
-    return any(user in library.used_by for library in reports["openmp"].libraries)
 
 
 def _threads(

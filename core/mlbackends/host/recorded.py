@@ -161,7 +161,12 @@ def opened(folder: str, has_environment: bool) -> Opened:
         if not os.path.isfile(folder):
             raise BadInput(f"{folder} is not a folder", "give a folder with proc/ and sys/ in it")
         tree = archive.read(folder)
-        call, folder = tree.call, _of_machine(tree)
+        call, folder = tree.call, tree.top
+        # Most tars contain one folder with everything in it.
+        names = call(os.listdir, f"{tree.top}/")
+        folders = [name for name in names if call(os.path.isdir, f"{tree.top}/{name}")]
+        if len(folders) == 1 and not {"host.json", "root", *TOP_FOLDERS}.intersection(names):
+            folder = f"{tree.top}/{folders[0]}"
     has_description = call(os.path.isfile, posixpath.join(folder, "host.json"))
     description = _decoded(call, folder, "host.json", Description)
     if description.platform == "win32" and not tree:
@@ -182,14 +187,6 @@ def opened(folder: str, has_environment: bool) -> Opened:
 
 def _directly(function: "Callable[..., Any]", path: str, *rest: Any) -> Any:
     return function(path, *rest)
-
-
-def _of_machine(tree: archive.Tree) -> str:
-    """Return the path of the machine in an archive: most tars contain one folder with everything in it."""
-    names = tree.call(os.listdir, f"{tree.top}/")
-    folders = [name for name in names if tree.call(os.path.isdir, f"{tree.top}/{name}")]
-    is_inner = len(folders) == 1 and not {"host.json", "root", *TOP_FOLDERS}.intersection(names)
-    return f"{tree.top}/{folders[0]}" if is_inner else tree.top
 
 
 def _decoded(call: "Callable[..., Any]", folder: str, name: str, kind: type[_Kind]) -> _Kind:

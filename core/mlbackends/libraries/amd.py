@@ -121,7 +121,13 @@ def gpus(host: Host) -> tuple[AmdGpu, ...]:
             )
         )
     listed += [
-        AmdGpu(None, card.address, memory_bytes=_memory_of(host, card), pci=card)
+        AmdGpu(
+            None,
+            card.address,
+            memory_bytes=_video_memory(host, card.address)
+            or display_driver(host, card).get("memory_bytes"),
+            pci=card,
+        )
         for card in cards.values()
         if card.address not in {gpu.address for gpu in listed}
     ]
@@ -168,10 +174,6 @@ def _properties(host: Host, folder: str) -> list[dict[str, int]]:
     """Return the numbers of each thing in a folder of a node."""
     names = host.listdir(folder)[:_LINKS_LIMIT]
     return [numbers_by_name(host.read(f"{folder}/{name}/properties", 4096)) for name in names]
-
-
-def _memory_of(host: Host, card: PciDevice) -> int | None:
-    return _video_memory(host, card.address) or display_driver(host, card).get("memory_bytes")
 
 
 def _video_memory(host: Host, address: str) -> int | None:

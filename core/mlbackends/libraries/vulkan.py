@@ -183,7 +183,17 @@ class _Device:
         needs = ctypes.create_string_buffer(24)
         self._opened.vkGetBufferMemoryRequirements(self._device, buffer, needs)
         size, _, kinds = struct.unpack_from("QQI", needs)
-        allocate_info = _structure("VkMemoryAllocateInfo", size, self._memory_type(kinds))
+        types = ctypes.create_string_buffer(_MEMORY_BYTES)
+        self._opened.vkGetPhysicalDeviceMemoryProperties(self._gpu, types)
+        (count,) = struct.unpack_from("I", types)
+        for index in range(min(count, _LIMIT)):
+            (flags,) = struct.unpack_from("I", types, 4 + index * _TYPE_BYTES)
+            if kinds >> index & 1 and flags & _HOST_MEMORY == _HOST_MEMORY:
+                break
+        else:
+            message = f"{self._name} has no memory that the host can write"
+            raise NotUsable("unsupported-hardware", message)
+        allocate_info = _structure("VkMemoryAllocateInfo", size, index)
         memory = self._make("vkAllocateMemory", self._device, allocate_info, None)
         start, whole, address = ctypes.c_uint64(), ctypes.c_uint64(_BYTES), ctypes.c_void_p()
         self._call("vkBindBufferMemory", self._device, buffer, memory, start)
@@ -259,17 +269,6 @@ class _Device:
                 return index
         message = f"{self._name} has {count.value} families of queues, and none computes"
         raise NotUsable("unsupported-hardware", message)
-
-    def _memory_type(self, kinds: int) -> int:
-        """Return the first memory type of a mask that the host can read and write directly."""
-        memory = ctypes.create_string_buffer(_MEMORY_BYTES)
-        self._opened.vkGetPhysicalDeviceMemoryProperties(self._gpu, memory)
-        (count,) = struct.unpack_from("I", memory)
-        for index in range(min(count, _LIMIT)):
-            (flags,) = struct.unpack_from("I", memory, 4 + index * _TYPE_BYTES)
-            if kinds >> index & 1 and flags & _HOST_MEMORY == _HOST_MEMORY:
-                return index
-        raise NotUsable("unsupported-hardware", f"{self._name} has no memory that the host writes")
 
 
 def _array(handle: "ctypes.c_uint64") -> "ctypes.Array[ctypes.c_uint64]":

@@ -17,7 +17,6 @@ from mlbackends.base.quantities import (
 )
 from mlbackends.host.cpu.cpuinfo import (
     Block,
-    Design,
     common_facts,
     design_of_midr,
     designs,
@@ -222,7 +221,12 @@ def kind_groups(
             kinds.append((name, group, {}))
     if len(kinds) > 1 or not cpus or (blocks and "flags" in blocks[0]):
         return kinds if len(kinds) > 1 else []
-    by_cpu = _designs_of(host, cpus, blocks)
+    by_cpu = designs(blocks)
+    for cpu in cpus:
+        register = f"{CPU}/cpu{cpu}/regs/identification/midr_el1"
+        if cpu not in by_cpu and (midr := whole_number(host.read(register))) is not None:
+            by_cpu[cpu] = design_of_midr(midr)
+    by_cpu = {cpu: by_cpu[cpu] for cpu in cpus} if by_cpu.keys() >= set(cpus) else {}
     if len({design.key for design in by_cpu.values()}) == 1:
         return []
     has_capacity = bool(host.read(f"{CPU}/cpu{cpus[0]}/cpu_capacity"))
@@ -247,19 +251,6 @@ def kind_groups(
             more = {**common_facts(own), **more}
         kinds.append((name, tuple(groups[key]), more))
     return kinds if len(kinds) > 1 else []
-
-
-def _designs_of(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> dict[int, Design]:
-    """Return the design of each CPU, {} unless all are known."""
-    by_cpu = designs(blocks)
-    for cpu in cpus:
-        if cpu not in by_cpu:
-            register = f"{CPU}/cpu{cpu}/regs/identification/midr_el1"
-            midr = whole_number(host.read(register))
-            if midr is None:
-                return {}
-            by_cpu[cpu] = design_of_midr(midr)
-    return {cpu: by_cpu[cpu] for cpu in cpus}
 
 
 # ---- caches ------------------------------------------------------------------------------------
@@ -292,7 +283,10 @@ def caches(host: Host, cpus: Sequence[int], kinds: Kinds, blocks: list[Block]) -
             done = covered.setdefault(level, set())
             if cpu in done:
                 continue
-            shared = online.intersection(_sharing(host, folder, cpu))
+            sharing = parse_cpu_list(host.read(f"{folder}/shared_cpu_list"))
+            if cpu not in sharing:
+                sharing = parse_cpu_mask(host.read(f"{folder}/shared_cpu_map"))
+            shared = online.intersection(sharing)
             if cpu not in shared or shared & done:
                 unclear.add(level)
                 shared = {cpu}
@@ -315,12 +309,6 @@ def caches(host: Host, cpus: Sequence[int], kinds: Kinds, blocks: list[Block]) -
             listed.append(cache)
     listed += _caches_of_cpuinfo(blocks, {cache["level"] for cache in listed})
     return sorted(listed, key=lambda other: (other["level"], other["type"], -other["size_bytes"]))  # type: ignore[operator]
-
-
-def _sharing(host: Host, folder: str, cpu: int) -> tuple[int, ...]:
-    """Return the CPUs that share a cache, by its list or else its mask; () if neither has this one."""
-    listed = parse_cpu_list(host.read(f"{folder}/shared_cpu_list"))
-    return listed if cpu in listed else parse_cpu_mask(host.read(f"{folder}/shared_cpu_map"))
 
 
 def _caches_of_cpuinfo(blocks: list[Block], levels: set[FactValue]) -> list[Cache]:

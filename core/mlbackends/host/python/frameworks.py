@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from mlbackends.base.reasons import Reason
 from mlbackends.host.declared import not_valid, steering
-from mlbackends.host.host import Host, once_per_host
+from mlbackends.host.host import Host
 from mlbackends.host.pci import of_vendor
 from mlbackends.host.python.packages import (
     Distribution,
@@ -323,19 +323,14 @@ def _assigned(text: str, name: str) -> str:
 def entry_points(host: Host, group: str) -> dict[str, str]:
     """Return the entry points of a group, name to object, from every distribution."""
     points: dict[str, str] = {}
-    for text in _entry_point_files(host):
+    for dists in distributions(host).values():
+        text = host.read(f"{dists[0].info}/entry_points.txt", 1 << 16)
         section = f"\n{text}".partition(f"\n[{group}]")[2].partition("\n[")[0]
         for line in section.splitlines():
             name, sign, value = line.partition("=")
             if sign and name.strip():
                 points[name.strip()] = value.strip()
     return dict(sorted(points.items()))
-
-
-@once_per_host
-def _entry_point_files(host: Host) -> list[str]:
-    paths = (f"{dists[0].info}/entry_points.txt" for dists in distributions(host).values())
-    return [text for path in paths if (text := host.read(path, 1 << 16))]
 
 
 def torch_version_file(host: Host) -> str:

@@ -36,12 +36,6 @@ _OLD_LIBRARIES = pattern(r"""['"]libraries['"]\s*:\s*\[\s*['"]([^'"]+)['"]""")
 _EXTENSIONS = (".so", ".dylib", ".dll")
 
 
-def _old_blas(text: str) -> str:
-    """Return the BLAS in a __config__.py of numpy.distutils, before Meson."""
-    matches = (_OLD_LIBRARIES.search(section) for section in _OLD.findall(text))
-    return next((match[1] for match in matches if match), "")
-
-
 def config_facts(host: Host, location: str, module: str) -> dict[str, FactValue]:
     """Return the facts in __config__.py and the folder of bundled libraries.
 
@@ -53,8 +47,9 @@ def config_facts(host: Host, location: str, module: str) -> dict[str, FactValue]
         {key: value for key, _, value in _ITEM.findall(sections.get(name, ""))}
         for name in ("blas", "lapack", "c")
     )
+    of_distutils = (_OLD_LIBRARIES.search(section) for section in _OLD.findall(text))
     values = {
-        "blas": blas.get("name") or _old_blas(text),
+        "blas": blas.get("name") or next((match[1] for match in of_distutils if match), ""),
         "blas_version": blas.get("version", ""),
         "blas_configuration": " ".join(blas.get("openblas configuration", "").split()),
         "blas_folder": blas.get("lib directory", ""),

@@ -47,10 +47,18 @@ def numa_nodes(host: Host) -> Nodes:
         return windows.numa_nodes(host)
     memory = node_memory(host)
     cpus = {number: _cpus(host, number) for number in memory}
-    devices, tiers, bandwidths = {}, {}, {}
+    devices: dict[int, tuple[str, str]] = {}
+    tiers: dict[int, int] = {}
+    bandwidths: dict[int, int] = {}
     if len(memory) > 1:  # most machines have one node, which has none of these
-        devices, tiers = _devices(host), _tiers(host)
-        bandwidths = {number: _bandwidth(host, number) for number in memory}
+        devices = _devices(host)
+        for name in host.listdir(_TIERS):
+            if match := re.fullmatch(r"memory_tier(\d{1,6})", name):
+                nodelist = parse_cpu_list(host.read(f"{_TIERS}/{name}/nodelist"))
+                tiers |= dict.fromkeys(nodelist, int(match[1]))
+        file = "access0/initiators/read_bandwidth"  # in MB/s
+        rates = {number: host.read_int(f"{NODE}/node{number}/{file}") or 0 for number in memory}
+        bandwidths = {node: rate * 10**6 for node, rate in rates.items() if 0 < rate < 1 << 32}
     slowest = min((rate for number, rate in bandwidths.items() if rate and cpus[number]), default=0)
     of_cpus = (tier for number, tier in tiers.items() if cpus.get(number) and number not in devices)
     usual = min(of_cpus, default=0)
@@ -60,6 +68,9 @@ def numa_nodes(host: Host) -> Nodes:
         distances = [whole_number(word, highest=255) for word in words]
         kind, near = devices.get(number, ("", ""))
         rate = bandwidths.get(number)
+        folder = f"{NODE}/node{number}/memory_side_cache"
+        sizes_of_caches = (host.read_int(f"{folder}/{name}/size") for name in host.listdir(folder))
+        side_caches = [size for size in sizes_of_caches if size and 0 < size < 1 << 50]
         is_fast = bool(slowest) and (rate or 0) >= _HBM_RATIO * slowest
         if kind == "special-purpose" and (is_fast or tiers.get(number, usual) < usual):
             kind = "hbm"
@@ -74,7 +85,7 @@ def numa_nodes(host: Host) -> Nodes:
             "kind": kind,
             "near_cpus": near,
             "tier": tiers.get(number),
-            "memory_side_cache_bytes": _side_cache(host, number),
+            "memory_side_cache_bytes": max(side_caches, default=None),
             "read_bandwidth_bytes_per_second": rate,
         }
         nodes.append({"node": number, "cpus": format_cpu_list(cpus[number]), **nonempty(facts)})
@@ -123,16 +134,6 @@ def _devices(host: Host) -> dict[int, tuple[str, str]]:
     return kinds
 
 
-def _tiers(host: Host) -> dict[int, int]:
-    names = (re.fullmatch(r"memory_tier(\d{1,6})", name) for name in host.listdir(_TIERS))
-    return {
-        node: int(match[1])
-        for match in names
-        if match
-        for node in parse_cpu_list(host.read(f"{_TIERS}/{match[0]}/nodelist"))
-    }
-
-
 def _near_cpus(
     host: Host, number: int, distances: dict[int, int | None], cpus: dict[int, tuple[int, ...]]
 ) -> str:
@@ -148,14 +149,3 @@ def _near_cpus(
     return format_cpu_list(
         {cpu for node, far in with_cpus.items() if far == nearest for cpu in cpus[node]}
     )
-
-
-def _bandwidth(host: Host, number: int) -> int | None:
-    megabytes = host.read_int(f"{NODE}/node{number}/access0/initiators/read_bandwidth")
-    return megabytes * 10**6 if megabytes and 0 < megabytes < 1 << 32 else None
-
-
-def _side_cache(host: Host, number: int) -> int | None:
-    folder = f"{NODE}/node{number}/memory_side_cache"
-    sizes = [host.read_int(f"{folder}/{name}/size") for name in host.listdir(folder)]
-    return max((size for size in sizes if size and 0 < size < 1 << 50), default=None)

@@ -24,6 +24,12 @@ _RELATIONS = {
     "die_cpus_list": "dies",
 }
 _KINDS = ("performance", "efficiency", "low-power")
+_MIDR_FIELDS = (
+    ("implementer", 24, 0xFF),
+    ("part", 4, 0xFFF),
+    ("variant", 20, 15),
+    ("revision", 0, 15),
+)
 _REGISTERS = ("eax", "ebx", "ecx", "edx")
 
 
@@ -51,7 +57,17 @@ def processor_blocks(host: Host) -> list[dict[str, str]]:
     if isinstance(first.get("CP 4000"), int):
         flags = " ".join(_present("arm", numbers))
         return [
-            {"processor": str(number), "model name": name, "features": flags, **_arm(row)}
+            {
+                "processor": str(number),
+                "model name": name,
+                "features": flags,
+                **{
+                    f"cpu {field}": hex(
+                        int.from_bytes(binary(row.get("CP 4000")), "little") >> at & mask
+                    )
+                    for field, at, mask in _MIDR_FIELDS
+                },
+            }
             for number, row in enumerate(rows)
         ]
     if not leaves and not first:
@@ -79,17 +95,6 @@ def binary(value: Any) -> bytes:
 def _present(kind: str, numbers: set[str]) -> list[str]:
     names: dict[str, str] = table("host/windows/cpuid")["feature_numbers"][kind]
     return [name for number, name in names.items() if number in numbers]
-
-
-def _arm(row: dict[str, Any]) -> dict[str, str]:
-    register = int.from_bytes(binary(row.get("CP 4000")), "little")
-    fields = (
-        ("implementer", 24, 0xFF),
-        ("part", 4, 0xFFF),
-        ("variant", 20, 15),
-        ("revision", 0, 15),
-    )
-    return {f"cpu {name}": hex(register >> shift & mask) for name, shift, mask in fields}
 
 
 def _identity(leaves: dict[str, list[int]]) -> dict[str, str]:

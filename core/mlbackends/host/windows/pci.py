@@ -57,9 +57,14 @@ def _read(host: Host, name: str, numbers: dict[str, int]) -> dict[str, Any]:
     # Wine's adapter does not have its own numbers.
     if not ids or ids[1] == "0000":
         return {}
+    # Windows writes bus, device and function in parentheses at the end.
+    address, place = "", _PLACE.search(str(values.get("LocationInformation", "")))
+    if place:
+        bus, slot, function = map(int, place.groups())
+        address = f"{bus >> 8:04x}:{bus & 255:02x}:{slot:02x}.{function:x}"
     rate, widest = numbers.get("link_speed", 0), numbers.get("max_link_speed", 0)
     return {
-        "address": _address(str(values.get("LocationInformation", ""))),
+        "address": address,
         "vendor": ids[1].lower(),
         "device": ids[2].lower(),
         "class_code": code,
@@ -72,15 +77,6 @@ def _read(host: Host, name: str, numbers: dict[str, int]) -> dict[str, Any]:
         "max_link_width": numbers.get("max_link_width") or None,
         "registry_key": f"{_CLASS}\\{values['Driver']}" if values.get("Driver") else "",
     }
-
-
-def _address(location: str) -> str:
-    """Return the address of "PCI bus 1, device 0, function 0" as Linux writes it; "" if it is unknown."""
-    place = _PLACE.search(location)
-    if not place:
-        return ""
-    bus, device, function = map(int, place.groups())
-    return f"{bus >> 8:04x}:{bus & 255:02x}:{device:02x}.{function:x}"
 
 
 def display_driver(host: Host, registry_key: str) -> dict[str, Any]:

@@ -36,7 +36,16 @@ def system_facts(host: Host) -> dict[str, Any]:
         "clients" if version.get("product_type", 1) == 1 else "servers"
     ]
     signs = _container_signs(host)
-    runtime = host.registry(f"{_RUNTIMES}\\{_runtime(host)}", "Version", "Installed")
+    kinds = {"AMD64": "X64", "X86_64": "X64", "ARM64": "ARM64"}
+    key = f"{_RUNTIMES}\\{kinds.get(host.machine.upper(), 'X86')}"
+    runtime = host.registry(key, "Version", "Installed")
+    sizes = ((drive, host.disk(drive)) for drive in host.system("drives") or ())
+    drives = [(drive, size) for drive, size in sizes if size]
+    # Those of WSL that this user has; none is started.
+    distributions = (
+        host.registry(f"{_LXSS}\\{name}", "DistributionName", "Version")
+        for name in host.registry_keys(_LXSS)
+    )
     facts = {
         "os_id": "windows",
         "os_name": next((name for first, name in rows if build >= first), "Windows"),
@@ -52,8 +61,14 @@ def system_facts(host: Host) -> dict[str, Any]:
         "container": "windows" if signs else "none",
         "container_evidence": [f"windows: {sign}" for sign in signs] or None,
         **_settings(host),
-        "wsl_distributions": _distributions(host) or None,
-        **_drives(host),
+        "wsl_distributions": [
+            {"name": one_line(str(row["DistributionName"])), "version": row.get("Version", 1)}
+            for row in distributions
+            if "DistributionName" in row
+        ]
+        or None,
+        "drives": [{"path": drive, "total_bytes": size[0]} for drive, size in drives] or None,
+        "drives_free": [{"path": drive, "free_bytes": size[1]} for drive, size in drives] or None,
     }
     return {
         name: one_line(value) if isinstance(value, str) else value for name, value in facts.items()
@@ -61,11 +76,6 @@ def system_facts(host: Host) -> dict[str, Any]:
 
 
 _VERSIONS = ("DisplayVersion", "ReleaseId", "CSDVersion")
-
-
-def _runtime(host: Host) -> str:
-    machine = host.machine.upper()
-    return {"AMD64": "X64", "X86_64": "X64", "ARM64": "ARM64"}.get(machine, "X86")
 
 
 def _container_signs(host: Host) -> list[str]:
@@ -88,28 +98,6 @@ def _settings(host: Host) -> dict[str, Any]:
         if isinstance(value, int):
             facts[fact] = values.get(str(value)) if values else value
     return facts
-
-
-def _distributions(host: Host) -> list[dict[str, Any]]:
-    """Return name and version of each distribution of WSL that this user has; none is started."""
-    rows = (
-        host.registry(f"{_LXSS}\\{name}", "DistributionName", "Version")
-        for name in host.registry_keys(_LXSS)
-    )
-    return [
-        {"name": one_line(str(row["DistributionName"])), "version": row.get("Version", 1)}
-        for row in rows
-        if "DistributionName" in row
-    ]
-
-
-def _drives(host: Host) -> dict[str, Any]:
-    sizes = [(drive, host.disk(drive)) for drive in host.system("drives") or ()]
-    known = [(drive, size) for drive, size in sizes if size]
-    return {
-        "drives": [{"path": drive, "total_bytes": size[0]} for drive, size in known] or None,
-        "drives_free": [{"path": drive, "free_bytes": size[1]} for drive, size in known] or None,
-    }
 
 
 def firmware(host: Host) -> dict[str, str]:
