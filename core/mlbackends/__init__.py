@@ -31,7 +31,7 @@ _LAZY = {
     "set_num_threads": "mlbackends.sdpa.threads:set_num_threads",
     "flag_store": "mlbackends.switches.store",
     "load_flags": "mlbackends.switches.store:load_file",
-    "trace": "mlbackends.tracing.session.session:trace",
+    "trace": "mlbackends.tracing.session:trace",
     **{
         name: f"mlbackends.sdpa:{name}"
         for name in (

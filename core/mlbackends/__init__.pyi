@@ -41,7 +41,7 @@ from mlbackends.switches.modules import get_float32_matmul_precision as get_floa
 from mlbackends.switches.modules import set_float32_matmul_precision as set_float32_matmul_precision
 from mlbackends.switches.store import freeze_lifted as freeze_lifted
 from mlbackends.switches.store import load_file as load_file
-from mlbackends.tracing.session.session import trace as trace
+from mlbackends.tracing.session import trace as trace
 
 fp32_precision: str
 class GenericModule(PropModule):

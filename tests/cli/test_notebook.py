@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from mlbackends.model.checked import SCHEMA as CHECK_SCHEMA
 from mlbackends.model.checked import Checked
 from mlbackends.model.records import SCHEMA, Presence, ProbeReport, Report
-from mlbackends.tracing.session.session import Session
+from mlbackends.tracing.session import Session
 from mlbackends.tracing.viewing import SavedTrace
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from mlbackends.model.checked import Checked
 from mlbackends.model.records import Report
 from mlbackends.tracing import viewing
 from mlbackends.tracing.machine import this_machine
-from mlbackends.tracing.session.session import Session
+from mlbackends.tracing.session import Session
 from mlbackends.tracing.viewing import SavedTrace
 from mlbackends_cli import formats
 from mlbackends_cli.attention import check_table

@@ -12,10 +12,10 @@ channels-last), a convolution's algorithm, the scratchpad. So a call is found ag
 another version or machine.
 """
 
-from mlbackends.model.signature import Derived, PrimitiveSignature, RoutineSignature
+from collections.abc import Mapping
+
+from mlbackends.model.signature import PrimitiveSignature, RoutineSignature
 from mlbackends.model.trace import Record
-from mlbackends.tracing.formats.mkl.matrices import least_leading
-from mlbackends.tracing.formats.mkl.routines import routine
 from mlbackends.tracing.formats.onednn.descriptors import MemoryDescriptor, descriptors
 from mlbackends.tracing.numbers import whole_number
 
@@ -44,7 +44,7 @@ def parameters(record: Record) -> str:
     if isinstance(signature, PrimitiveSignature):
         return " ".join(filter(None, _of_primitive(signature)))
     if isinstance(signature, RoutineSignature):
-        return _of_routine(signature, record.derived)
+        return _of_routine(record.derived.arguments)
     return ""
 
 
@@ -87,20 +87,19 @@ def _layout(tensor: MemoryDescriptor) -> str:
     return f"{tensor.layout or tensor.kind}{strides}{extra}"
 
 
-def _of_routine(call: RoutineSignature, derived: Derived) -> str:
-    arguments = derived.arguments
+def _of_routine(arguments: Mapping[str, str]) -> str:
     if "descriptor" in arguments:
         return arguments["descriptor"]
     if "1" in arguments:  # not known by name, so that no size is known either
         return ",".join(value for value in arguments.values() if not value.startswith("0x"))
-    stem = routine(call.routine)[0]
     letters = [text.upper() for text in arguments.values() if text.isalpha() and text.isascii()]
+    sizes = {value for name, value in arguments.items() if name in _IN_SHAPE}
     numbers = []
     for name, value in arguments.items():
         number = whole_number(value)
         if name in _IN_SHAPE or name.endswith("work") or number is None:
             continue
-        usual = least_leading(stem, name, arguments) if name.startswith("ld") else 1
-        if number != usual:
+        # A leading dimension that is one of the sizes leaves no gaps between the columns.
+        if number != 1 and not (name.startswith("ld") and value in sizes):
             numbers.append(f"{name}:{value}")
     return " ".join([*([",".join(letters)] if letters else []), *numbers])
