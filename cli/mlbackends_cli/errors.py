@@ -103,13 +103,13 @@ def _before_command(
 
 def _options(ctx: click.Context) -> dict[str, click.Option]:
     """Return the options of a command by each of their names."""
-    options = [each for each in ctx.command.get_params(ctx) if isinstance(each, click.Option)]
-    return {name: each for each in options for name in (*each.opts, *each.secondary_opts)}
+    options = [param for param in ctx.command.get_params(ctx) if isinstance(param, click.Option)]
+    return {name: option for option in options for name in (*option.opts, *option.secondary_opts)}
 
 
 def _near_option(option: str, ctx: click.Context) -> str:
     # Without the dashes, which all options have, so that --root is not near to --color.
-    options = {each.lstrip("-"): each for each in _options(ctx)}
+    options = {option.lstrip("-"): option for option in _options(ctx)}
     near = did_you_mean([options[each] for each in nearest(option.lstrip("-"), tuple(options))])
     return near or f"`{ctx.command_path} --help` has them all"
 

@@ -77,13 +77,13 @@ class Command(click.Command):
 
     def option_sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
         """Return the options with their help, by heading; only "Options" if there are few."""
-        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
         headings = {}  # option -> heading
         with open(os.path.join(os.path.dirname(__file__), "options.txt"), encoding="utf-8") as file:
             for line in file if len(options) > _FEW_OPTIONS else ():
                 heading, _, names = line.partition(": ")
                 headings.update(dict.fromkeys(names.split(), heading))
-        sections: dict[str, list[tuple[str, str]]] = {each: [] for each in headings.values()}
+        sections: dict[str, list[tuple[str, str]]] = {heading: [] for heading in headings.values()}
         for option in options:
             if record := option.get_help_record(ctx):
                 heading = headings.get(max(option.opts, key=len), "Options")

@@ -20,11 +20,13 @@ def printed(explanation: Explanation, page: Page) -> str:
     """Return the verdicts for a terminal; of many problems the choices alone."""
     if len(explanation.problems) <= _FEW or page.details:
         lines = [
-            line for each in explanation.problems for line in _reasons(each, explanation, page)
+            line
+            for problem in explanation.problems
+            for line in _reasons(problem, explanation, page)
         ]
         return page.fitted("\n".join(lines).rstrip("\n") + "\n")
     rows = [("problem", "mlbackends", f"torch {explanation.torch}")]
-    rows += [_choices(each) for each in explanation.problems]
+    rows += [_choices(problem) for problem in explanation.problems]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     head, *lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
     return page.fitted(
@@ -56,7 +58,7 @@ def _torch(explained: Explained, explanation: Explanation) -> str:
 
 def _section(title: str, choice: str, verdicts: Sequence[Verdict], page: Page) -> Iterator[str]:
     yield f"  {title} {page.styled(choice, 'bold')}"
-    room = max((len(each.backend) for each in verdicts), default=0)
+    room = max((len(verdict.backend) for verdict in verdicts), default=0)
     indent = " " * (room + 8)
     width = max(min(page.width, _WIDEST), len(indent) + 26)
     for verdict in verdicts:
@@ -85,8 +87,8 @@ def markdown(explanation: Explanation, _page: Page) -> str:
 
     def reasons(verdict: Verdict) -> str:
         return "<br>".join(
-            literal(f"{each.message} [{each.code}]{f' → {each.hint}' if each.hint else ''}")
-            for each in verdict.reasons
+            literal(f"{reason.message} [{reason.code}]{f' → {reason.hint}' if reason.hint else ''}")
+            for reason in verdict.reasons
         ) or literal(verdict.note)
 
     parts = []
@@ -97,9 +99,14 @@ def markdown(explanation: Explanation, _page: Page) -> str:
             (f"torch {explanation.torch}", problem.torch_verdicts),
         )
         rows = [
-            (literal(side), literal(each.backend), "yes" if each.usable else "no", reasons(each))
+            (
+                literal(side),
+                literal(verdict.backend),
+                "yes" if verdict.usable else "no",
+                reasons(verdict),
+            )
             for side, verdicts in sides
-            for each in verdicts
+            for verdict in verdicts
         ]
         device = f"On {literal(problem.device)} ({literal(problem.device_title)})"
         torch_version = literal(_torch(problem, explanation))
@@ -147,16 +154,19 @@ def markdown_list(listed: BackendList, _page: Page) -> str:
     """Return a table of the backends."""
     rows = [
         (
-            each.name,
-            _kind(each),
-            "; ".join(each.takes),
-            ", ".join(each.can),
+            backend.name,
+            _kind(backend),
+            "; ".join(backend.takes),
+            ", ".join(backend.can),
             next(
-                (reason.message for reason in (*each.unavailable_reasons, *each.slower_reasons)),
+                (
+                    reason.message
+                    for reason in (*backend.unavailable_reasons, *backend.slower_reasons)
+                ),
                 "yes",
             ),
         )
-        for each in listed.backends
+        for backend in listed.backends
     ]
     heads = ("backend", "kind", "takes", "can", "usable here")
     return table(heads, [tuple(map(literal, row)) for row in rows]) + "\n"

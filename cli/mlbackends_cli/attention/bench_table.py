@@ -23,10 +23,10 @@ _SPARED = (
 def baseline(benched: Benched) -> str:
     """Return the backend to compare others with: the first peer that was timed, else the slowest of ours."""
     timed = [
-        (not each.peer, -each.timing.median_seconds, each.backend)
+        (not result.peer, -result.timing.median_seconds, result.backend)
         for problem in benched.problems
-        for each in problem.checked.results
-        if each.timing is not None
+        for result in problem.checked.results
+        if result.timing is not None
     ]
     peers = [name for is_ours, _, name in timed if not is_ours]
     return peers[0] if peers else min(timed)[2] if timed else ""
@@ -38,7 +38,7 @@ def columns(benched: Benched, base: str) -> tuple[str, ...]:
         *("backend", "median", "slower by", "spread", "GFLOP/s", "TFLOP/s", "of peak"),
         *("of stated", "of memory", "launch"),
     )
-    is_compared = any(each.changes for each in benched.problems)
+    is_compared = any(problem.changes for problem in benched.problems)
     changes = ("× saved", "by peak") if is_compared else ()
     return (*measured, f"× {base}", "quarters", *changes)
 
@@ -51,15 +51,15 @@ def printed(benched: Benched, page: Page, base: str) -> str:
         lines = [f"  {line}" for line in above] + [f"    {problem.checked.failure}"]
         before = [each for line in lines for each in wrapped(line, page.width, "", " " * 4)]
         found = rows(problem, benched, base)
-        uncompared = {each.backend for each in problem.changes if not each.by_time}
+        uncompared = {change.backend for change in problem.changes if not change.by_time}
         # `check` lists the backends that cannot take a problem; here they would hide the numbers.
         explained = [
-            each
-            for each in problem.checked.results
-            if each.ended is not Ended.CANNOT
-            or each.required
-            or each.peer
-            or each.backend in uncompared
+            result
+            for result in problem.checked.results
+            if result.ended is not Ended.CANNOT
+            or result.required
+            or result.peer
+            or result.backend in uncompared
             or not found
         ]
         sections.append(Section(problem.checked.text, before, found, explained))
@@ -70,7 +70,7 @@ def rows(problem: BenchedProblem, benched: Benched, base: str) -> list[tuple[Res
     """Return the rows of the backends that ran, with what `columns` has."""
     found = tables.rows(problem.checked)
     memory = benched.bandwidth_bytes_per_second
-    changes = {each.backend: each for each in problem.changes}
+    changes = {change.backend: change for change in problem.changes}
     for result, row in found:
         if problem.checked.speeds is None and (
             memory and result.timing and result.timing.median_seconds
@@ -87,12 +87,12 @@ def rows(problem: BenchedProblem, benched: Benched, base: str) -> list[tuple[Res
 
 def notes(benched: Benched, base: str) -> list[str]:
     """Return the summary, and what the columns mean."""
-    problems = [each.checked for each in benched.problems]
-    idle, count = sum(each.idle for each in problems), len(problems)
+    problems = [problem.checked for problem in benched.problems]
+    idle, count = sum(problem.idle for problem in problems), len(problems)
     ending = f" for {idle} of {count}" if idle < count else ""
     ending = f": no backend ran{ending}" if idle else ""
     found = [f"{tables.hardware_of(benched)}, {counted(benched.rounds, 'round')}{ending}"]
-    on_cpu = [each for each in problems if each.speeds is None]
+    on_cpu = [problem for problem in problems if problem.speeds is None]
     if peaks := [each.peak_gflops for each in on_cpu if each.peak_gflops]:
         by = next(each.peak_by for each in on_cpu if each.peak_by)
         ends = dict.fromkeys(speed(pick(peaks)) for pick in (min, max))
@@ -100,9 +100,9 @@ def notes(benched: Benched, base: str) -> list[str]:
     if benched.bandwidth_bytes_per_second:
         rate = f"{speed(benched.bandwidth_bytes_per_second / 1e9)} GB/s, {benched.bandwidth_by}"
         found.append(f"memory: {rate}; of memory: inputs and result once")
-    if any(ratio.to == base for each in benched.problems for ratio in each.ratios):
+    if any(ratio.to == base for problem in benched.problems for ratio in problem.ratios):
         found.append(f"× {base}: speed ratio in the same round, median and middle half")
-    columns_shown = ["changes"] if any(each.changes for each in benched.problems) else []
+    columns_shown = ["changes"] if any(problem.changes for problem in benched.problems) else []
     return found + tables.notes_of(problems, *columns_shown)
 
 
@@ -115,7 +115,7 @@ def markdown(benched: Benched, _page: Page, base: str) -> str:
         for result, row in rows(problem, benched, base)
         if result.timing is not None
     ]
-    problems = [each.checked for each in benched.problems if each.checked.speeds]
-    above = dict.fromkeys(line for each in problems for line in tables.about(each))
+    problems = [problem.checked for problem in benched.problems if problem.checked.speeds]
+    above = dict.fromkeys(line for problem in problems for line in tables.about(problem))
     texts = map(literal, (*above, *notes(benched, base)))
     return "\n\n".join([table(("problem", *heads), found), *texts]) + "\n"

@@ -25,7 +25,7 @@ def plots(benched: Benched) -> list[Plot]:
     kinds: dict[str, list[BenchedProblem]] = {}
     for problem in benched.problems:
         kinds.setdefault(problem.kind, []).append(problem)
-    speeds = [each.gflops for one in benched.problems for each in _timed(one).values()]
+    speeds = [each.gflops for problem in benched.problems for each in _timed(problem).values()]
     ends = (min(speeds), max(speeds)) if speeds else ()
     found = [
         Plot(
@@ -33,7 +33,7 @@ def plots(benched: Benched) -> list[Plot]:
             across="length of the keys",
             up="GFLOP/s",
             series=_series(problems, lambda each: float(max(1, each.length)), missing=True),
-            marks=tuple(float(max(1, each.length)) for each in problems),
+            marks=tuple(float(max(1, problem.length)) for problem in problems),
             ends=ends,  # of all plots alike
         )
         for kind, problems in list(kinds.items())[:_MOST]
@@ -52,7 +52,7 @@ def _place(problems: Sequence[BenchedProblem], benched: Benched) -> str:
 
 def _roofline(problems: Sequence[BenchedProblem], benched: Benched, is_named: bool) -> Plot:
     """Return a roofline plot of the problems of one device; is_named: with the name of the device."""
-    peaks = [each.checked.peak_gflops for each in problems if each.checked.peak_gflops]
+    peaks = [problem.checked.peak_gflops for problem in problems if problem.checked.peak_gflops]
     speeds = problems[0].checked.speeds
     rate = speeds.bandwidth_bytes_per_second if speeds else benched.bandwidth_bytes_per_second
     traffic = (rate or 0.0) / 1e9
@@ -70,7 +70,7 @@ def _roofline(problems: Sequence[BenchedProblem], benched: Benched, is_named: bo
 
 def _title(kind: str, problems: Sequence[BenchedProblem]) -> str:
     """Return what a plot is of: one problem, or problems that differ in their length."""
-    if len({each.length for each in problems}) == 1:
+    if len({problem.length for problem in problems}) == 1:
         return f"Speed of {short_title(problems[0].checked.text)}"
     return f"Speed by length of {short_title(kind)}"
 
@@ -91,15 +91,15 @@ def _series(
     without: dict[str, list[tuple[float, str]]] = {}
     for problem in sorted(problems, key=place):
         timed = _timed(problem)
-        for each in problem.checked.results:
-            points.setdefault(each.backend, [])
-            if timing := timed.get(each.backend):
+        for result in problem.checked.results:
+            points.setdefault(result.backend, [])
+            if timing := timed.get(result.backend):
                 rate = f"{short_number(timing.gflops)} GFLOP/s"
-                hint = f"{each.backend}, {problem.checked.text}: {rate}"
+                hint = f"{result.backend}, {problem.checked.text}: {rate}"
                 point = Point(place(problem), timing.gflops, hint, hollow=bool(timing.unstable))
-                points[each.backend].append(point)
+                points[result.backend].append(point)
             elif missing:
-                without.setdefault(each.backend, []).append((place(problem), _why(each)))
+                without.setdefault(result.backend, []).append((place(problem), _why(result)))
     return tuple(
         Series(name, tuple(found), tuple(without.get(name, ()))) for name, found in points.items()
     )
@@ -108,16 +108,16 @@ def _series(
 def _timed(problem: BenchedProblem) -> dict[str, Timing]:
     """Return the times that count, by backend: those of right answers."""
     return {
-        each.backend: each.timing
-        for each in problem.checked.results
-        if each.timing is not None and each.timing.gflops > 0 and each.right
+        result.backend: result.timing
+        for result in problem.checked.results
+        if result.timing is not None and result.timing.gflops > 0 and result.right
     }
 
 
 def _why(result: Result) -> str:
     if result.ended is Ended.RAN:
         return f"wrong: {summary(result)}" if not result.right else "it was not timed"
-    return "; ".join(each.message for each in result.reasons) or str(result.ended)
+    return "; ".join(reason.message for reason in result.reasons) or str(result.ended)
 
 
 def picture(benched: Benched) -> str:
@@ -129,7 +129,7 @@ def sheet(benched: Benched, style: str = "") -> str:
     """Return all plots on one sheet of a slide's shape, or taller. style: those of a standalone picture."""
     found = plots(benched)
     texts = notes(found)
-    hidden = len({each.kind for each in benched.problems}) - _MOST
+    hidden = len({problem.kind for problem in benched.problems}) - _MOST
     texts += [f"and {counted(hidden, 'more kind')} of problems"] if hidden > 0 else []
     if len(texts) > _MOST_NOTES:
         texts = [*texts[: _MOST_NOTES - 1], f"and {len(texts) - _MOST_NOTES + 1} more"]

@@ -51,8 +51,8 @@ def printed(checked: Checked, page: Page) -> str:
 def notes(checked: Checked) -> list[str]:
     """Return the summary, and what the columns mean."""
     count = len(checked.problems)
-    bad = sum(not each.good for each in checked.problems)
-    idle = sum(each.idle for each in checked.problems)
+    bad = sum(not problem.good for problem in checked.problems)
+    idle = sum(problem.idle for problem in checked.problems)
     ending = f"{bad} of {count} with something wrong" if bad else "nothing wrong"
     if idle and not bad:
         ending = "no backend ran" if idle == count else f"{ending} in what ran"
@@ -62,10 +62,13 @@ def notes(checked: Checked) -> list[str]:
     results = [each for problem in checked.problems for each in ran(problem)]
     if not results:
         return [summary]
-    measures = ["slower by"] * any(each.timing for each in results) + ["max error", "of allowed"]
+    measures = ["slower by"] * any(result.timing for result in results) + [
+        "max error",
+        "of allowed",
+    ]
     measures += ["relative", "error ratio"]
-    measures += ["gradients"] * any(each.problem.wants_gradient for each in checked.problems)
-    measured = {each.memory.measured_by for each in results if each.memory}
+    measures += ["gradients"] * any(problem.problem.wants_gradient for problem in checked.problems)
+    measured = {result.memory.measured_by for result in results if result.memory}
     memory = [f"memory: peak extra memory during the call, by {each}" for each in sorted(measured)]
     return [summary, *tables.notes_of(checked.problems, *measures), *memory]
 
@@ -78,9 +81,9 @@ def markdown(checked: Checked, _page: Page) -> str:
             tuple(literal(row.get(name, "")) for name in COLUMNS) for _, row in tables.rows(problem)
         ]
         failures = [
-            f"- {literal(each.backend)}: {literal(f'{each.ended}: {summary(each)}')}"
-            for each in problem.results
-            if each.ended is not Ended.RAN or not each.good
+            f"- {literal(result.backend)}: {literal(f'{result.ended}: {summary(result)}')}"
+            for result in problem.results
+            if result.ended is not Ended.RAN or not result.good
         ]
         parts += [
             f"### {code(problem.text, in_table=False)}",

@@ -59,7 +59,9 @@ def check_page(checked: Checked, _page: Page) -> str:
 
 def bench_page(benched: Benched, _page: Page, base: str) -> str:
     """Return the page of a run, with its plots. base: the backend that others are compared with."""
-    found = [(each.checked, bench_table.rows(each, benched, base)) for each in benched.problems]
+    found = [
+        (problem.checked, bench_table.rows(problem, benched, base)) for problem in benched.problems
+    ]
     texts, columns = bench_table.notes(benched, base), bench_table.columns(benched, base)
     title = "Speed over length, and a roofline"
     drawn = scrolled(element("figure", sheet(benched)), title) if plots(benched) else ""
@@ -78,14 +80,14 @@ def _document(
 ) -> str:
     wrong = [
         finding(
-            "note" if each.peer else "error",
-            f"{each.backend}: {summary(each)}",
-            "wrong" if each.ended is Ended.RAN else str(each.ended),
-            words("pre", each.command),
+            "note" if result.peer else "error",
+            f"{result.backend}: {summary(result)}",
+            "wrong" if result.ended is Ended.RAN else str(result.ended),
+            words("pre", result.command),
         )
         for problem, _ in problems
-        for each in problem.results
-        if not each.good
+        for result in problem.results
+        if not result.good
     ]
     failures = [problem.failure for problem, _ in problems if problem.failure]
     wrong += [finding("error", failure, "not-computed") for failure in failures]
@@ -133,18 +135,18 @@ def _problem(
         body.append([name, *(_cell(head, row.get(head, ""), result, longest) for head in heads)])
     bars = f"Bars: {', '.join(_BARS[head] for head in heads if head in _BARS)}."
     measured = table(("backend",), body, "numbers", numbers=heads)
-    failures = [each for each in problem.results if each.ended is not Ended.RAN]
+    failures = [result for result in problem.results if result.ended is not Ended.RAN]
     reasons = [
-        words("strong", each.backend)
+        words("strong", failure.backend)
         + escaped(f": {reason.message} ")
         + words("code", f"[{reason.code}]", "dim")
         + (words("div", reason.hint, "hint") if reason.hint else "")
-        for each in failures
-        for reason in each.reasons
+        for failure in failures
+        for reason in failure.reasons
     ]
     without = [
         words("strong", f"{len(failures)} without a result"),
-        words("span", ", ".join(each.backend for each in failures), "dim"),
+        words("span", ", ".join(failure.backend for failure in failures), "dim"),
     ]
     repeat = words("pre", f"backends sdpa check {problem.text}")
     lines = [escaped(line) for line in device_lines(problem)] if problem.speeds else []

@@ -84,9 +84,10 @@ def speed_of_memory(problem: CheckedProblem, timing: Timing) -> float:
 def hardware_of(record: Checked | Benched) -> str:
     """Return what a run computed on: GPUs by name, and the processor with its threads."""
     problems = [
-        each.checked if isinstance(each, BenchedProblem) else each for each in record.problems
+        problem.checked if isinstance(problem, BenchedProblem) else problem
+        for problem in record.problems
     ]
-    places = dict.fromkeys(each.place for each in problems)
+    places = dict.fromkeys(problem.place for problem in problems)
     if "" in places or not places:
         places.pop("", None)
         processor = record.processor or "this processor"
@@ -130,7 +131,7 @@ def of_devices(problems: Sequence[CheckedProblem]) -> list[str]:
             )
             if number
         ]
-        timed = [each for each in problem.results if each.timing]
+        timed = [result for result in problem.results if result.timing]
         if timed:
             lines["stated: " + ", ".join([*numbers, speeds.stated_by])] = None
         for each in timed:
@@ -173,7 +174,7 @@ def _row(result: Result, best: Result | None) -> Row:
 
 def ran(problem: CheckedProblem) -> list[Result]:
     """Return the results of the backends that ran."""
-    return [each for each in problem.results if each.ended is Ended.RAN]
+    return [result for result in problem.results if result.ended is Ended.RAN]
 
 
 def name_of(result: Result) -> str:
@@ -247,7 +248,7 @@ def printed(
 
 def of_shown(notes: Sequence[str], columns: Sequence[str], shown: Container[str]) -> list[str]:
     """Return the notes that are of no column, or of one that is shown."""
-    heads = {each: each.partition(":")[0] for each in notes}
+    heads = {note: note.partition(":")[0] for note in notes}
     return [each for each, head in heads.items() if head not in columns or head in shown]
 
 
@@ -265,7 +266,7 @@ def _refused_everywhere(sections: Sequence[Section]) -> dict[tuple[str, ...], Re
 
 
 def _reason_key(result: Result) -> tuple[str, ...]:
-    return result.ended, result.backend, *(each.message for each in result.reasons)
+    return result.ended, result.backend, *(reason.message for reason in result.reasons)
 
 
 def _aligned(row: Row, widths: dict[str, int]) -> str:
@@ -321,9 +322,9 @@ def why_lines(result: Result, page: Page) -> Iterator[str]:
 
 def notes_of(problems: Sequence[CheckedProblem], *columns: str) -> list[str]:
     """Return what columns mean, and notes on some of the problems. columns: names in notes.json."""
-    timings = [each.timing for problem in problems for each in problem.results if each.timing]
+    timings = [result.timing for problem in problems for result in problem.results if result.timing]
     named = [*columns]
-    named += ["backward"] * any(each.problem.wants_gradient for each in problems)
+    named += ["backward"] * any(problem.problem.wants_gradient for problem in problems)
     # As the page rounds it.
     devices = of_devices(problems)
     if devices and timings:
@@ -334,11 +335,11 @@ def notes_of(problems: Sequence[CheckedProblem], *columns: str) -> list[str]:
     named += dict.fromkeys(
         "beyond product" if problem.speeds else "beyond peak"
         for problem in problems
-        for each in problem.results
-        if each.timing and (each.timing.share_of_peak or 0.0) >= 1.005
+        for result in problem.results
+        if result.timing and (result.timing.share_of_peak or 0.0) >= 1.005
     )
     found: dict[str, list[str]] = {}
-    for result in (each for problem in problems for each in problem.results):
+    for result in (result for problem in problems for result in problem.results):
         if result.timing is not None and result.timing.unstable:
             found.setdefault(result.timing.unstable, []).append(result.backend)
     whys = [f"{some(tuple(dict.fromkeys(names)))}: {why}" for why, names in found.items()]

@@ -56,7 +56,7 @@ class _Canvas:
         width = min(page.width, _WIDEST)
         across, up = plot.numbers
         self._up = Logarithmic(up, 4 * _TALL - 2, 1)
-        self._rows = {int(self._up.at(each)) // 4: short_number(each) for each in self._up.ticks(8)}
+        self._rows = {int(self._up.at(tick)) // 4: short_number(tick) for tick in self._up.ticks(8)}
         self._gutter = max(map(len, self._rows.values()), default=0)
         room = max((len(each.name) for each in self._drawn), default=0) + 3
         self._columns = max(10, width - self._gutter - 2 - room)
@@ -137,10 +137,10 @@ class _Canvas:
     def _foot(self) -> list[str]:
         """Return the axis below with its numbers and its name."""
         edge, numbers = [self._page.sign("─", "-")] * self._columns, " " * (self._columns + 8)
-        for each in self._across.ticks(14):
-            at = int(self._across.at(each)) // 2
+        for tick in self._across.ticks(14):
+            at = int(self._across.at(tick)) // 2
             edge[at] = self._page.sign("┬", "+")
-            text = short_number(each)
+            text = short_number(tick)
             start = max(0, min(at - len(text) // 2, self._columns - len(text) + 1))
             numbers = numbers[:start] + text + numbers[start + len(text) :]
         indent = " " * (self._gutter + 1)

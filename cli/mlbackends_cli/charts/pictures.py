@@ -55,7 +55,7 @@ def why_no_png() -> BadInput | None:
         return BadInput("PNG needs resvg-py, which is not installed", _INSTALL)
     # Without a font, resvg omits text silently.
     words = (_WORD.format(_FONTS, text) for text in ("", "font"))
-    empty, word = (bytes(resvg_py.svg_to_bytes(svg_string=each)) for each in words)
+    empty, word = (bytes(resvg_py.svg_to_bytes(svg_string=word)) for word in words)
     if empty == word:
         return BadInput("PNG needs a font, and no font is installed", _NO_FONT)
     return None

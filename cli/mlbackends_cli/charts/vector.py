@@ -69,8 +69,8 @@ class Frame:
         left, right, top, foot = self._left, self._right, self._top, self._foot
         draw = self._drawing
         draw.box(left, top, right - left, foot - top, "plot")
-        columns = {each: self._across.at(each) for each in self._across.ticks(40)}
-        rows = {each: self._up.at(each) for each in self._up.ticks(18)}
+        columns = {tick: self._across.at(tick) for tick in self._across.ticks(40)}
+        rows = {tick: self._up.at(tick) for tick in self._up.ticks(18)}
         lines = [f"M{x:.1f} {top:.1f}V{foot:.1f}" for x in columns.values()]
         lines += [f"M{left:.1f} {y:.1f}H{right:.1f}" for y in rows.values()]
         draw.path("".join(lines), "grid")
@@ -125,9 +125,9 @@ class Frame:
         width = width_of(text, "axis") + (16 if series is not None else 0)
         x = max(self._left, min(x, self._edge - width - 2))
         places = [y + step * _LINE / 4 for step in sorted(range(-24, 25), key=abs)]
-        places = [each for each in places if self._top <= each <= self._bottom] or [y]
+        places = [place for place in places if self._top <= place <= self._bottom] or [y]
         occupied = [other for start, other, end in self._texts if x < end and start < x + width]
-        free = (each for each in places if all(abs(each - other) >= _LINE for other in occupied))
+        free = (place for place in places if all(abs(place - other) >= _LINE for other in occupied))
         middle = next(free, places[0])
         self._texts.append((x, middle, x + width))
         # If the name is far from its point, the point's mark comes before it.

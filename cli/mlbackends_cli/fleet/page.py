@@ -41,12 +41,12 @@ def fleet_page(fleet: Fleet, _page: Page) -> str:
     ]
     found = [
         finding(
-            str(each.check.severity),
-            f"{fleets.number_of(len(each.nodes))}: {checks.sentence(each.check)}",
-            checks.code(each.check),
-            element("p", breakable(fleets.nodes_of(each.nodes, whole=True)), kind="dim"),
+            str(hazard.check.severity),
+            f"{fleets.number_of(len(hazard.nodes))}: {checks.sentence(hazard.check)}",
+            checks.code(hazard.check),
+            element("p", breakable(fleets.nodes_of(hazard.nodes, whole=True)), kind="dim"),
         )
-        for each in fleet.hazards
+        for hazard in fleet.hazards
     ]
     body = [
         header("Fleet", (title,), numbers),
@@ -69,8 +69,12 @@ def _nodes(nodes: tuple[str, ...]) -> str:
 def _kind(kind: Kind, compared_with: str, at: int) -> str:
     title = fleets.heading(kind)
     rows = [
-        [words("td", f"{len(each.nodes):,}"), _nodes(each.nodes), element("td", _facts(each))]
-        for each in kind.deviations
+        [
+            words("td", f"{len(deviation.nodes):,}"),
+            _nodes(deviation.nodes),
+            element("td", _facts(deviation)),
+        ]
+        for deviation in kind.deviations
     ]
     left_out = f"Not compared, nearly every node has its own value: {', '.join(kind.not_compared)}"
     return section(

@@ -42,7 +42,7 @@ def as_json(words: Sequence[str], program: click.Command) -> tuple[str, ...]:
             at += 1
     name = " ".join(words[:at])
     options = words[at:][: words[at:].index("--")] if "--" in words[at:] else words[at:]
-    if any(each.partition("=")[0] == "--format" for each in options):
+    if any(option.partition("=")[0] == "--format" for option in options):
         raise BadInput("nodes always print JSON; remove --format from their command")
     formats = [
         choice

@@ -85,14 +85,18 @@ def causes(deviation: Deviation) -> list[Cause]:
     Where there are more or fewer devices, what else is so of as many devices goes without saying.
     """
     groups: dict[tuple[str, str], list[str]] = {}
-    counts = {f"{each.name}." for each in deviation.differences if each.name.endswith(".devices")}
-    for each in deviation.differences:
-        both = (each.value, each.usual)
-        if each.name.startswith(tuple(counts)) and all(isinstance(one, dict) for one in both):
+    counts = {
+        f"{difference.name}."
+        for difference in deviation.differences
+        if difference.name.endswith(".devices")
+    }
+    for difference in deviation.differences:
+        both = (difference.value, difference.usual)
+        if difference.name.startswith(tuple(counts)) and all(isinstance(one, dict) for one in both):
             was, now = ({*one} for one in both if isinstance(one, dict))
             if was == now:
                 continue
-        groups.setdefault(_values(each), []).append(each.name)
+        groups.setdefault(_values(difference), []).append(difference.name)
     return [
         Cause(one_line(first), tuple(map(one_line, others)), value, usual)
         for (value, usual), (first, *others) in groups.items()
@@ -110,15 +114,15 @@ def sentence(cause: Cause, most: int = _MOST_ALSO) -> str:
 def far_figures(fleet: Fleet) -> dict[str, list[str]]:
     """Return by node its figures that are far from the others', the farthest first, in words."""
     found: dict[str, list[tuple[float, str]]] = {}
-    for each in fleet.outliers:
-        ratio = each.value / each.median if each.median else 0.0
+    for outlier in fleet.outliers:
+        ratio = outlier.value / outlier.median if outlier.median else 0.0
         times = f"{ratio:.3g} times " if ratio > 0 else ""
-        value, usual = quantity(each.name, each.value), quantity(each.name, each.median)
-        parts = re.findall(r"\[([^\]]*)\]", each.name)
-        name = " ".join([*parts, each.name.rpartition("]")[2].lstrip(".")])
-        text = f"{name}: {value}, {times}the median of {each.nodes:,} nodes ({usual})"
+        value, usual = quantity(outlier.name, outlier.value), quantity(outlier.name, outlier.median)
+        parts = re.findall(r"\[([^\]]*)\]", outlier.name)
+        name = " ".join([*parts, outlier.name.rpartition("]")[2].lstrip(".")])
+        text = f"{name}: {value}, {times}the median of {outlier.nodes:,} nodes ({usual})"
         distance = max(ratio, 1 / ratio) if ratio > 0 else math.inf
-        found.setdefault(each.node, []).append((distance, one_line(text)))
+        found.setdefault(outlier.node, []).append((distance, one_line(text)))
     nodes = sorted(found.items(), key=lambda item: -max(item[1])[0])
     return {node: [text for _, text in sorted(texts, reverse=True)] for node, texts in nodes}
 
@@ -217,12 +221,12 @@ def markdown(fleet: Fleet, page: Page) -> str:
     parts.append(markdown_table(("status", "nodes", "which", "why"), rows))
     hazards = [
         (
-            str(each.check.severity),
-            str(len(each.nodes)),
-            literal(each.check.message or each.check.title),
-            literal(nodes_of(each.nodes, whole=page.details)),
+            str(hazard.check.severity),
+            str(len(hazard.nodes)),
+            literal(hazard.check.message or hazard.check.title),
+            literal(nodes_of(hazard.nodes, whole=page.details)),
         )
-        for each in fleet.hazards
+        for hazard in fleet.hazards
     ]
     parts.append(markdown_table(("severity", "nodes", "hazard", "which"), hazards))
     figures = [

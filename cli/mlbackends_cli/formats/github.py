@@ -42,7 +42,7 @@ def outcome(outcome: Outcome, _page: Page) -> str:
         (Status.WAIVED, "accepted until a date"),
         (Status.UNKNOWN, "not checked"),
     ):
-        rows = [f"{each.code}: {checks.reason(each)}" for each in outcome.with_status(status)]
+        rows = [f"{check.code}: {checks.reason(check)}" for check in outcome.with_status(status)]
         lines += _group(title, rows)
     return "\n".join([*lines, _log_line(f"backends: {checks.summary(outcome)}"), ""])
 

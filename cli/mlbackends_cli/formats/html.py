@@ -184,11 +184,13 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
             for fact, rows in tables.items()
         ),
         *(
-            _copy(each, escaped(f"{each.kind} {each.index}: {each.name}".removesuffix(": ")))
-            for each in devices[:_MOST]
+            _copy(
+                device, escaped(f"{device.kind} {device.index}: {device.name}".removesuffix(": "))
+            )
+            for device in devices[:_MOST]
         ),
         _more(len(devices), " devices"),
-        *(_copy(each, words("code", each.path)) for each in libraries[:_MOST]),
+        *(_copy(library, words("code", library.path)) for library in libraries[:_MOST]),
         _more(len(libraries), " copies"),
         words("p", f"Source: {probe.source}", "dim") if probe.source else "",
     ]

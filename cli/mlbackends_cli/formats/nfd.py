@@ -34,7 +34,7 @@ def outcome(outcome: Outcome, _page: Page) -> str:
     """Return what is wrong with a node."""
     labels = []
     for problem in Problem:
-        own = [each for each in outcome.checks if each.problem is problem]
+        own = [check for check in outcome.checks if check.problem is problem]
         if own:
             labels.append((f"{problem}-problem", _worst(own)))
     if outcome.fingerprints:

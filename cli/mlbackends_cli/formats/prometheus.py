@@ -40,7 +40,7 @@ def outcome(outcome: Outcome, _page: Page) -> str:
         "backends_check_failed": _failed(outcome),
         "backends_check_unknown": {(("code", checks.code(each)),): 1 for each in unknown},
         "backends_checks": {
-            (("status", str(each)),): len(outcome.with_status(each)) for each in Status
+            (("status", str(Statu)),): len(outcome.with_status(Statu)) for Statu in Status
         },
         "backends_findings": {
             (("severity", str(each)),): sum(check.severity is each for check in failed)

@@ -56,7 +56,7 @@ def outcome(outcome: Outcome, _page: Page) -> str:
             "title": checks.line(outcome.title),
             "subject": checks.line(outcome.subject),
             "created": checks.line(outcome.created),
-            **{str(each): len(outcome.with_status(each)) for each in Status},
+            **{str(Statu): len(outcome.with_status(Statu)) for Statu in Status},
         },
     }
     return indented({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})

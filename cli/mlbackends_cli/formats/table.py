@@ -119,7 +119,7 @@ def _overview(report: Report, page: Page) -> Iterator[str]:
     nothing = [[Cell(""), Cell("none found", DIM), Cell("")]] if looked else []
     parts: dict[str, Sequence[Row]] = {
         "Machine": [
-            [Cell(""), *_row(each, "\n".join(each.lines), page)[1:]] for each in rows["machine"]
+            [Cell(""), *_row(row, "\n".join(row.lines), page)[1:]] for row in rows["machine"]
         ],
         "Accelerators": [*_accelerators(rows["accelerator"], page)] or nothing,
         "Packages": [*_packages(report, rows["framework"], page)],
@@ -165,7 +165,9 @@ def _accelerators(rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
         texts = [*row.lines, *filter(None, [row.problem])]
         if not probe.devices:
             texts = [": ".join(texts) or probe.version or str(probe.presence)]
-        worst = next((each for each in probe.devices if probes.state_of(each) == "broken"), probe)
+        worst = next(
+            (device for device in probe.devices if probes.state_of(device) == "broken"), probe
+        )
         yield [_mark(worst), *_row(row, "\n".join(texts), page)[1:]]
 
 
@@ -193,7 +195,7 @@ def _libraries(rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
         text = row.problem or "".join(row.lines) + (f" · {count} files" if count > 1 else "")
         yield _row(row, text, page, row.probe.version)
         if others:
-            names = ", ".join(f"{each.name} {each.probe.version}".rstrip() for each in others)
+            names = ", ".join(f"{other.name} {other.probe.version}".rstrip() for other in others)
             yield [Cell(""), *_named("", "", f"the same: {names}")]
 
 
@@ -201,7 +203,7 @@ def _look_at(report: Report) -> Iterator[Row]:
     """Yield what is broken, then the warnings, each with its fix."""
     broken, warnings = probes.broken(report), probes.warnings(report)
     found = [(probes.MARKS["broken"], "red", *each) for each in broken]
-    found += [("!", "yellow", *each) for each in warnings[:_MOST_WARNINGS]]
+    found += [("!", "yellow", *warning) for warning in warnings[:_MOST_WARNINGS]]
     for mark, color, name, one in found:
         hint = f"\n→ {one.hint}" if one.hint else ""
         yield _named(mark, name, one.message + hint, color)
@@ -272,7 +274,7 @@ def _records(fact: str, rows: probes.Table, page: Page, indent: int = 2) -> Iter
     yield from lines([[Cell(fact, "italic")]], page) if fact else ()
     names = probes.columns(rows)
     texts = [[amount(name, row[name]) if name in row else "" for name in names] for row in rows]
-    table = [[Cell(name, NAME) for name in names], *(list(map(Cell, each)) for each in texts)]
+    table = [[Cell(name, NAME) for name in names], *(list(map(Cell, text)) for text in texts)]
     columns, count = widths(table), len(names)
     while count and sum(columns[:count]) + 2 * count + indent - 2 > page.width:
         count -= 1  # what does not fit goes below its row

@@ -74,7 +74,7 @@ def accelerators(report: Report) -> Accelerators:
 def _card(probe: str, device: Device, report: Report) -> Accelerator:
     # Every record of one device has its kind, and its PCI address or UUID.
     names = {(device.kind, each) for each in (device.pci_address, device.uuid) if each}
-    everyone = (other for each in report.probes.values() for other in each.devices)
+    everyone = (other for probe in report.probes.values() for other in probe.devices)
     same = (
         other
         for other in everyone

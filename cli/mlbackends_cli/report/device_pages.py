@@ -45,11 +45,15 @@ def overview() -> Passage:
 def _sections(page: KindPage) -> Iterator[tuple[str, str, list[_Line]]]:
     """Yield each section that has lines: its heading, the heading of its column of needs, its lines."""
     for concern, heading in _CONCERNS.items():
-        limits = [each for each in page.limits if each.limit.concern is concern]
+        limits = [limit for limit in page.limits if limit.limit.concern is concern]
         if limits:
-            yield heading, "Ends with", [_limit_line(each.limit, each.here) for each in limits]
+            yield heading, "Ends with", [_limit_line(limit.limit, limit.here) for limit in limits]
     if page.features:
-        yield _FEATURES, "Needs", [_feature_line(each.feature, each.here) for each in page.features]
+        yield (
+            _FEATURES,
+            "Needs",
+            [_feature_line(feature.feature, feature.here) for feature in page.features],
+        )
 
 
 def _limit_line(limit: Limit, here: Here | None) -> _Line:

@@ -26,7 +26,7 @@ def difference_page(difference: Difference, *, is_open: bool) -> str:
     """Return the page. is_open: whether what did not become worse is unfolded."""
     before, after = difference.before, difference.after
     parts = differences.parts(difference)
-    worse = _table([each for part in parts for each in part.causes if each.change.why])
+    worse = _table([cause for part in parts for cause in part.causes if cause.change.why])
     fine = "Nothing became worse." if parts else "There are no differences."
     sections = [_notes(part, is_open=is_open) for part in parts]
     numbers = [(f"{count:,}", word) for count, word in differences.counts(difference)]
@@ -44,7 +44,7 @@ def difference_page(difference: Difference, *, is_open: bool) -> str:
 
 def _notes(part: Part, *, is_open: bool) -> str:
     """Return the notes of a probe, folded; packages on a line each."""
-    notes = [each for each in part.causes if not each.change.why]
+    notes = [cause for cause in part.causes if not cause.change.why]
     kinds = [each.change.kind for each in (*notes, *part.packages)]
     if not kinds:
         return ""
@@ -87,4 +87,4 @@ def _values(change: Change) -> list[str]:
     ]
     if records:
         return [element("td", items("records", *records), kind="value", colspan="2")]
-    return [element("td", breakable(each), kind="value") for each in differences.values(change)]
+    return [element("td", breakable(value), kind="value") for value in differences.values(change)]

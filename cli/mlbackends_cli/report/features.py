@@ -28,7 +28,7 @@ def features(report: Report) -> dict[str, str]:
     for probe in _DEVICES:
         devices = report.probes[probe].devices if probe in report.probes else ()
         # An instance of a card is listed together with its card.
-        cards = [each for each in devices if each.kind != "mig"]
+        cards = [device for device in devices if device.kind != "mig"]
         names = {card.name for card in cards}
         found[f"{probe}.devices"] = str(len(cards)) if cards else ""
         found[f"{probe}.devices.name"] = names.pop() if len(names) == 1 else ""

@@ -172,7 +172,7 @@ def of_problem(outcome: Outcome, affected: str) -> Outcome:
     if affected == ANY:
         return outcome
     is_of_node = affected == Problem.NODE
-    chosen = (each for each in outcome.checks if (each.problem is Problem.NODE) is is_of_node)
+    chosen = (check for check in outcome.checks if (check.problem is Problem.NODE) is is_of_node)
     return replace(outcome, checks=tuple(chosen))
 
 

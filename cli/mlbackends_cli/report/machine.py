@@ -44,7 +44,7 @@ def cpu(facts: Facts) -> Iterator[str]:
     best = text(facts, "hardware_capability")
     # DEFAULT is torch's word for a processor without what its kernels are compiled for.
     names = {"sse4_2": "SSE4.2", "avx": "AVX", **_VECTORS} if best == "DEFAULT" else _VECTORS
-    sets = [best if best != "DEFAULT" else "", *(names[each] for each in names if facts.get(each))]
+    sets = [best if best != "DEFAULT" else "", *(names[name] for name in names if facts.get(name))]
     yield joined(" ".join(filter(None, sets)), text(facts, "x86_64_level"))
     yield joined(*_caches(facts))
 

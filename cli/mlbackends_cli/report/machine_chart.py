@@ -57,7 +57,7 @@ def picture(report: Report) -> str:
         notes[-1] += "; thicker is more" if len(names) > 1 else ""
     # What the picture shows in words, for those who do not see it.
     nodes_of_all = [node for package in every_package for node in package.nodes]
-    cores = sum(each.count for node in nodes_of_all for each in node.cores)
+    cores = sum(core.count for node in nodes_of_all for core in node.cores)
     about = f"Picture of the machine. {title}: {len(every_package)} frames,"
     about += f" {len(nodes_of_all)} nodes, {cores} cores or threads."
     for each in cards.cards:
@@ -80,7 +80,7 @@ def picture(report: Report) -> str:
 
 def _package(one: Package) -> str:
     """Return a socket: a frame, its nodes, and the caches that they share."""
-    cores = _counted([each for node in one.nodes for each in node.cores])
+    cores = _counted([core for node in one.nodes for core in node.cores])
     title = f"{one.title} · {cores}" if cores and len(one.nodes) > 1 else one.title
     kind = "nodes two" if len(one.nodes) > 1 else "nodes"
     nodes = element("div", *map(_node, one.nodes), kind=kind)
@@ -141,7 +141,7 @@ def _caches(caches: Sequence[Cache]) -> str:
         label = f"{cache.name} {binary_size(cache.size_bytes)}"
         is_whole = cache.count > _MOST_PIECES
         labels = [f"{cache.count} × {label}"] if is_whole else [label] * cache.count
-        levels.setdefault(cache.name, []).extend(words("span", each) for each in labels)
+        levels.setdefault(cache.name, []).extend(words("span", label) for label in labels)
     return "".join(element("div", *pieces, kind="bars") for pieces in levels.values())
 
 

@@ -350,9 +350,9 @@ def _matrix(rows: Table) -> Table:
         )
     gpus = sorted({one for one, _ in cells})
     return [
-        {"gpu": one}
-        | {f"GPU{other}": "X" if one == other else cells.get((one, other), "") for other in gpus}
-        for one in gpus
+        {"gpu": gpu}
+        | {f"GPU{other}": "X" if gpu == other else cells.get((gpu, other), "") for other in gpus}
+        for gpu in gpus
     ]
 
 

@@ -233,8 +233,8 @@ def _place_caches(facts: Facts, packages: list[Package]) -> list[str]:
     for name, caches in by_name.items():
         if not _assign_to_cores(packages, caches) and not _shared_out(packages, caches):
             sizes = [
-                f"{f'{one.count} × ' if one.count > 1 else ''}{binary_size(one.size_bytes)}"
-                for one in caches
+                f"{f'{cache.count} × ' if cache.count > 1 else ''}{binary_size(cache.size_bytes)}"
+                for cache in caches
             ]
             notes.append(f"{name} {', '.join(sizes)}")
     return notes
@@ -242,14 +242,14 @@ def _place_caches(facts: Facts, packages: list[Package]) -> list[str]:
 
 def _assign_to_cores(packages: list[Package], caches: list[Cache]) -> bool:
     """Assign to each kind of core the cache that each of its cores has; False if none has one."""
-    cores = [each for package in packages for node in package.nodes for each in node.cores]
+    cores = [core for package in packages for node in package.nodes for core in node.cores]
     expected: Counter[tuple[str, int]] = Counter()
-    for each in cores:
-        expected[each.kind, each.threads] += each.count
-    counts = {(one.kind, one.sharing): one.count for one in caches}
-    if not all(each.threads for each in cores) or counts != expected or len(counts) < len(caches):
+    for core in cores:
+        expected[core.kind, core.threads] += core.count
+    counts = {(cache.kind, cache.sharing): cache.count for cache in caches}
+    if not all(core.threads for core in cores) or counts != expected or len(counts) < len(caches):
         return False
-    by_kind = {one.kind: f"{one.name} {binary_size(one.size_bytes)}" for one in caches}
+    by_kind = {cache.kind: f"{cache.name} {binary_size(cache.size_bytes)}" for cache in caches}
     for each in cores:
         each.caches = " · ".join(filter(None, [each.caches, by_kind[each.kind]]))
     return True
@@ -259,7 +259,7 @@ def _shared_out(packages: list[Package], caches: list[Cache]) -> bool:
     """Give nodes, else sockets, their shares of a cache; False where it cannot be split without rest."""
     nodes = [node for package in packages for node in package.nodes]
     own = [node for node in nodes if node.threads]
-    if len(own) == 1 and all(one.count for one in caches):
+    if len(own) == 1 and all(cache.count for cache in caches):
         own[0].caches += caches
         return True
     one = caches[0]

@@ -89,7 +89,9 @@ def _meter(label: str, share: float | None, text: str, page: Page) -> list[str]:
 def _cores(percents: Sequence[float], page: Page) -> list[str]:
     """Return a sign for each CPU, at most some lines of them."""
     signs, room = page.sign("▁▂▃▄▅▆▇█", "01234567"), page.width - _LABEL
-    cores = [page.styled(signs[min(7, int(each / 12.5))], _heat(each)) for each in percents]
+    cores = [
+        page.styled(signs[min(7, int(percent / 12.5))], _heat(percent)) for percent in percents
+    ]
     starts = range(0, min(len(cores), room * _MOST_CORE_LINES), room)
     return [" " * _LABEL + "".join(cores[at : at + room]) for at in starts]
 
@@ -108,23 +110,23 @@ def table(usage: Usage, page: Page, rows: Sequence[ProcessUsage]) -> list[str]:
     titles = "".join(f"{title:>{room}} " for title, room in columns.items())
     titles += f"{'user':<10}{'name':<{names}} libraries" if is_wide else "name"
     lines = [page.styled(titles, _BOLD)]
-    for one in rows:
-        threads = "?" if one.threads is None else f"{one.threads}"
-        threads += "" if one.cpus is None else f"/{one.cpus:g}"
-        threads += "!" * one.oversubscribed
-        cells = [f"{one.pid}", _number(one.cpu_percent), threads, _size(one.memory_bytes)]
-        cells += [_size(one.gpu_memory_bytes) if one.gpus else ""]  # left out without its column
+    for row in rows:
+        threads = "?" if row.threads is None else f"{row.threads}"
+        threads += "" if row.cpus is None else f"/{row.cpus:g}"
+        threads += "!" * row.oversubscribed
+        cells = [f"{row.pid}", _number(row.cpu_percent), threads, _size(row.memory_bytes)]
+        cells += [_size(row.gpu_memory_bytes) if row.gpus else ""]  # left out without its column
         padded = [f"{cell:>{room}} " for cell, room in zip(cells, columns.values(), strict=False)]
-        if one.oversubscribed:
+        if row.oversubscribed:
             padded[2] = page.styled(padded[2], _RED)
-        text = "".join(padded) + (_fit(one.user, 9) + " " if is_wide else "")
-        name = _fit(one.name or "?", names)
-        text += page.styled(name, _BOLD) if one.libraries else name
-        libraries = "?" if one.libraries is None else ", ".join(map(_library, one.libraries))
+        text = "".join(padded) + (_fit(row.user, 9) + " " if is_wide else "")
+        name = _fit(row.name or "?", names)
+        text += page.styled(name, _BOLD) if row.libraries else name
+        libraries = "?" if row.libraries is None else ", ".join(map(_library, row.libraries))
         if is_wide:
             text += " " + cropped(libraries, page.width - used - names - 1)
         lines.append(text.rstrip())
-        if one.libraries and not is_wide:
+        if row.libraries and not is_wide:
             lines.append(page.styled(" " * 8 + cropped(libraries, page.width - 8), _DIM))
     return [page.fitted(line) for line in lines]
 
@@ -132,9 +134,9 @@ def table(usage: Usage, page: Page, rows: Sequence[ProcessUsage]) -> list[str]:
 def legend(usage: Usage) -> list[str]:
     """Return the meaning of the signs on the page."""
     found = []
-    if any(one.oversubscribed for one in usage.processes):
+    if any(process.oversubscribed for process in usage.processes):
         found.append("! more runnable threads than CPUs: lower OMP_NUM_THREADS")
-    if any(one.libraries is None for one in usage.processes):
+    if any(process.libraries is None for process in usage.processes):
         found.append("? could not be determined")
     return found
 

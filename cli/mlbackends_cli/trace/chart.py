@@ -82,7 +82,7 @@ def _cells(
 
 def points(roofline: Roofline, colours: Colours, width: int, name: str) -> str:
     """Return what each call reached against its operations a byte, as SVG; "" where none is known."""
-    shown = [each for each in roofline.points if each.intensity > 0 and each.gflops > 0]
+    shown = [point for point in roofline.points if point.intensity > 0 and point.gflops > 0]
     if not shown:
         return ""
     speed = max(each.gflops for each in shown)

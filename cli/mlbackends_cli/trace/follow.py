@@ -74,8 +74,8 @@ class _Screen:
     def add(self, record: Record | None) -> None:
         """Take in a record, if there is one, and draw if it is time."""
         if record is not None:
-            for each in self._collectors.values():
-                each.add(record)
+            for collector in self._collectors.values():
+                collector.add(record)
             self._is_stale = True
         self.look()
 

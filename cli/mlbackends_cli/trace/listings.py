@@ -143,11 +143,11 @@ def _numbers(row: trace_views.SummaryRow) -> tuple[str, ...]:
 
 def _findings(view: trace_views.Findings) -> Listing:
     groups = []
-    for one in view.findings:
-        rows = [("seen", _text(one.seen)), ("why", one.why), ("do", one.action)]
-        rows += [("line", _text(line)) for line in one.evidence]
+    for finding in view.findings:
+        rows = [("seen", _text(finding.seen)), ("why", finding.why), ("do", finding.action)]
+        rows += [("line", _text(line)) for line in finding.evidence]
         shown = tuple((word, text) for word, text in rows if text)
-        groups.append(Group(f"{one.severity}: {one.code}", shown, one.code))
+        groups.append(Group(f"{finding.severity}: {finding.code}", shown, finding.code))
     marked = frozenset(
         (number, 0)
         for number, one in enumerate(view.findings)
@@ -159,15 +159,15 @@ def _findings(view: trace_views.Findings) -> Listing:
 
 def _dispatch(view: trace_views.DispatchView) -> Listing:
     groups = []
-    for one in view.operations:
-        reasons = ", ".join(f"{name} ({count:,})" for name, count in one.chosen)
-        title = f"{one.operation}: {times(one.count, 'refusal')}"
+    for operation in view.operations:
+        reasons = ", ".join(f"{name} ({count:,})" for name, count in operation.chosen)
+        title = f"{operation.operation}: {times(operation.count, 'refusal')}"
         title += f"; chosen: {reasons}" if reasons else ""
         rows = []
-        for each in one.refusals:
-            name = _text(each.implementation) or "-"
-            rows.append((name, f"{each.count:,}", _text(each.reason), _text(each.place)))
-        groups.append(Group(_text(title), tuple(rows), one.operation))
+        for refusal in operation.refusals:
+            name = _text(refusal.implementation) or "-"
+            rows.append((name, f"{refusal.count:,}", _text(refusal.reason), _text(refusal.place)))
+        groups.append(Group(_text(title), tuple(rows), operation.operation))
     notes = [] if view.count else ["no refusals: trace with --level dispatch"]
     if view.left_out:
         notes.append(f"{view.left_out:,} more kinds of refusal were left out")
@@ -259,7 +259,7 @@ _LISTINGS: dict[type, Callable[[Any], Listing]] = {
 
 def uncompared(view: trace_views.Difference) -> str:
     """Return why two traces have nothing in common that could be compared; "" where they have."""
-    if any(one.before is not None and one.after is not None for one in view.changes):
+    if any(change.before is not None and change.after is not None for change in view.changes):
         return ""
     counts = {"before": view.before_count, "after": view.after_count}
     empty = [name for name, count in counts.items() if not count]
@@ -270,7 +270,7 @@ def uncompared(view: trace_views.Difference) -> str:
 
 def verdict(view: trace_views.Difference) -> str:
     """Return how a comparison ended in one line."""
-    counts = Counter(one.verdict for one in view.changes)
+    counts = Counter(change.verdict for change in view.changes)
     numbers = ", ".join(f"{counts[name]:,} {name}" for name in _CHANGED)
     if view.failed:
         return f"{numbers}: fail"
@@ -279,16 +279,18 @@ def verdict(view: trace_views.Difference) -> str:
 
 def _difference(view: trace_views.Difference, *, everything: bool) -> Listing:
     rows: dict[str, list[tuple[str, ...]]] = {}
-    for one in view.changes:
-        before, after = one.implementation_before, one.implementation_after
+    for change in view.changes:
+        before, after = change.implementation_before, change.implementation_after
         kernel = before or after
-        if one.before is not None and one.after is not None and before != after:
+        if change.before is not None and change.after is not None and before != after:
             kernel = f"{before or '-'} → {after or '-'}"
-        values = (_text(value) or "-" for value in _joined(view.by, one.values))
-        sides = (getattr(side, f"{view.measure}_ns", None) for side in (one.before, one.after))
-        ratio = "" if one.ratio is None else f"{one.ratio:.2f}"
+        values = (_text(value) or "-" for value in _joined(view.by, change.values))
+        sides = (
+            getattr(side, f"{view.measure}_ns", None) for side in (change.before, change.after)
+        )
+        ratio = "" if change.ratio is None else f"{change.ratio:.2f}"
         row = (*values, *map(_time, sides), ratio, _text(kernel))
-        rows.setdefault(one.verdict, []).append(row)
+        rows.setdefault(change.verdict, []).append(row)
     shown = [name for name in (*_CHANGED, *(_UNCHANGED if everything else ())) if name in rows]
     groups = [Group(f"{name} ({len(rows[name])})", tuple(rows[name]), name) for name in shown]
     # They come first.
@@ -297,8 +299,8 @@ def _difference(view: trace_views.Difference, *, everything: bool) -> Listing:
     unchanged = () if everything or not hidden else (f"{', '.join(hidden)}: --all shows them",)
     ratio = "" if view.ratio is None else f", {view.ratio:.2f} times as long"
     changed = (
-        f"{one.name}: {' and '.join(one.before)} before, {' and '.join(one.after)} after"
-        for one in view.settings
+        f"{setting.name}: {' and '.join(setting.before)} before, {' and '.join(setting.after)} after"
+        for setting in view.settings
     )
     unsteady = (("before", view.unsteady_before), ("after", view.unsteady_after))
     notes = (

@@ -41,7 +41,7 @@ def narrowed(listing: Listing, page: Page) -> Listing:
     first, *others = widths
     # A row of what is left over says so in its first cell.
     shortened = _mapped(
-        listing, lambda row: (row[first] or row[0], *(row[each] for each in others))
+        listing, lambda row: (row[first] or row[0], *(row[other] for other in others))
     )
     names = shortened.columns
     wide = _widths(shortened, indent)

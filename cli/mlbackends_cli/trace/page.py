@@ -60,8 +60,8 @@ class Contents:
         if isinstance(record, Text):
             self.text_lines += 1
             return
-        for each in self.collectors:
-            each.add(record)
+        for collector in self.collectors:
+            collector.add(record)
 
     def result(self, title: str, *, tool: str = "", created: str = "") -> "Contents":
         """Return itself, complete. title: the command or file; tool: "backends 1.2.3"; created: a time."""
@@ -201,7 +201,7 @@ def _calls(summary: Summary) -> str:
         cells = [words("td", value, "long" if len(value) > 28 else "") for value in values]
         share = "" if row.mean_ns is None else percent(row.share)
         durations = (row.median_ns, row.min_ns, row.max_ns)
-        times_of = ("" if each is None else took(each) for each in durations)
+        times_of = ("" if duration is None else took(duration) for duration in durations)
         body.append([*cells, *map(_number, (share, *_numbers(row), *times_of))])
     names = [summary.by[i] for i in used]
     heads = ("share", *_RATES, "median", "min", "max")
@@ -235,12 +235,12 @@ def _refused(one: Refused) -> str:
     ]
     body = [
         (
-            words("td", each.implementation),
-            _cell(each.reason),
-            _cell(each.place),
-            _number(f"{each.count:,}"),
+            words("td", refusal.implementation),
+            _cell(refusal.reason),
+            _cell(refusal.place),
+            _number(f"{refusal.count:,}"),
         )
-        for each in one.refusals[:_MOST_REFUSALS]
+        for refusal in one.refusals[:_MOST_REFUSALS]
     ]
     more = len(one.refusals) - _MOST_REFUSALS
     heads = ("implementation", "why not", "where")

@@ -26,9 +26,9 @@ def table_of(view: trace_views.AnyView) -> Table:
         return _changes(view)
     if isinstance(view, trace_views.DispatchView):
         refused = [
-            (each.operation, *structs.astuple(refusal))
-            for each in view.operations
-            for refusal in each.refusals
+            (operation.operation, *structs.astuple(refusal))
+            for operation in view.operations
+            for refusal in operation.refusals
         ]
         return ("operation", *trace_views.Refusal.__struct_fields__), refused
     if isinstance(view, trace_views.Timeline):

@@ -116,9 +116,9 @@ def _printed(difference: Difference, page: Page) -> str:
                 lines += wrapped(f"also {others}", page.width, " " * 6, " " * 6)
         for kind in Kind:
             packages = [
-                f"{differences.names(each)[0]} {'→'.join(filter(None, differences.values(each.change)))}"
-                for each in part.packages
-                if each.change.kind is kind
+                f"{differences.names(cause)[0]} {'→'.join(filter(None, differences.values(cause.change)))}"
+                for cause in part.packages
+                if cause.change.kind is kind
             ]
             if packages:
                 lines += _marked(kind, f"{len(packages)} {kind}: {', '.join(packages)}", page)
@@ -133,4 +133,4 @@ def _marked(kind: Kind, text: str, page: Page, indent: int = 2) -> list[str]:
 
     first, *others = layout_wrapped(text, page.width - indent - 4)
     mark = page.styled(differences.MARKS[kind], _COLOURS[kind])
-    return [f"{' ' * indent}{mark} {first}", *(" " * (indent + 4) + each for each in others)]
+    return [f"{' ' * indent}{mark} {first}", *(" " * (indent + 4) + other for other in others)]

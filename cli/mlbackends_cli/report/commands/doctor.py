@@ -75,7 +75,9 @@ def command(
     name = f"process {pid}" if pid else name_of(subject)
     outcome = examine(report, only=only, ignored=ignore, subject=name)
     if pid:
-        outcome = replace(outcome, checks=tuple(_of_process(each, pid) for each in outcome.checks))
+        outcome = replace(
+            outcome, checks=tuple(_of_process(check, pid) for check in outcome.checks)
+        )
     return outcome, report
 
 

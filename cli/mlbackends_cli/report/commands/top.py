@@ -108,7 +108,7 @@ def command(
         usage = sampler.sample()
     shown = view.chosen(usage)
     write(formats.text_of(form, shown, page(color, output), table=_whole), output)
-    missing = {*pids} - {one.pid for one in usage.processes}
+    missing = {*pids} - {process.pid for process in usage.processes}
     for pid in sorted(missing):
         log(f"there is no process {pid}")
     return exits.NO if missing else exits.YES

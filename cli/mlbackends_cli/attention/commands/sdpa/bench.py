@@ -107,10 +107,10 @@ def command(
     if saved:
         refuse_beside_saved(options)
         run = speed.read_saved(saved, Benched)
-        texts = [each.checked.text for each in run.problems]
+        texts = [problem.checked.text for problem in run.problems]
     else:
         wordings = wordings_of(options)
-        texts = [each.text for each in wordings]
+        texts = [wording.text for wording in wordings]
     if fail_below and not then:
         raise BadInput("--fail-below compares with a saved run", "add --compare FILE")
     files = [path for path in plots if path]
@@ -143,11 +143,11 @@ def command(
         write(drawn)
     for path, draw in drawings.items():
         write(draw(run), path)
-    changes = [each for problem in run.problems for each in problem.changes]
-    good = all(each.checked.good for each in run.problems)
-    slower = any((each.by_share or each.by_time) < fail_below for each in changes)
+    changes = [change for problem in run.problems for change in problem.changes]
+    good = all(problem.checked.good for problem in run.problems)
+    slower = any((change.by_share or change.by_time) < fail_below for change in changes)
     if slower or not good:
         return exits.NO
-    timings = [each.timing for problem in run.problems for each in problem.checked.results]
-    unstable = any(each.unstable for each in timings if each is not None)
+    timings = [result.timing for problem in run.problems for result in problem.checked.results]
+    unstable = any(timing.unstable for timing in timings if timing is not None)
     return exits.UNKNOWN if fail_below and unstable else exits.YES

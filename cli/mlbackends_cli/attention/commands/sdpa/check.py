@@ -93,4 +93,4 @@ def command(saved: str, form: str, output: str, color: str, **options: Any) -> i
         write(formats.text_of(form, checked, style, **own), output)
     else:
         write_outcome(outcome_of(checked), form, output, style)
-    return exits.YES if all(each.good for each in checked.problems) else exits.NO
+    return exits.YES if all(problem.good for problem in checked.problems) else exits.NO

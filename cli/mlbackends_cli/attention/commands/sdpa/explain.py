@@ -54,8 +54,8 @@ def command(
     style = page(color, output, details=details)
     own = {"table": backends.printed, "markdown": backends.markdown}
     write(formats.text_of(form, explanation, style, **own), output)
-    for each in explanation.problems:
-        able = {verdict.backend for verdict in each.verdicts if verdict.usable}
-        if not each.answered or not able.issuperset(required):
+    for problem in explanation.problems:
+        able = {verdict.backend for verdict in problem.verdicts if verdict.usable}
+        if not problem.answered or not able.issuperset(required):
             return exits.NO
     return exits.YES

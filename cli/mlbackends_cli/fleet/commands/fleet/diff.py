@@ -45,6 +45,6 @@ def command(
         form, difference, style, table=fleets.changes_table, markdown=fleets.changes_markdown
     )
     write(text, output)
-    behind = bool(difference.silent) or any(each.left_behind for each in difference.changes)
+    behind = bool(difference.silent) or any(change.left_behind for change in difference.changes)
     changed = behind or bool(difference.changes or difference.new)
     return exits.NO if {"change": changed, "left-behind": behind}.get(fail_on) else exits.YES

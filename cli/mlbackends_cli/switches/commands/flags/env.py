@@ -48,7 +48,7 @@ def command(
         shell = shell or _usual_shell()
         lines = [assignment(name, text, shell) for name, text in variables.items()]
         if shell == "cmd":  # which would print each command that it reads from a file
-            lines = [f"@{each}" for each in lines]
+            lines = [f"@{line}" for line in lines]
         write("\n".join(lines), output)
     elif form == "dotenv":
         for name, text in variables.items():
@@ -70,5 +70,5 @@ def _usual_shell() -> str:
 
     names = []
     with suppress(psutil.Error, OSError):  # one of them has ended
-        names = [each.name() for each in psutil.Process().parents()]
+        names = [parent.name() for parent in psutil.Process().parents()]
     return own_shell(names, os.environ)

@@ -47,7 +47,7 @@ def command(
     apply(files, settings)
     switches = listing.listing(names)
     if changed:
-        rows = tuple(each for each in switches.flags if each.origin != "default")
+        rows = tuple(flag for flag in switches.flags if flag.origin != "default")
         switches = replace(switches, flags=rows)
     style = page(color, output)
     if formats.has(form, "listing"):
@@ -65,28 +65,28 @@ def _listing(switches: Switches, names: tuple[str, ...]) -> Listing:
     It has a separate line only if it was named in full: its name is too long for the table.
     """
     split_k = {
-        each.name: each.value
-        for each in switches.flags
-        if each.name.endswith(_SPLIT_K) and each.name not in names
+        flag.name: flag.value
+        for flag in switches.flags
+        if flag.name.endswith(_SPLIT_K) and flag.name not in names
     }
     modules: dict[str, list[Switch]] = {}
-    for each in switches.flags:
-        if each.name not in split_k:
-            modules.setdefault(each.name.rpartition(".")[0], []).append(each)
+    for flag in switches.flags:
+        if flag.name not in split_k:
+            modules.setdefault(flag.name.rpartition(".")[0], []).append(flag)
     groups, marked = [], set()
     for at, (module, own) in enumerate(modules.items()):
         marked |= {(at, number) for number, each in enumerate(own) if each.origin != "default"}
         rows = tuple(_row(each, split_k.get(each.name + _SPLIT_K, True)) for each in own)
         groups.append(Group(module or "mlbackends", rows, f"{module}." if module else ""))
-    notes = [each.problem for each in switches.flags if each.problem]
+    notes = [flag.problem for flag in switches.flags if flag.problem]
     if split_k:
         notes.append(
             "Switches that end in _split_k are on the lines of the switches that set them; `backends flags"
             " list NAME` shows one alone."
         )
-    lacked = [f"{each.name} ({each.since})" for each in switches.flags if each.lacking]
+    lacked = [f"{flag.name} ({flag.since})" for flag in switches.flags if flag.lacking]
     if lacked:
-        torch = next(each.lacking for each in switches.flags if each.lacking)
+        torch = next(flag.lacking for flag in switches.flags if flag.lacking)
         notes.append(f"{torch} is installed here, and these need a newer one: {', '.join(lacked)}.")
     columns = ("switch", "value", "read by")
     return Listing(columns, tuple(groups), tuple(notes), frozenset(marked))
