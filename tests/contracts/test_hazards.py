@@ -1,6 +1,6 @@
 """Hazards: each file offers what it has to, each warning of a probe has one that speaks for it.
 
-The tests of hazards name machines that have one and machines that lack it, in tables HAS and LACKS.
+The tests of hazards name machines that have one and machines that lack it, in tables MACHINES, HAS and LACKS.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def checks(host: str) -> tuple[Check, ...]:
 
 @cache
 def tables() -> tuple[set[str], set[str]]:
-    """Return the codes in HAS and in LACKS of every test of hazards."""
+    """Return the codes that tests of hazards name as present on a machine, and as absent from one."""
     has: set[str] = set()
     lacks: set[str] = set()
     for path in sorted((ROOT / "core" / "audit" / "hazards").glob("test_*.py")):
@@ -69,6 +69,9 @@ def tables() -> tuple[set[str], set[str]]:
         specification.loader.exec_module(module)
         has |= {_code(entry) for entry in getattr(module, "HAS", ())}
         lacks |= {_code(entry) for entry in getattr(module, "LACKS", ())}
+        for code, (machine, other) in getattr(module, "MACHINES", {}).items():
+            has |= {code} if machine else set()
+            lacks |= {code} if other else set()
     return has, lacks
 
 

@@ -32,84 +32,6 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 TESTS = Path(__file__).resolve().parents[3]
-HAS = {
-    "container-lost-devices": "docker-lost-gpu.json",
-    "cuda-driver-library-missing": "mig-pod",
-    "cuda-stub-library": "broken-environment",
-    "intel-gpu-not-accessible": "arc-desktop-no-render",
-    "nvidia-compat-library": "docker-geforce-compat",
-    "nvidia-compute-prohibited": "hgx-h100-failing.json",
-    "nvidia-device-nodes-missing": "broken-environment",
-    "nvidia-device-order": "gpu-server-degraded",
-    "nvidia-driver-older-than-runtime": "broken-environment",
-    "nvidia-ecc-errors": "hgx-h100-failing.json",
-    "nvidia-fabric-manager": "hgx-h100-failing.json",
-    "nvidia-gpu-excluded": "gpu-server-degraded",
-    "nvidia-gpu-lost": "hgx-h100-failing.json",
-    "nvidia-kernel-library-mismatch": "broken-environment",
-    "nvidia-mig-visible-devices": "slurm-job-mig.json",
-    "nvidia-mode-change-pending": "slurm-job-mig.json",
-    "nvidia-module-does-not-fit": "gpu-server-degraded",
-    "nvidia-no-driver": "zen2-desktop-nouveau",
-    "nvidia-nvlink-down": "hgx-h100-failing.json",
-    "nvidia-persistence-off": "hgx-h100-failing.json",
-    "nvidia-row-remap": "hgx-h100-failing.json",
-    "nvidia-throttled": "hgx-h100-failing.json",
-    "nnpack-cache-hidden": "kvm-guest-without-l3",
-    "pcie-access-control": "gpu-server-degraded",
-    "pcie-width-degraded": "gpu-server-degraded",
-    "rocm-gpus-forbidden": "rocm-pod-forbidden",
-    "rocm-hsa-override": "podman-rocm-no-access",
-    "rocm-kfd-not-accessible": "podman-rocm-no-access",
-    "rocm-library-lacks-target": "podman-rocm-no-access",
-    "rocm-visible-devices": "podman-rocm-no-access",
-    "shared-memory-small": "alpine-container",
-    "wsl-linux-driver": "wsl2-nvidia",
-}
-LACKS = {
-    "container-lost-devices": "docker-geforce-compat",
-    "cuda-driver-library-missing": "slurm-job",
-    "cuda-stub-library": "hgx-h100-eight-gpus",
-    "intel-gpu-not-accessible": "alder-lake-hybrid",
-    "nvidia-compat-library": "hgx-h100-eight-gpus",
-    "nvidia-compute-prohibited": "hgx-h100-sound.json",
-    "nvidia-device-nodes-missing": "docker-geforce-compat",
-    "nvidia-device-order": "hgx-h100-eight-gpus",
-    "nvidia-driver-older-than-runtime": "hgx-h100-eight-gpus",
-    "nvidia-ecc-errors": "hgx-h100-sound.json",
-    "nvidia-fabric-manager": "hgx-h100-eight-gpus",
-    "nvidia-gpu-excluded": "hgx-h100-eight-gpus",
-    "nvidia-gpu-lost": "slurm-job-mig.json",
-    "nvidia-kernel-library-mismatch": "docker-geforce-compat",
-    "nvidia-mig-visible-devices": "mig-pod",
-    "nvidia-mode-change-pending": "hgx-h100-sound.json",
-    "nvidia-module-does-not-fit": "grace-hopper",
-    "nvidia-no-driver": "mig-pod",
-    "nvidia-nvlink-down": "hgx-h100-sound.json",
-    "nvidia-persistence-off": "hgx-h100-sound.json",
-    "nvidia-row-remap": "hgx-h100-sound.json",
-    "nvidia-throttled": "hgx-h100-sound.json",
-    "nnpack-cache-hidden": "icelake-ec2",
-    "pcie-access-control": "hgx-h100-eight-gpus",
-    "pcie-width-degraded": "hgx-h100-eight-gpus",
-    "rocm-gpus-forbidden": "podman-rocm-no-access",
-    "rocm-hsa-override": "mi300x-eight-gpus",
-    "rocm-kfd-not-accessible": "mi300x-eight-gpus",
-    "rocm-library-lacks-target": "mi300x-eight-gpus",
-    "rocm-visible-devices": "mi300x-eight-gpus",
-    "shared-memory-small": "hgx-h100-eight-gpus",
-    "wsl-linux-driver": "broken-environment",
-}
-ON_NVML = (
-    "nvidia-compute-prohibited",
-    "nvidia-ecc-errors",
-    "nvidia-gpu-lost",
-    "nvidia-mode-change-pending",
-    "nvidia-nvlink-down",
-    "nvidia-persistence-off",
-    "nvidia-row-remap",
-    "nvidia-throttled",
-)
 
 
 @cache
@@ -162,49 +84,6 @@ def nvidia(*gpus: Device, **fields: Any) -> ProbeReport:
 
 def environment(**variables: str) -> ProbeReport:
     return told(facts={"variables": variables})
-
-
-def test_a_machine_that_has_it_is_told() -> None:
-    for code, host in HAS.items():
-        for check in checks(machine(host), code):
-            assert check.status is Status.FAILED, code
-            assert check.evidence, code
-            assert check.why and check.hint, code
-            assert check.message[-1] not in ".:", code
-
-
-def test_a_machine_that_does_not_have_it_is_left_alone() -> None:
-    for code, host in LACKS.items():
-        assert judged(machine(host), code).status in (Status.PASSED, Status.SKIPPED), code
-
-
-def test_what_only_nvml_tells_is_unknown_without_it() -> None:
-    for code in ON_NVML:
-        check = judged(machine("hgx-h100-eight-gpus"), code)
-
-        assert check.status is Status.UNKNOWN, code
-        assert "NVML was not asked" in check.message, code
-
-
-def test_nothing_of_it_is_asked_of_a_machine_without_a_gpu() -> None:
-    for code in HAS:
-        check = judged(machine("epyc-eight-nodes"), code)
-
-        assert check.status in (Status.PASSED, Status.SKIPPED), code
-
-
-def test_a_sound_machine_has_none_of_them() -> None:
-    found = examine(machine("hgx-h100-sound.json"), only=tuple(HAS))
-
-    assert [check.message for check in found.failed()] == []
-
-
-def test_what_a_hazard_tells_is_not_said_a_second_time() -> None:
-    for name in dict.fromkeys(HAS.values()):
-        outcome = examine(machine(name))
-        messages = [check.message for check in outcome.failed()]
-
-        assert len(messages) == len(set(messages)), name
 
 
 # ---- the driver and its libraries ----------------------------------------------------------------

@@ -17,54 +17,6 @@ if TYPE_CHECKING:
     from mlbackends.model.records import Report
 
 HOSTS = Path(__file__).resolve().parents[3] / "hosts"
-HAS = {
-    "address-space-limit": "untuned-slurm-node",
-    "affinity-one-cpu": "untuned-slurm-node",
-    "cpu-boost-off": "untuned-slurm-node",
-    "cpu-count-too-high": "slurm-job",
-    "cpu-frequency-capped": "untuned-slurm-node",
-    "cpu-governor": "untuned-slurm-node",
-    "cpu-mitigation-slows-gather": "icelake-ec2",
-    "cpu-quota-below-threads": "mig-pod",
-    "cpu-throttled": "docker-cgroup1",
-    "hypervisor-hides-avx2": "proxmox-kvm64",
-    "locked-memory-limit": "untuned-slurm-node",
-    "memory-faulty": "untuned-slurm-node",
-    "memory-limit-below-machine": "nested-cgroup2",
-    "musl-libc": "alpine-container",
-    "numa-balancing": "slurm-job",
-    "open-files-limit": "untuned-slurm-node",
-    "overcommit-never": "untuned-slurm-node",
-    "rosetta-translated": "macbook-rosetta",
-    "thread-limit-low": "untuned-slurm-node",
-    "threads-exceed-cpus": "untuned-slurm-node",
-    "transparent-huge-pages": "untuned-slurm-node",
-    "wsl-first-version": "wsl1-laptop",
-}
-LACKS = {
-    "address-space-limit": "hgx-h100-eight-gpus",
-    "affinity-one-cpu": "slurm-job",
-    "cpu-boost-off": "alder-lake-hybrid",
-    "cpu-count-too-high": "zen4-two-sockets",
-    "cpu-frequency-capped": "alder-lake-hybrid",
-    "cpu-governor": "alder-lake-hybrid",
-    "cpu-mitigation-slows-gather": "cloud-vm-recorded",
-    "cpu-quota-below-threads": "proxmox-kvm64",
-    "cpu-throttled": "proxmox-kvm64",
-    "hypervisor-hides-avx2": "ivy-bridge-desktop",
-    "locked-memory-limit": "ci-leftovers",
-    "memory-faulty": "hgx-h100-eight-gpus",
-    "memory-limit-below-machine": "alpine-container",
-    "musl-libc": "cloud-vm-recorded",
-    "numa-balancing": "hgx-h100-eight-gpus",
-    "open-files-limit": "ivy-bridge-desktop",
-    "overcommit-never": "hgx-h100-eight-gpus",
-    "rosetta-translated": "macbook-m3",
-    "thread-limit-low": "docker-cgroup1",
-    "threads-exceed-cpus": "slurm-job",
-    "transparent-huge-pages": "icelake-ec2",
-    "wsl-first-version": "wsl2-nvidia",
-}
 
 
 @cache
@@ -85,57 +37,115 @@ def checks(subject: Report, code: str) -> tuple[Check, ...]:
     return examine(subject, only=(code,)).checks
 
 
-def statuses(subject: Report, code: str) -> list[Status]:
-    return [check.status for check in checks(subject, code)]
+NODE, DESKTOP = "untuned-slurm-node", "alder-lake-hybrid"
+SMALL = "ivy-bridge-desktop"
+#: A hazard, a machine, facts of one probe that it has instead, and the status or severity of the check.
+CASES: list[tuple[str, str, str, dict[str, Any], Status | Severity]] = [
+    # A required fact is missing.
+    ("address-space-limit", NODE, "limits", {"address_space_limit_bytes": None}, Status.UNKNOWN),
+    ("affinity-one-cpu", NODE, "limits", {"affinity_cpus": None}, Status.UNKNOWN),
+    ("cpu-quota-below-threads", NODE, "limits", {"effective_cpus": None}, Status.UNKNOWN),
+    ("memory-limit-below-machine", NODE, "memory", {"total_bytes": None}, Status.UNKNOWN),
+    ("numa-balancing", NODE, "memory", {"numa_balancing": None}, Status.UNKNOWN),
+    ("open-files-limit", NODE, "limits", {"open_files_limit": None}, Status.UNKNOWN),
+    ("overcommit-never", NODE, "memory", {"overcommit": None}, Status.UNKNOWN),
+    ("thread-limit-low", NODE, "limits", {"threads_expected": None}, Status.UNKNOWN),
+    ("transparent-huge-pages", NODE, "memory", {"transparent_huge_pages": None}, Status.UNKNOWN),
+    # Values that only look like the hazard.
+    *(
+        (
+            "cpu-governor",
+            DESKTOP,
+            "cpu",
+            {"governor": "powersave", "scaling_driver": driver},
+            Status.PASSED,
+        )
+        for driver in ("intel_pstate", "amd-pstate-epp")
+    ),
+    ("cpu-frequency-capped", DESKTOP, "cpu", {"current_hertz": 400_000_000}, Status.PASSED),
+    (
+        "affinity-one-cpu",
+        NODE,
+        "environment",
+        {"variables": {"SLURM_CPUS_PER_TASK": "1"}},
+        Status.PASSED,
+    ),
+    ("address-space-limit", NODE, "limits", {"address_space_limit_bytes": 1 << 46}, Status.PASSED),
+    (
+        "musl-libc",
+        "alpine-container",
+        "packages",
+        {"distributions": {"torch": "2.5.0"}},
+        Status.PASSED,
+    ),
+    ("hypervisor-hides-avx2", SMALL, "cpu", {"hypervisor": True}, Status.PASSED),
+    (
+        "open-files-limit",
+        SMALL,
+        "limits",
+        {"open_files_limit": 1024, "effective_cpus": 8},
+        Status.PASSED,
+    ),
+    (
+        "open-files-limit",
+        SMALL,
+        "limits",
+        {"open_files_limit": 4096, "effective_cpus": 128},
+        Status.PASSED,
+    ),
+    (
+        *("open-files-limit", SMALL, "limits"),
+        *({"open_files_limit": None, "unlimited": ["open_files_limit"]}, Status.PASSED),
+    ),
+    # Severities.
+    (
+        "open-files-limit",
+        SMALL,
+        "limits",
+        {"open_files_limit": 256, "effective_cpus": 4},
+        Severity.WARNING,
+    ),
+    (
+        "open-files-limit",
+        SMALL,
+        "limits",
+        {"open_files_limit": 1024, "effective_cpus": 64},
+        Severity.NOTE,
+    ),
+    ("numa-balancing", "epyc-eight-nodes", "memory", {}, Severity.NOTE),
+    (
+        *("transparent-huge-pages", NODE, "environment"),
+        *({"variables": {"THP_MEM_ALLOC_ENABLE": "1"}}, Severity.WARNING),
+    ),
+    ("locked-memory-limit", NODE, "host", {"rdma_link_layers": ["Ethernet"]}, Severity.WARNING),
+    (
+        "locked-memory-limit",
+        NODE,
+        "host",
+        {"rdma_link_layers": ["Ethernet", "InfiniBand"]},
+        Severity.ERROR,
+    ),
+    ("locked-memory-limit", NODE, "host", {"rdma_link_layers": ["Unknown"]}, Severity.ERROR),  # EFA
+    ("locked-memory-limit", NODE, "host", {"rdma_link_layers": None}, Severity.ERROR),
+    # Other machines.
+    ("numa-balancing", DESKTOP, "memory", {}, Status.SKIPPED),
+    ("address-space-limit", "macbook-m3", "host", {}, Status.SKIPPED),
+    ("affinity-one-cpu", "macbook-m3", "host", {}, Status.SKIPPED),
+    ("open-files-limit", "macbook-m3", "host", {}, Status.SKIPPED),
+    ("overcommit-never", "macbook-m3", "host", {}, Status.SKIPPED),
+]
 
 
-def test_a_machine_that_has_it_is_told_so() -> None:
-    for code, host in HAS.items():
-        found = checks(report(host), code)
+@pytest.mark.parametrize(("code", "machine", "probe", "facts", "expected"), CASES)
+def test_a_fact_decides_about_a_hazard(
+    code: str, machine: str, probe: str, facts: dict[str, Any], expected: Status | Severity
+) -> None:
+    (check,) = checks(with_facts(machine, probe, **facts), code)
 
-        assert {check.status for check in found} == {Status.FAILED}, code
-        assert all(check.message and check.evidence and check.why for check in found), code
-
-
-def test_a_machine_that_lacks_it_raises_no_alarm() -> None:
-    for code, host in LACKS.items():
-        assert set(statuses(report(host), code)) <= {Status.PASSED, Status.SKIPPED}, code
-
-
-def test_without_what_tells_it_nothing_is_claimed() -> None:
-    for code in sorted(HAS):
-        empty = msgspec.structs.replace(report("untuned-slurm-node"), probes={})
-
-        assert statuses(empty, code) == [Status.UNKNOWN], code
-
-
-@pytest.mark.parametrize(
-    ("code", "probe", "fact"),
-    [
-        ("address-space-limit", "limits", "address_space_limit_bytes"),
-        ("affinity-one-cpu", "limits", "affinity_cpus"),
-        ("cpu-quota-below-threads", "limits", "effective_cpus"),
-        ("memory-limit-below-machine", "memory", "total_bytes"),
-        ("numa-balancing", "memory", "numa_balancing"),
-        ("open-files-limit", "limits", "open_files_limit"),
-        ("overcommit-never", "memory", "overcommit"),
-        ("thread-limit-low", "limits", "threads_expected"),
-        ("transparent-huge-pages", "memory", "transparent_huge_pages"),
-    ],
-)
-def test_a_fact_that_could_not_be_read_is_unknown(code: str, probe: str, fact: str) -> None:
-    assert statuses(with_facts("untuned-slurm-node", probe, **{fact: None}), code) == [
-        Status.UNKNOWN
-    ]
-
-
-@pytest.mark.parametrize("driver", ["intel_pstate", "amd-pstate-epp"])
-def test_powersave_under_a_driver_that_chooses_itself_is_no_alarm(driver: str) -> None:
-    base = with_facts(
-        "alder-lake-hybrid", "cpu", governor="powersave", scaling_driver=driver, current_hertz=1
-    )
-
-    assert statuses(base, "cpu-governor") == [Status.PASSED]
+    if isinstance(expected, Severity):
+        assert (check.status, check.severity) == (Status.FAILED, expected)
+    else:
+        assert check.status is expected
 
 
 def test_the_wish_to_save_power_is_told_of_such_a_driver() -> None:
@@ -145,19 +155,6 @@ def test_the_wish_to_save_power_is_told_of_such_a_driver() -> None:
     assert check.command.startswith(
         "echo performance | tee /sys/devices/system/cpu/cpufreq/policy*/"
     )
-
-
-def test_a_slow_clock_of_this_moment_is_no_alarm() -> None:
-    idle = with_facts("alder-lake-hybrid", "cpu", current_hertz=400_000_000)
-
-    assert statuses(idle, "cpu-frequency-capped") == [Status.PASSED]
-
-
-def test_a_task_that_asked_for_one_cpu_is_no_alarm() -> None:
-    variables = {"SLURM_JOB_ID": "77", "SLURM_CPUS_PER_TASK": "1"}
-    asked = with_facts("untuned-slurm-node", "environment", variables=variables)
-
-    assert statuses(asked, "affinity-one-cpu") == [Status.PASSED]
 
 
 def test_threads_and_counts_are_said_once() -> None:
@@ -174,85 +171,6 @@ def test_the_command_gives_the_quotas_whole_cpus() -> None:
 
     assert check.command == "export OMP_NUM_THREADS=2"
     assert check.evidence["limits.cpu_quota"] == 2.5
-
-
-@pytest.mark.parametrize(
-    ("soft", "cpus", "severity"),
-    [(256, 4, Severity.WARNING), (1024, 64, Severity.NOTE), (1024, 8, None), (4096, 128, None)],
-)
-def test_the_usual_limit_of_open_files_is_a_note_on_large_machines(
-    soft: int, cpus: int, severity: Severity | None
-) -> None:
-    base = with_facts("ivy-bridge-desktop", "limits", open_files_limit=soft, effective_cpus=cpus)
-    found = [check.severity for check in checks(base, "open-files-limit") if check.message]
-
-    assert found == ([severity] if severity else [])
-
-
-def test_no_limit_is_not_the_same_as_one_that_was_not_read() -> None:
-    unlimited = with_facts(
-        "ivy-bridge-desktop", "limits", open_files_limit=None, unlimited=["open_files_limit"]
-    )
-
-    assert statuses(unlimited, "open-files-limit") == [Status.PASSED]
-
-
-def test_balancing_of_nodes_is_a_note_without_a_gpu_and_skipped_with_one_node() -> None:
-    (check,) = checks(report("epyc-eight-nodes"), "numa-balancing")
-
-    assert check.severity is Severity.NOTE
-    assert statuses(report("alder-lake-hybrid"), "numa-balancing") == [Status.SKIPPED]
-
-
-def test_an_address_space_of_many_times_the_memory_is_no_alarm() -> None:
-    wide = with_facts("untuned-slurm-node", "limits", address_space_limit_bytes=1 << 46)
-
-    assert statuses(wide, "address-space-limit") == [Status.PASSED]
-
-
-def test_huge_pages_that_are_asked_for_and_never_given_are_a_warning() -> None:
-    asking = with_facts(
-        "untuned-slurm-node", "environment", variables={"THP_MEM_ALLOC_ENABLE": "1"}
-    )
-    (check,) = checks(asking, "transparent-huge-pages")
-
-    assert check.severity is Severity.WARNING
-    assert "THP_MEM_ALLOC_ENABLE" in check.message
-
-
-def test_torch_that_somebody_built_for_musl_is_no_alarm() -> None:
-    built = with_facts("alpine-container", "packages", distributions={"torch": "2.5.0"})
-
-    assert statuses(built, "musl-libc") == [Status.PASSED]
-
-
-def test_a_real_old_processor_is_not_the_hypervisors_doing() -> None:
-    guest = with_facts("ivy-bridge-desktop", "cpu", hypervisor=True)
-
-    assert statuses(guest, "hypervisor-hides-avx2") == [Status.PASSED]
-
-
-def test_what_only_linux_has_is_skipped_on_a_mac() -> None:
-    codes = ("address-space-limit", "affinity-one-cpu", "open-files-limit", "overcommit-never")
-
-    assert {statuses(report("macbook-m3"), code)[0] for code in codes} == {Status.SKIPPED}
-
-
-@pytest.mark.parametrize(
-    ("layers", "severity"),
-    [
-        (["Ethernet"], Severity.WARNING),
-        (["Ethernet", "InfiniBand"], Severity.ERROR),
-        (["Unknown"], Severity.ERROR),  # EFA
-        (None, Severity.ERROR),
-    ],
-)
-def test_a_low_limit_on_locked_memory_is_no_error_where_all_ports_are_ethernet(
-    layers: list[str] | None, severity: Severity
-) -> None:
-    subject = with_facts("untuned-slurm-node", "host", rdma_link_layers=layers)
-
-    assert [check.severity for check in checks(subject, "locked-memory-limit")] == [severity]
 
 
 def test_the_cpus_that_are_held_below_their_base_are_named() -> None:

@@ -16,46 +16,6 @@ from mlbackends.model.audit import Check, Severity, Status
 from mlbackends.model.records import Library, Presence, ProbeReport, Report
 
 HOSTS = Path(__file__).resolve().parents[3] / "hosts"
-HAS = {
-    "compilation-off": "ci-leftovers",
-    "cublas-not-deterministic": "ci-leftovers",
-    "cuda-launch-blocking": "ci-leftovers",
-    "cuda-visible-devices": "broken-environment",
-    "debugging-allocator": "ci-leftovers",
-    "debugging-preload": "ci-leftovers",
-    "isa-beyond-hardware": "broken-environment",
-    "isa-capped": "ci-leftovers",
-    "ld-preload-missing": "broken-environment",
-    "library-logging": "ci-leftovers",
-    "mkl-cbwr": "ci-leftovers",
-    "mps-fallback": "macbook-m3",
-    "nccl-leftovers": "ci-leftovers",
-    "omp-one-thread": "ci-leftovers",
-    "spinning-under-quota": "proxmox-kvm64",
-    "tf32-override": "ci-leftovers",
-    "thread-binding": "ci-leftovers",
-    "variable-invalid": "icelake-ec2",
-}
-LACKS = {
-    "compilation-off": "hgx-h100-eight-gpus",
-    "cublas-not-deterministic": "hgx-h100-eight-gpus",
-    "cuda-launch-blocking": "hgx-h100-eight-gpus",
-    "cuda-visible-devices": "slurm-job",
-    "debugging-allocator": "hgx-h100-eight-gpus",
-    "debugging-preload": "broken-environment",
-    "isa-beyond-hardware": "ci-leftovers",
-    "isa-capped": "icelake-ec2",
-    "ld-preload-missing": "ci-leftovers",
-    "library-logging": "hgx-h100-eight-gpus",
-    "mkl-cbwr": "hgx-h100-eight-gpus",
-    "mps-fallback": "ci-leftovers",
-    "nccl-leftovers": "hgx-h100-eight-gpus",
-    "omp-one-thread": "slurm-job",
-    "spinning-under-quota": "nested-cgroup2",
-    "tf32-override": "hgx-h100-eight-gpus",
-    "thread-binding": "hgx-h100-eight-gpus",
-    "variable-invalid": "hgx-h100-eight-gpus",
-}
 
 
 @cache
@@ -78,28 +38,6 @@ def checks(subject: Report, code: str) -> tuple[Check, ...]:
 
 def seen(subject: Report, code: str) -> list[str]:
     return [check.message for check in checks(subject, code) if check.status is Status.FAILED]
-
-
-def test_a_machine_that_has_it_is_told_so() -> None:
-    for code, host in HAS.items():
-        found = checks(report(host), code)
-
-        assert {check.status for check in found} == {Status.FAILED}, code
-        assert all(check.message and check.evidence and check.why for check in found), code
-
-
-def test_a_machine_that_lacks_it_raises_no_alarm() -> None:
-    for code, host in LACKS.items():
-        found = checks(report(host), code)
-
-        assert {check.status for check in found} <= {Status.PASSED, Status.SKIPPED}, code
-
-
-def test_without_what_tells_it_nothing_is_claimed() -> None:
-    for code in sorted(HAS):
-        empty = msgspec.structs.replace(report("ci-leftovers"), probes={})
-
-        assert [check.status for check in checks(empty, code)] == [Status.UNKNOWN], code
 
 
 def test_an_environment_that_was_not_recorded_is_unknown_not_clean() -> None:
