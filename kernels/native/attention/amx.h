@@ -1,4 +1,4 @@
-/* Products of pairs of bfloat16 by AMX's tiles: 16 numbers of one side and 16 of the other at once, 32
+/* Products of pairs of bfloat16 by AMX's tiles: 16 numbers of each side at a time, 32
    elements deep. Included by products.h.
 
    The query and the weights lie as for pairs, which is as a tile's right side is read: (depth in pairs,

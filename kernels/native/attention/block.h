@@ -1,4 +1,4 @@
-/* A task of many rows: they lie across the lanes, in groups of a few vectors. */
+/* A task of many rows: rows are across the lanes, in groups of a few vectors. */
 #pragma once
 #include "dropout_tile.h"
 #include "mask.h"
@@ -254,7 +254,7 @@ struct Block {
   void widen_row(const char *row, Unit *to, int64_t width) const {
     if constexpr (P::pairs) {
       for (int64_t pair = width / 2; pair < depth(p); pair++)
-        to[pair] = 0; /* behind the row, and beside an odd end */
+        to[pair] = 0; /* after the end of the row, and next to an odd last element */
       memcpy(to, row, (size_t)width * 2);
     } else {
       int64_t c = 0;

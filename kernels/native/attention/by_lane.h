@@ -45,7 +45,7 @@ constexpr int together() {
   return 16 / sizeof(typename P::Unit);
 }
 
-/* Numbers that lie one step after the other: lane is the step. */
+/* Consecutive numbers of one sum: a lane is a step. */
 template <class P, int vectors, int count, int lane = 0>
 INLINED void multiply_steps(typename P::Inner::Vector (&sums)[count][vectors],
                             const typename P::Units (&numbers)[count], const typename P::Unit *units) {
@@ -60,7 +60,7 @@ INLINED void multiply_steps(typename P::Inner::Vector (&sums)[count][vectors],
     multiply_steps<P, vectors, count, lane + 1>(sums, numbers, units + vectors * P::Inner::lanes);
 }
 
-/* Numbers of one step that lie one after the other: a lane is the number of one sum. */
+/* Consecutive numbers of one step: a lane is a sum. */
 template <class P, int vectors, int count, int first, int lane = 0>
 INLINED void multiply_lanes(typename P::Inner::Vector (&sums)[count][vectors], typename P::Units numbers,
                             const typename P::Units (&loaded)[vectors]) {

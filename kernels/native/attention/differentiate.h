@@ -15,7 +15,7 @@ struct RowStatistics {
   Real c;
 };
 
-/* Where in all weights a tile lies; `key` is a multiple of four. */
+/* The position of a tile in all weights; `key` is a multiple of four. */
 struct DropoutPlace {
   const Dropout &dropout;
   int64_t batch, head, row, key;
@@ -81,7 +81,7 @@ static __attribute__((noinline)) void refine(const typename T::Real *scores, con
   typedef typename T::Wholes Wholes;
   typedef typename T::Whole Whole;
   const Vector nothing = splat<T>(-(typename T::Real)__builtin_huge_val());
-  const typename T::Real fill = -65536; /* what is less is no score, but a mask's */
+  const typename T::Real fill = -65536; /* lower values come from a mask, not from scores */
   for (int v = 0; v < vectors; v++) {
     const int64_t at = v * T::lanes;
     const Vector before = load<T>(found.largest + at);

@@ -1,4 +1,4 @@
-/* Which weights dropout keeps: the rule of kernels/tensors/dropout.py, for as many weights at once as a
+/* The weights that dropout keeps, as in kernels/tensors/dropout.py, for as many weights at a time as a
    vector has lanes.
    Source: Salmon and others 2011, Parallel Random Numbers: As Easy as 1, 2, 3. */
 #pragma once
@@ -10,7 +10,7 @@ namespace {
 struct Dropout {
   uint32_t key[2];
   uint32_t least; /* the least word that is kept */
-  double factor;  /* what a weight that is kept is multiplied by; 0 where none is, whatever `least` says */
+  double factor;  /* of kept weights; 0 if none is kept, whatever `least` is */
 
   explicit Dropout(const Problem &p) : key{(uint32_t)p.seed, (uint32_t)(p.seed >> 32)} {
     const double words = p.dropout * 4294967296.0;

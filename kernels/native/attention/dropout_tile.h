@@ -24,7 +24,7 @@ struct Counted {
   }
 };
 
-/* Set to 0 what is dropped of the weights (keys, rows), pairs of keys for P::pairs. `first`: the number of
+/* Set the dropped weights (keys, rows) to 0, pairs of keys for P::pairs. `first`: the number of
    their first key, a multiple of 4. */
 template <class P, int vectors>
 static __attribute__((noinline)) void drop(const Dropout &dropout,

@@ -1,4 +1,4 @@
-/* Elements as they lie in tensors, and their way into vectors and back. */
+/* Elements of tensors, and their conversion to vectors and back. */
 #pragma once
 #include "simd.h"
 

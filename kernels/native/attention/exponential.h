@@ -46,7 +46,7 @@ INLINED Double::Vector exponential_polynomial(Double::Vector f) {
   return p * f + 1.0;
 }
 
-/* 2^x for x <= 0 or little above: 1 for 0, 0 for minus infinity and what is too small, NaN for NaN. */
+/* 2^x for x <= 0 or little above: 1 for 0, 0 for minus infinity and for underflow, NaN for NaN. */
 template <int degree>
 INLINED Single::Vector power_of_two(Single::Vector x) {
 #if defined(__AVX512F__)

@@ -10,7 +10,7 @@
 
 namespace {
 
-/* Sums of the query's gradient that are kept apart for one thread may take so much, and its other memory
+/* The largest separate sums of the query's gradient for one thread, and its largest other memory
    about as much. */
 constexpr int64_t most_sums_bytes = 256 << 10, most_keys_bytes = 256 << 10, most_rows_bytes = 192 << 10;
 
@@ -41,7 +41,7 @@ GradientsPartition partition_of(const GradientsProblem &problem) {
   const int64_t widths = p.head_dim + p.value_dim;
   partition.block_keys = 512, partition.block_rows = 96;
   const int64_t copies =
-      partition.sums_apart ? 2 : 1; /* beside the sums of a block of keys, what they are widened to */
+      partition.sums_apart ? 2 : 1; /* the sums of a block of keys, and their widened copy */
   while (partition.block_keys > 64 && partition.block_keys * widths * number * copies > most_keys_bytes)
     partition.block_keys /= 2;
   while (partition.block_rows > 4 * lanes && partition.block_rows * 2 * widths * number > most_rows_bytes)
@@ -76,7 +76,7 @@ bool is_empty(const Problem &p) {
   return p.batch <= 0 || p.heads <= 0 || p.query_length <= 0 || p.key_length <= 0;
 }
 
-/* A unit that a thread has begun; it may be another thread that goes on with it after an interruption. */
+/* A unit that a thread has started; another thread may continue it after an interruption. */
 struct Slot {
   int64_t unit, block; /* unit: -1 for none */
 };

@@ -16,7 +16,7 @@
 
 namespace {
 
-/* Keys whose weights and changes are held at once. */
+/* The keys whose weights and changes are in memory at the same time. */
 constexpr int64_t gradients_strip = 64;
 
 template <class T>
@@ -206,7 +206,7 @@ struct Gradients {
     write_mask(batch, head, row_block, key_block);
   }
 
-  /* What one number for each row cannot tell of its weights; see problem.h. */
+  /* The refined sums of the rows; see problem.h. */
   void refine_rows(int64_t number, int64_t block) {
     task.batch = number / p.heads;
     task.head = number % p.heads;
@@ -251,7 +251,7 @@ struct Gradients {
                              : (double)((const float *)p.logsumexp)[place];
   }
 
-  /* Where the rows at hand stand among those of all heads and batches, and how many those are. */
+  /* The position of the current rows among those of all heads and batches, and their number. */
   int64_t first_place() const { return (task.batch * p.heads + task.head) * p.query_length + task.first_row; }
   int64_t all_rows() const { return p.batch * p.heads * p.query_length; }
 

@@ -1,4 +1,4 @@
-/* How rows lie for the products of gradients, and how what they give is written back.
+/* The layout of rows for the products of gradients, and how results are written back.
 
    Groups of columns: (groups, rows, columns of a group). Groups of rows, transposed: (groups, width, rows of
    a group). */

@@ -1,4 +1,4 @@
-/* What a tile's scores get from a causal limit and from a mask, whose rows lie across the lanes. */
+/* Apply a causal limit and a mask to a tile's scores, with rows across the lanes. */
 #pragma once
 #include "products.h"
 #include "problem.h"
@@ -6,7 +6,7 @@
 
 namespace {
 
-/* The mask of the rows that stand in one vector group. */
+/* The mask of the rows in one vector group. */
 template <class T, int vectors>
 struct MaskRows {
   static constexpr int width = vectors * T::lanes;
@@ -103,7 +103,7 @@ static void add_mask(const MaskRows<T, vectors> &mask, int64_t first, int64_t ke
   }
 }
 
-/* Hide key k from the rows whose limit is k or less, and find the maxima of what is left. */
+/* Hide key k from the rows whose limit is k or less, and find the maxima of the rest. */
 template <class T, int vectors>
 static __attribute__((noinline)) void hide(typename T::Real *scores, int64_t keys,
                                            const typename T::Real *limits, typename T::Real *largest) {

@@ -41,7 +41,7 @@ struct Pairs {
     sum = dot(sum, pair - Units{}, units);
   }
   INLINED void accumulate(Single::Vector &sum, Units first, Units second) { sum = dot(sum, first, second); }
-  /* The numbers of one vector rounded, each beside that of the other; and one vector's behind the other's. */
+  /* The rounded numbers of two vectors, interleaved or one after the other. */
   INLINED Units paired(Single::Vector lower, Single::Vector upper) { return ::paired(lower, upper); }
   INLINED Units halves(Single::Vector lower, Single::Vector upper) { return ::halves(lower, upper); }
 
@@ -56,7 +56,7 @@ struct Pairs {
 #endif
   }
 
-  /* As many elements of a row as there are lanes, each beside that of another row; null for a row of
+  /* As many elements of a row as there are lanes, interleaved with those of another row; null for a row of
      zeros. */
   INLINED Units load_paired(const char *lower, const char *upper) { return load_pairs(lower, upper); }
   INLINED Units load_some_paired(const char *lower, const char *upper, int64_t count) {

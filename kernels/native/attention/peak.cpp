@@ -32,7 +32,7 @@ int64_t with_any(int64_t rounds) { MULTIPLY_ADDS(Four, 12); }
 
 } // namespace
 
-/* Compute for so many rounds, and return how many floating-point operations one of them has. */
+/* Compute for a number of rounds, and return the floating-point operations of one round. */
 EXPORTED int64_t mlbackends_attention_multiply_adds(int64_t rounds) {
 #if defined(__x86_64__)
   if (has_avx512()) return with_avx512(rounds);
@@ -41,7 +41,7 @@ EXPORTED int64_t mlbackends_attention_multiply_adds(int64_t rounds) {
   return with_any(rounds);
 }
 
-/* Read so many bytes, a multiple of 256, and return what they add up to. */
+/* Read a number of bytes, a multiple of 256, and return their sum. */
 EXPORTED uint64_t mlbackends_attention_read(const void *memory, int64_t bytes) {
   const Line *line = (const Line *)memory;
   Line sum[4] = {};

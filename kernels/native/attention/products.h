@@ -1,4 +1,4 @@
-/* The products of a tile. Lanes hold rows of the query, so key and value are read as they lie, a number at a
+/* The products of a tile. Lanes hold rows of the query, so key and value are read in place, a number at a
    time.
 
        scores^T (keys, rows) = key (keys, depth) @ query^T (depth, rows)

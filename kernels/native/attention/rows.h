@@ -179,7 +179,7 @@ struct Rows {
     }
   }
 
-  /* Turn a row's scores into weights, and fold them into what is known of it. */
+  /* Turn a row's scores into weights, and fold them into its running sums. */
   void fold(int r, int64_t first, int64_t keys, int64_t row) {
     Real *scores = memory.scores + r * (keys_at_once + T::lanes);
     if (p.mask_element) add_mask(row, first, keys, scores);
@@ -206,7 +206,7 @@ struct Rows {
     largest[r] = now;
   }
 
-  /* Round a row's weights, those of two keys in a pair; an odd last key has the weight of 0 beside it. */
+  /* Round a row's weights, those of two keys in a pair; an odd last key is paired with a weight of 0. */
   void pair_weights(int r, int64_t keys) {
     const Real *from = memory.scores + r * (keys_at_once + T::lanes);
     for (int64_t k = 0; k < keys; k += 2 * T::lanes) {
@@ -216,7 +216,7 @@ struct Rows {
     }
   }
 
-  /* Set to 0 what is dropped of a row's weights: a lane has those of four keys. */
+  /* Set the dropped weights of a row to 0: a lane has those of four keys. */
   void drop(int64_t row, int64_t first, int64_t keys, Real *weights) const {
     typedef typename T::Wholes Wholes;
     typedef typename T::Whole Whole;

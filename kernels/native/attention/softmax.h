@@ -20,7 +20,7 @@ constexpr typename T::Real coarse() {
   return sizeof(typename T::Real) == 4 ? (typename T::Real)65536 : (typename T::Real)0x1p40;
 }
 
-/* A product that is not to be fused with the sum it goes into. clang has no vectors of SVE's length in the
+/* A product that must not be fused with a following addition. clang has no vectors of SVE's length in the
    registers of assembly. */
 template <class T>
 INLINED typename T::Vector rounded(typename T::Vector product) {

@@ -36,7 +36,7 @@ struct Monitor {
   void wake_all() { WakeAllConditionVariable(&changed); }
 };
 
-/* Start a thread that nobody joins. Returns whether the system would. */
+/* Start a detached thread. Returns whether that succeeded. */
 template <void (*run)(void *)>
 bool start_thread(void *context) {
   HANDLE thread = CreateThread(
@@ -59,7 +59,7 @@ inline int64_t microseconds() {
 #else
 
 #if defined(__GLIBC__) && defined(__x86_64__)
-/* The name that it has had since long before 2.34, so that what is built on a new system runs on an old
+/* The symbol version from before glibc 2.34, so that a build on a new system runs on an old
    one. */
 __asm__(".symver pthread_create,pthread_create@GLIBC_2.2.5");
 #elif defined(__GLIBC__) && defined(__aarch64__)

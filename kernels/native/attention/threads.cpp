@@ -1,4 +1,4 @@
-/* The pool of threads: one job at a time, tickets for those who may join it.
+/* The pool of threads: one job at a time, with tickets for threads that may join it.
 
    Workers are detached and never joined, so that the end of a process waits for nothing. A child process
    starts with a pool of its own, as its parent's workers are not in it; it never touches what they might have

@@ -2,11 +2,11 @@
 #pragma once
 #include <stdint.h>
 
-/* Call `work(context)` in this thread and in up to `helpers` others at once, and return when all of them
+/* Call `work(context)` in this thread and in up to `helpers` others, and return when all of them
    have. Fewer help where another call has them, or where no more can be started: the work must not count on
    any. */
 void with_helpers(int helpers, void (*work)(void *), void *context);
 
-/* Take at least so many bytes, aligned to 64; null where memory lacks. Give them back with `give_scratch`. */
+/* Allocate at least `bytes` bytes, aligned to 64; null without memory. Release them with `give_scratch`. */
 char *take_scratch(int64_t bytes);
 void give_scratch(char *memory);

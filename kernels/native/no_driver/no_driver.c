@@ -1,8 +1,8 @@
-/* A CUDA driver that has nothing: each function returns CUDA_ERROR_NOT_SUPPORTED.
+/* A stand-in for a CUDA driver: each function returns CUDA_ERROR_NOT_SUPPORTED.
  *
- * cuDNN tells which attention it would take on a chip that is not here, and loads libcuda.so.1 for that, of
- * which it asks these functions by name, and needs none. Where a machine has no driver, the process that
- * asks cuDNN opens this file first; the loader then knows it by its name. No other process does.
+ * To answer whether it supports attention on a chip that is not present, cuDNN loads libcuda.so.1 and looks
+ * these functions up, but needs none of them. On a machine without a driver, the process that asks cuDNN opens
+ * this file first, and the loader then finds it by its soname. No other process opens it.
  */
 #define FUNCTION(name) __attribute__((visibility("default"))) int name(void) { return 801; }
 
