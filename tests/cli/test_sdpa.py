@@ -60,7 +60,9 @@ class Steep(registry.load("mlbackends_kernels", "math").Math):
 PEER = """
 from mlbackends_kernels.checking import program
 from mlbackends.sdpa.verify.peer import Peer
-PEER = Peer("halved", "half of what is right", "MATH", "python", (), {path!r}, (program("serving"),))
+PEERS = (
+    Peer("halved", "half of what is right", "MATH", "python", (), {path!r}, (program("serving"),)),
+)
 """
 PROGRAM = """
 import importlib.util, sys, array

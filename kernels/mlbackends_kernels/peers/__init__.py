@@ -1,4 +1,4 @@
-"""Attention of other projects, to compare with: each file defines a `PEER`.
+"""Attention of other projects, to compare with: each file defines `PEERS`.
 
 The files import nothing that computes; their programs run in separate processes.
 """

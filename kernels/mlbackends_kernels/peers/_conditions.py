@@ -14,10 +14,3 @@ DENSE = (
     need.no_float64_inside(),
     need.not_nested(),
 )
-#: The constraints that FlashAttention and FlashInfer share.
-LIKE_FLASH = (
-    *DENSE,
-    need.dtype_in("float16", "bfloat16"),
-    need.no_mask(),
-    need.lower_right_causal(),
-)

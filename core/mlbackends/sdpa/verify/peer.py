@@ -1,6 +1,6 @@
 """Peer: another project's attention, which `sdpa check --peers` runs in a separate process.
 
-A file of kernels/peers/ defines it as `PEER`; other distributions add peers through entry points of the
+The files of kernels/peers/ define them as `PEERS`; other distributions add peers through entry points of the
 group `mlbackends.kernels.peers`.
 """
 
@@ -92,10 +92,10 @@ class Peer(Struct, frozen=True):
 
 
 def peers() -> tuple[Peer, ...]:
-    """Return every peer, by name; additions without one are left out."""
+    """Return every peer, by name; anything else in the `PEERS` of an addition is left out."""
     modules = (registry.load(FOLDER, name) for name in registry.names(FOLDER))
-    entries = (getattr(module, "PEER", None) for module in modules)
-    return tuple(entry for entry in entries if isinstance(entry, Peer))
+    entries = [entry for module in modules for entry in getattr(module, "PEERS", ())]
+    return tuple(sorted((e for e in entries if isinstance(e, Peer)), key=lambda peer: peer.name))
 
 
 def interpreter(python: str = "") -> str:
