@@ -1,6 +1,5 @@
 """The exit codes of every command and their meanings; the man pages print this table."""
 
-import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ def cleared_up() -> Iterator[None]:
     signal that is ignored, as by nohup, or handled already stays so; and so do all in a thread other
     than the main one, which cannot change them.
     """
+    import signal  # a millisecond of every start
 
     def leave(number: int, frame: Any) -> NoReturn:
         del frame

@@ -1,4 +1,4 @@
-"""cuSPARSELt: the version of the copy that is installed here."""
+"""cuSPARSELt: the version of the installed copy."""
 
 from mlbackends.switches import availability
 from mlbackends.switches.modules import install
@@ -18,12 +18,12 @@ def version() -> int | None:
 
 
 def is_available() -> bool:
-    """Return whether a copy of cuSPARSELt is here that opens and has a version, with a GPU or without."""
+    """Return whether cuSPARSELt can be opened and reports a version, with or without a GPU."""
     return availability.opens("cusparselt")
 
 
 def get_max_alg_id() -> int | None:
-    """Return the highest number of an algorithm, None for a version that is not in the table."""
+    """Return the highest algorithm number, None for an unknown version."""
     found = version()
     return None if found is None else _MAX_ALG_ID.get(found)
 

@@ -5,7 +5,7 @@ from mlbackends.switches.modules import install
 
 
 def is_available() -> bool:
-    """Return whether KleidiAI is here and answers; it exists on Arm processors alone."""
+    """Return whether KleidiAI is installed and answers; it exists only for Arm CPUs."""
     return availability.is_available("kleidiai")
 
 

@@ -5,7 +5,7 @@ from mlbackends.switches.modules import install
 
 
 def get_fastpath_enabled() -> bool:
-    """Return whether the fast path may be taken; it is only where the inputs allow it too."""
+    """Return whether the fast path may be used, if the inputs allow it."""
     return bool(store.read("mha.fastpath_enabled"))
 
 

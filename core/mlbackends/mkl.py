@@ -1,4 +1,4 @@
-"""MKL: whether it is here and computes, and the scope in which it prints what it does."""
+"""MKL: whether it is installed and computes, and the scope in which it prints its calls."""
 
 from mlbackends.switches import availability
 from mlbackends.switches.modules import install
@@ -9,7 +9,7 @@ _LAZY = {"verbose": "mlbackends.tracing.verbose:MklVerbose"}
 
 
 def is_available() -> bool:
-    """Return whether an MKL is here that computed something right, the one inside torch too."""
+    """Return whether MKL computed a correct result; the copy inside torch counts."""
     return availability.is_available("mkl")
 
 

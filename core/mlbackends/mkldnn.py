@@ -1,4 +1,4 @@
-"""oneDNN, by its former name: its switches, whether it is here, and the scope in which it prints."""
+"""oneDNN, by its former name: its switches, whether it is installed, and the scope in which it prints."""
 
 from mlbackends.switches import availability
 from mlbackends.switches.modules import FP32Precision, install
@@ -14,12 +14,12 @@ _LAZY = {"verbose": "mlbackends.tracing.verbose:OnednnVerbose"}
 
 
 def is_available() -> bool:
-    """Return whether a oneDNN is here that works, the one inside torch too."""
+    """Return whether oneDNN works; the copy inside torch counts."""
     return availability.is_available("onednn")
 
 
 def is_acl_available() -> bool:
-    """Return whether the Arm Compute Library is here, which oneDNN uses on Arm processors."""
+    """Return whether the Arm Compute Library works, which oneDNN uses on Arm CPUs."""
     return availability.is_available("acl")
 
 

@@ -22,7 +22,7 @@ def is_built() -> bool:
 
 @lru_cache
 def is_available() -> bool:
-    """Return whether a Metal device is here that computed something right."""
+    """Return whether a Metal device computed a correct result."""
     return availability.is_available("mps")
 
 

@@ -7,7 +7,7 @@ __all__ = ["flags", "is_available", "set_flags"]
 
 
 def is_available() -> bool:
-    """Return whether an NNPACK is here that supports this processor, the one inside torch too."""
+    """Return whether NNPACK supports this CPU; the copy inside torch counts."""
     return availability.is_available("nnpack")
 
 

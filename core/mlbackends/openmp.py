@@ -5,7 +5,7 @@ from mlbackends.switches.modules import install
 
 
 def is_available() -> bool:
-    """Return whether an OpenMP runtime is here that ran a parallel region."""
+    """Return whether an OpenMP runtime ran a parallel region."""
     return availability.is_available("openmp")
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @lru_cache
 def is_available() -> bool:
-    """Return whether the package opt_einsum can be imported here."""
+    """Return whether the package opt_einsum can be imported."""
     return availability.is_importable("opt_einsum")
 
 

@@ -1,4 +1,4 @@
-"""cuDNN: its switches, and the version of the copy that is installed here."""
+"""cuDNN: its switches, and the version of the installed copy."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ from mlbackends.switches.startup import warn
 if TYPE_CHECKING:
     from typing import Any
 
-#: Names of the types of numbers that cuDNN's layers take.
+#: Names of the element types that cuDNN's layers accept.
 CUDNN_TENSOR_DTYPES = frozenset({"float16", "float32", "float64"})
 
 conv = FP32Precision("cuda", "conv")
@@ -17,7 +17,7 @@ _LAZY = {"rnn": "mlbackends.cudnn.rnn"}
 
 
 def is_available() -> bool:
-    """Return whether a copy of cuDNN is here that opens and has a version, with a GPU or without."""
+    """Return whether cuDNN can be opened and reports a version, with or without a GPU."""
     return availability.opens("cudnn")
 
 
@@ -34,7 +34,7 @@ def version() -> int | None:
 
 
 def is_acceptable(tensor: "Any") -> bool:
-    """Return whether cuDNN could work on a tensor: it is enabled and here, and the tensor is on a GPU.
+    """Return whether cuDNN could compute with a tensor: cuDNN is enabled and installed, the tensor is on a GPU.
 
     tensor: anything with `device` and `dtype` as torch's tensors have them. Raises AttributeError for others.
     """

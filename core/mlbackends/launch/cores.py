@@ -78,7 +78,7 @@ def read_topology(host: Host) -> Topology:
     blocks = read_blocks(host)
     mask = host.affinity() or allowed_cpus(host)
     online = online_cpus(host, blocks) or tuple(sorted(mask))
-    # A container may show the machine's files and have a mask of its own.
+    # A container may show the files of the machine although its mask allows fewer CPUs.
     usable = set(mask).intersection(online) or set(mask) or set(online)
     if not usable:
         raise Refused("neither /sys nor /proc/cpuinfo names a CPU of this machine")
