@@ -10,10 +10,13 @@ import pytest
 
 from mlbackends import cudnn
 from mlbackends.cudnn import rnn
-from mlbackends.switches import availability, store
+from mlbackends.model.records import Presence, ProbeReport
+from mlbackends.switches import store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    Reported = Callable[..., None]
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +41,9 @@ def a_fresh_start() -> Iterator[None]:
     ],
 )
 def test_the_version_is_cudnns_own_number(
-    said: str, number: int | None, monkeypatch: pytest.MonkeyPatch
+    said: str, number: int | None, reported: Reported
 ) -> None:
-    monkeypatch.setattr(availability, "version", lambda name: said if name == "cudnn" else "1.2.3")
+    reported(cudnn=ProbeReport(presence=Presence.LOADABLE, version=said))
 
     assert cudnn.version() == number
 
@@ -52,9 +55,9 @@ def tensor(device: object, dtype: str = "float32") -> Any:
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "bfloat16", "int64"])
 @pytest.mark.parametrize("device", ["cuda:0", "cuda", SimpleNamespace(type="cuda"), "cpu", "mps:0"])
 def test_a_tensor_is_acceptable_on_a_gpu_in_three_types(
-    device: object, dtype: str, monkeypatch: pytest.MonkeyPatch
+    device: object, dtype: str, reported: Reported
 ) -> None:
-    monkeypatch.setattr(availability, "opens", lambda _: True)
+    reported(cudnn=ProbeReport(presence=Presence.LOADABLE))
     on_gpu = "cuda" in str(device)
 
     fits = cudnn.is_acceptable(tensor(device, dtype))
@@ -62,17 +65,15 @@ def test_a_tensor_is_acceptable_on_a_gpu_in_three_types(
     assert fits is (on_gpu and dtype in ("float16", "float32", "float64"))
 
 
-def test_a_disabled_cudnn_accepts_nothing_and_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(availability, "opens", lambda _: pytest.fail("asked"))
+def test_a_disabled_cudnn_accepts_nothing(reported: Reported) -> None:
+    reported(cudnn=ProbeReport(presence=Presence.LOADABLE))
     cudnn.enabled = False
 
     assert cudnn.is_acceptable(tensor("cuda:0")) is False
 
 
-def test_a_missing_cudnn_is_warned_of_for_a_tensor_on_a_gpu(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(availability, "opens", lambda _: False)
+def test_a_missing_cudnn_is_warned_of_for_a_tensor_on_a_gpu(reported: Reported) -> None:
+    reported()
 
     with pytest.warns(UserWarning, match="cuDNN was not found") as caught:
         assert cudnn.is_acceptable(tensor("cuda:0")) is False
@@ -88,9 +89,9 @@ def test_what_is_no_tensor_is_an_attribute_error(thing: Any) -> None:
 
 @pytest.mark.parametrize(("found", "limit"), [(True, 10), (False, None)])
 def test_the_limit_of_the_benchmark_is_ten_where_cudnn_is(
-    found: bool, limit: int | None, monkeypatch: pytest.MonkeyPatch
+    found: bool, limit: int | None, reported: Reported
 ) -> None:
-    monkeypatch.setattr(availability, "is_found", lambda _: found)
+    reported(cudnn=ProbeReport(presence=Presence.FOUND if found else Presence.ABSENT))
 
     assert cudnn.benchmark_limit == limit
     with cudnn.flags(enabled=True, benchmark_limit=3):
@@ -117,16 +118,14 @@ def test_what_must_not_be_pickled_comes_back_empty() -> None:
     assert again.get() is None
 
 
-def test_a_dropout_state_needs_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(availability, "is_available", lambda _: False)
+def test_a_dropout_state_needs_a_device(reported: Reported) -> None:
+    reported()
     with pytest.raises(AssertionError, match="needs a CUDA device"):
         rnn.init_dropout_state(0.5, True, 0, {})
 
 
-def test_a_dropout_state_is_made_once_and_without_dropout_is_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(availability, "is_available", lambda _: True)
+def test_a_dropout_state_is_made_once_and_without_dropout_is_none(reported: Reported) -> None:
+    reported(cuda_driver=ProbeReport(presence=Presence.USABLE))
     states: dict[str, rnn.Unserializable] = {}
 
     assert rnn.init_dropout_state(0.0, True, 0, states) is None

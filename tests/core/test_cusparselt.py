@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from mlbackends import cusparselt
-from mlbackends.switches import availability
+from mlbackends.model.records import Presence, ProbeReport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.mark.parametrize(
@@ -21,16 +26,16 @@ from mlbackends.switches import availability
     ],
 )
 def test_the_version_is_a_number_that_tells_the_highest_algorithm(
-    said: str, number: int | None, algorithm: int | None, monkeypatch: pytest.MonkeyPatch
+    said: str, number: int | None, algorithm: int | None, reported: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(availability, "version", lambda name: said if name == "cusparselt" else "")
+    reported(cusparselt=ProbeReport(presence=Presence.LOADABLE, version=said))
 
     assert cusparselt.version() == number
     assert cusparselt.get_max_alg_id() == algorithm
 
 
 @pytest.mark.parametrize("opens", [True, False])
-def test_it_is_available_where_it_opens(opens: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(availability, "opens", lambda _: opens)
+def test_it_is_available_where_it_opens(opens: bool, reported: Callable[..., None]) -> None:
+    reported(cusparselt=ProbeReport(presence=Presence.LOADABLE if opens else Presence.FOUND))
 
     assert cusparselt.is_available() is opens

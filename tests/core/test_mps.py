@@ -10,10 +10,9 @@ import pytest
 
 from mlbackends import mps
 from mlbackends.model.records import Device, Presence, ProbeReport
-from mlbackends.switches import availability
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 CACHED: tuple[Any, ...] = (
     mps.is_available, mps.is_macos_or_newer, mps.is_macos13_or_newer, mps.get_name, mps.get_core_count,
@@ -63,19 +62,19 @@ def test_a_mac_is_as_new_as_it_says(
     assert mps.is_macos13_or_newer() is (version not in ("12", ""))
 
 
-def test_a_device_tells_its_name_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_tells_its_name_and_cores(reported: Callable[..., None]) -> None:
     device = Device("mps", 0, name="Apple M3 Max", facts={"cores": 40})
     report = ProbeReport(presence=Presence.USABLE, devices=(device,))
-    monkeypatch.setattr(availability, "used_report", lambda _: report)
+    reported(mps=report)
 
     assert (mps.get_name(), mps.get_core_count()) == ("Apple M3 Max", 40)
 
 
 def test_a_device_that_does_not_count_its_cores_is_a_runtime_error(
-    monkeypatch: pytest.MonkeyPatch,
+    reported: Callable[..., None],
 ) -> None:
     report = ProbeReport(presence=Presence.USABLE, devices=(Device("mps", 0, name="GPU"),))
-    monkeypatch.setattr(availability, "used_report", lambda _: report)
+    reported(mps=report)
 
     with pytest.raises(RuntimeError, match="number of its cores"):
         mps.get_core_count()
@@ -83,11 +82,9 @@ def test_a_device_that_does_not_count_its_cores_is_a_runtime_error(
 
 @pytest.mark.parametrize("name", ["get_name", "get_core_count"])
 def test_without_a_device_a_question_about_it_is_an_attribute_error(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, reported: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(
-        availability, "used_report", lambda _: ProbeReport(presence=Presence.ABSENT)
-    )
+    reported()
 
     with pytest.raises(AttributeError, match="no Metal device"):
         getattr(mps, name)()

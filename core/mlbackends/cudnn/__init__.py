@@ -34,7 +34,7 @@ def version() -> int | None:
 
 
 def is_acceptable(tensor: "Any") -> bool:
-    """Return whether cuDNN could compute with a tensor: cuDNN is enabled and installed, the tensor is on a GPU.
+    """Return whether cuDNN could compute with a tensor: it is enabled and works, and the tensor is on a GPU.
 
     tensor: anything with `device` and `dtype` as torch's tensors have them. Raises AttributeError for others.
     """

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
 
 import pytest
 
 from mlbackends import cuda
-from mlbackends.switches import availability
+from mlbackends.model.records import Presence, ProbeReport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.mark.parametrize(
@@ -20,9 +24,9 @@ from mlbackends.switches import availability
     ],
 )
 def test_it_is_built_where_a_part_is_that_we_compute_with(
-    parts: tuple[str, ...], built: bool, monkeypatch: pytest.MonkeyPatch
+    parts: tuple[str, ...], built: bool, reported: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(availability, "is_found", lambda name: name in parts)
+    reported(**dict.fromkeys(parts, ProbeReport(presence=Presence.FOUND)))
 
     assert cuda.is_built() is built
 

@@ -17,13 +17,6 @@ from mlbackends.switches import availability
 if TYPE_CHECKING:
     from tests.conftest import FakeLibrary
 
-CACHED = (
-    availability.found_report,
-    availability.used_report,
-    availability.is_available,
-    availability.opens,
-    availability.version,
-)
 UNTRIED = Reason("no-use-check", "it opens and answers; no check here computes with it")
 BROKEN = Reason("wrong-result", "2 and 2 gave 5")
 
