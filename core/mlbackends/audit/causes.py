@@ -72,11 +72,11 @@ def _values(change: Change) -> tuple[object, ...]:
 def _is_telling(change: Change) -> bool:
     """Return whether equal values of two changes are unlikely to be chance."""
     values = [each for each in (change.before, change.after) if each is not None]
-    numbers = [each for each in values if isinstance(each, int | float)]
+    numbers = [value for value in values if isinstance(value, int | float)]
     if len(numbers) == len(values):
         return change.kind is Kind.CHANGED and max(numbers) >= _TELLING_NUMBER
-    texts = [each for each in values if isinstance(each, str)]
-    is_long = any(len(each) >= _TELLING_LENGTH and re.search(r"\d|/", each) for each in texts)
+    texts = [value for value in values if isinstance(value, str)]
+    is_long = any(len(text) >= _TELLING_LENGTH and re.search(r"\d|/", text) for text in texts)
     return len(texts) == len(values) and is_long
 
 

@@ -172,7 +172,7 @@ class _Comparison:
         elif isinstance(was, list) and isinstance(now, list) and role != "metric":
             # What left a list and what came to it; its order is nothing.
             old, new = (
-                Counter(msgspec.json.encode(each, order="deterministic") for each in values)
+                Counter(msgspec.json.encode(value, order="deterministic") for value in values)
                 for values in (was, now)
             )
             removed = [msgspec.json.decode(key) for key in (old - new).elements()]
@@ -231,7 +231,7 @@ def sentence(change: Change) -> str:
     """Return what a change is, on one line."""
     if found := records(change):
         facts = "; ".join(
-            f"{one.kind} {text_of(one, lambda _, value: shown(value))}" for one in found
+            f"{item.kind} {text_of(item, lambda _, value: shown(value))}" for item in found
         )
         return f"{change.name}: {facts}"
     if change.kind is Kind.ADDED:

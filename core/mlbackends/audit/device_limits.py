@@ -58,7 +58,7 @@ def load(kind: str) -> DeviceKind:
         probes=tuple(module.PROBES),
         limits=tuple(module.LIMITS),
         features=tuple(module.FEATURES),
-        shown={each.name: each.label for each in module.SHOWN},
+        shown={shown.name: shown.label for shown in module.SHOWN},
     )
 
 
@@ -66,7 +66,7 @@ def page_of(kind: str, report: Report | None = None) -> KindPage:
     """Return the page of a kind; without a report, the data alone."""
     data = load(kind)
     limits = [JudgedLimit(each, None) for each in data.limits]
-    features = [JudgedFeature(each, None) for each in data.features]
+    features = [JudgedFeature(feature, None) for feature in data.features]
     if report is None:
         return KindPage(kind, data.title, None, "", (), tuple(limits), tuple(features), {})
     view = ReportView(report)
@@ -80,7 +80,9 @@ def page_of(kind: str, report: Report | None = None) -> KindPage:
             if not limit.lifted_by:
                 judged = Here(True, "nothing lifts it")
             limits.append(JudgedLimit(limit, judged))
-        features = [JudgedFeature(each, _all_met(each.needs, view)) for each in data.features]
+        features = [
+            JudgedFeature(feature, _all_met(feature.needs, view)) for feature in data.features
+        ]
     labels = []
     for device in devices:
         words = (device.name, device.capability, device.pci_address)
@@ -105,7 +107,7 @@ def _found(data: DeviceKind, report: ReportView) -> tuple[bool | None, str, tupl
     unsure = ""
     for name in data.devices:
         probe = report.probe(name)
-        devices = tuple(each for each in report.devices(name) if each.kind == data.kind)
+        devices = tuple(device for device in report.devices(name) if device.kind == data.kind)
         if devices:
             return True, "", devices
         if probe is None or probe.presence is None or not is_certain(probe):

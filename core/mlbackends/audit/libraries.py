@@ -55,9 +55,9 @@ def is_opened_by_torch(report: ReportView, soname: str) -> bool:
 def is_opened_by_package(report: ReportView, soname: str) -> bool:
     """Return whether the package that contains a library opens its own copy despite LD_LIBRARY_PATH."""
     return any(
-        one.wins and one.soname == soname and _BY_RPATH in one.wins_because
+        library.wins and library.soname == soname and _BY_RPATH in library.wins_because
         for name in report.record.probes
-        for one in report.libraries(name)
+        for library in report.libraries(name)
     )
 
 
@@ -75,13 +75,14 @@ def _pairs(report: ReportView) -> Iterator[Shadowed]:
     paths: set[str] = set()
     for name in report.record.probes:
         copies = report.libraries(name)
-        for chosen in (one for one in copies if one.wins and one.found_by in SEARCH_PATHS):
+        for chosen in (copy for copy in copies if copy.wins and copy.found_by in SEARCH_PATHS):
             losers = (
-                one
-                for one in copies
-                if (one.soname, one.found_by, one.reasons) == (chosen.soname, "site-packages", ())
-                and not (one.owner and one.owner == chosen.owner)
-                and not (one.version and one.version == chosen.version)
+                copy
+                for copy in copies
+                if (copy.soname, copy.found_by, copy.reasons)
+                == (chosen.soname, "site-packages", ())
+                and not (copy.owner and copy.owner == chosen.owner)
+                and not (copy.version and copy.version == chosen.version)
             )
             wheel = next(losers, None)
             if wheel is not None and chosen.path not in paths:
@@ -101,11 +102,11 @@ def older_than_pinned(report: ReportView) -> tuple[Library, dict[str, str]] | No
         return None
     soname = f"libcudnn.so.{pin['wanted'].split('.')[0]}"
     copies = report.libraries("cudnn")
-    library = next((one for one in copies if one.wins and one.soname == soname), None)
+    library = next((copy for copy in copies if copy.wins and copy.soname == soname), None)
     if library is None or library.owner.startswith(f"{pin['package']} "):
         return None
     if is_opened_by_torch(report, soname) and any(
-        one.found_by == "site-packages" for one in copies
+        copy.found_by == "site-packages" for copy in copies
     ):
         return None
     have, required = numbers(library.version)[:2], numbers(pin["wanted"])[:2]
@@ -207,7 +208,7 @@ def _loaded(report: ReportView) -> Iterator[tuple[str, Library]]:
     for name in report.record.probes:
         copies = report.libraries(name)
         # Not where the variable's copy wins: the package itself takes that one.
-        outdone = {one.soname for one in copies if one.wins and one.found_by in SEARCH_PATHS}
+        outdone = {copy.soname for copy in copies if copy.wins and copy.found_by in SEARCH_PATHS}
         for library in copies:
             own = is_of_one_package(library) and library.soname not in outdone
             built_in = library.found_by.startswith("inside ")

@@ -24,8 +24,8 @@ def libraries(
     plain_before, plain_after: take the environment's folder out of a path. A copy that is alone with
     its soname on both sides is the same library in another place.
     """
-    keys = {id(one): (_soname(one), plain_before(one.path)) for one in before}
-    keys |= {id(one): (_soname(one), plain_after(one.path)) for one in after}
+    keys = {id(entry): (_soname(entry), plain_before(entry.path)) for entry in before}
+    keys |= {id(entry): (_soname(entry), plain_after(entry.path)) for entry in after}
     old, new = (Counter(keys[id(one)] for one in side) for side in (before, after))
     left, right = (Counter(name for name, _ in side.elements()) for side in (old - new, new - old))
     pairs = _paired(
@@ -68,13 +68,13 @@ def _paired(
         for other in right:
             waiting.setdefault(key(other), []).append(other)
         unmatched = []
-        for one in left:
-            if key(one) is not None and (candidates := waiting.get(key(one))):
-                pairs.append((one, candidates.pop(0)))
+        for candidate in left:
+            if key(candidate) is not None and (candidates := waiting.get(key(candidate))):
+                pairs.append((candidate, candidates.pop(0)))
             else:
-                unmatched.append(one)
+                unmatched.append(candidate)
         left, right = unmatched, [other for candidates in waiting.values() for other in candidates]
-    pairs += [(one, None) for one in left]
+    pairs += [(candidate, None) for candidate in left]
     return pairs + [(None, other) for other in right]
 
 

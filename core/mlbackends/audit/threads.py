@@ -76,7 +76,7 @@ def bound(variables: Mapping[str, str]) -> list[Bound]:
 
 def reads_kmp(report: ReportView) -> bool:
     """Return whether an installed OpenMP runtime may read KMP_ variables, as Intel's and LLVM's do."""
-    makers = {one.facts.get("runtime") for one in report.libraries("openmp")}
+    makers = {library.facts.get("runtime") for library in report.libraries("openmp")}
     return not makers or not makers.isdisjoint(("intel", "llvm"))
 
 

@@ -16,7 +16,7 @@ from mlbackends.model.difference import Change
 from mlbackends.model.records import Presence
 
 _LABEL = re.compile(r"^([^.\[]+\.(?:libraries|devices))\[.*?\](?=\.|$)", re.DOTALL)
-_LEVELS = {str(each): each.level for each in Presence}
+_LEVELS = {str(presence): presence.level for presence in Presence}
 
 
 class Weight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

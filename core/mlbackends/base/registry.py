@@ -85,7 +85,7 @@ def load(package: str, name: str) -> ModuleType:
 def _about(package: str, word: str) -> list[str]:
     """Return the entries of which the first line has a word: blas, openblas and others for lapack."""
     titles = {
-        each: (load(package, each).__doc__ or "").partition("\n")[0] for each in names(package)
+        name: (load(package, name).__doc__ or "").partition("\n")[0] for name in names(package)
     }
     return [each for each, title in titles.items() if word.lower() in title.lower()]
 

@@ -15,6 +15,7 @@ _PROGRAMS = {
     **dict.fromkeys(("powershell", "pwsh", "powershell_ise"), "powershell"),
     "cmd": "cmd",
 }
+#: What PowerShell takes for a quote; in quotes each is doubled.
 _QUOTES = "'\u2018\u2019\u201a\u201b"
 #: What cmd takes for its own inside of quotes.
 _SPECIAL = '%"\r\n'
@@ -23,18 +24,14 @@ _SPECIAL = '%"\r\n'
 def assignment(name: str, text: str, shell: str) -> str:
     """Return the command that sets a variable. Raises BadInput for a value that cmd cannot hold."""
     if shell == "powershell":
-        return f"$env:{name} = {_quoted(text)}"
+        quoted = "".join(sign * (1 + (sign in _QUOTES)) for sign in text)
+        return f"$env:{name} = '{quoted}'"
     if shell == "sh":
         return f"export {name}={shlex.quote(text)}"
     if not text.isprintable() or any(sign in text for sign in _SPECIAL):
         hint = "--shell powershell or --format json can"
         raise BadInput(f"{name} is {shown(text)}, which `set` of cmd cannot express", hint)
     return f'set "{name}={text}"'
-
-
-def _quoted(word: str) -> str:
-    """Quote a word for PowerShell."""
-    return "'" + "".join(sign * (1 + (sign in _QUOTES)) for sign in word) + "'"
 
 
 def command_line(words: Sequence[str]) -> str:

@@ -49,7 +49,7 @@ class BenchedProblem(Struct, frozen=True):
 
     def ratio(self, backend: str, to: str) -> Ratio | None:
         """Return how two backends compare; None where they were not timed together."""
-        found = (each for each in self.ratios if (each.backend, each.to) == (backend, to))
+        found = (ratio for ratio in self.ratios if (ratio.backend, ratio.to) == (backend, to))
         return next(found, None)
 
 

@@ -188,12 +188,12 @@ class CheckedProblem(Struct, frozen=True):
     @property
     def good(self) -> bool:
         """Whether nothing is wrong with any of them."""
-        return not self.failure and all(each.good for each in self.results)
+        return not self.failure and all(result.good for result in self.results)
 
     @property
     def idle(self) -> bool:
         """Whether it could be computed, and no backend did."""
-        return not self.failure and all(each.ended is not Ended.RAN for each in self.results)
+        return not self.failure and all(result.ended is not Ended.RAN for result in self.results)
 
 
 class Checked(Displayed, Struct, frozen=True):

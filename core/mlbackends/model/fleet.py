@@ -140,7 +140,7 @@ class Fleet(Struct, frozen=True):
     @property
     def reported(self) -> int:
         """How many nodes have a report."""
-        return sum(len(each.nodes) for each in self.configurations)
+        return sum(len(configuration.nodes) for configuration in self.configurations)
 
     @property
     def drifts(self) -> bool:

@@ -30,23 +30,23 @@ from mlbackends.model.records import (
 from mlbackends.survey.finding import found
 from mlbackends.survey.merging import merged
 
-#: Seconds that a library has for each answer. A driver of a GPU that sleeps needs 1.5 and more.
+#: Seconds that a library has for each answer. A driver whose GPU sleeps needs 1.5 or more.
 TIMEOUT = 5.0
 
 if TYPE_CHECKING:
     from mlbackends.isolation.client import Child
 
-#: Called with how many libraries have answered, of how many, and a probe that is still waited for.
+#: Called with the number of libraries that have answered, the number of all, and a probe still missing.
 Progress = Callable[[int, int, str], None]
 
 
 def probe_names() -> tuple[str, ...]:
-    """Return the names of every probe, those of other distributions too."""
+    """Return the names of all probes, including those of other distributions."""
     return registry.names(registry.PROBES)
 
 
 def all_codes() -> dict[str, str]:
-    """Return every reason code with its sentence, those that probes declare too."""
+    """Return every reason code with its sentence, including those that probes declare."""
     codes = shared_codes()
     for name in probe_names():
         codes.update(getattr(registry.load(registry.PROBES, name), "CODES", {}))
@@ -63,13 +63,13 @@ def survey(
     progress: Progress | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> Report:
-    """Ask the named probes, all of them by default, up to a presence level.
+    """Run the named probes, all of them by default, up to a presence level.
 
-    Raises UnknownName, with the nearest name, and BadInput for a process that may not be looked at.
-    On a recorded host nothing can be opened, so the depth is FOUND whatever is wanted; so it is for a
-    process, of which what it has mapped is opened for its version, if it is this user's.
-    timeout: seconds for each answer of a library. computing: the probes whose package is imported and
-    computes, at USABLE. meanwhile: called once while libraries are queried, where any are.
+    On a recorded host nothing can be opened, so the depth is always FOUND. So it is for another process;
+    libraries that it has mapped are opened for their version only, and only if the process is this user's.
+    timeout: seconds for each answer of a library. computing: probes whose package is imported and computes,
+    at USABLE. meanwhile: called once while libraries are queried, if any are.
+    Raises UnknownName, with the nearest name, and BadInput for a process that may not be inspected.
     """
     start = time.perf_counter()
     host = host or Host(timeout=timeout)
@@ -112,14 +112,14 @@ def survey(
 
 
 class _Search:
-    """Probes that look, what they found, and the jobs for the libraries among it that are opened."""
+    """The probes of one survey, their findings, and the jobs to open the libraries that they found."""
 
     def __init__(self, host: Host, depth: Presence, timeout: float, opens: bool) -> None:
         self.host, self.timeout, self.opens = host, timeout, opens
         self.depth = depth if host.pid is None else Presence.LOADABLE
         self.modules: dict[str, ModuleType] = {}
         self.findings: dict[str, Finding] = {}
-        #: Those of probes that failed.
+        #: The reports of probes that failed.
         self.reports: dict[str, ProbeReport] = {}
         self.seconds: dict[str, float] = {}
         self.jobs: list[Job] = []
@@ -131,15 +131,19 @@ class _Search:
         progress: Progress | None,
         meanwhile: Callable[[], object] | None,
     ) -> dict[int, Reply]:
-        """Let probes look, and return the child's reply to each job, by its number."""
+        """Run the probes, and return the child's reply to each job, by the job's number."""
         replies: dict[int, Reply] = {}
         child: Child | None = None
         if self.opens:
             from mlbackends.isolation import client
 
-            # Where every probe runs there will be something to open: the child comes up meanwhile.
+            # If every probe runs there will be something to open: the child starts meanwhile.
             child = client.Child() if all_probes else None
-        batches = self._batches(_by_urgency(names) if child else [names], meanwhile)
+        groups = [names]
+        if child:  # the libraries that take longest are opened first
+            first = [name for name in names if name in OPENED_FIRST]
+            groups = [first, [name for name in names if name not in OPENED_FIRST]]
+        batches = self._batches(groups, meanwhile)
         try:
             for batch in filter(None, batches):
                 child = child or client.Child()
@@ -158,7 +162,7 @@ class _Search:
     def _batches(
         self, groups: Iterable[Sequence[str]], meanwhile: Callable[[], object] | None
     ) -> Iterator[list[Request]]:
-        """Let groups of probes look, and yield the requests to open what each has found."""
+        """Run groups of probes, and yield the requests to open the libraries that each group found."""
         for group in groups:
             before = len(self.jobs)
             for name, module in _modules(group).items():
@@ -177,8 +181,10 @@ class _Search:
             self.reports[name] = _failed(module, error, time.perf_counter() - before)
             return
         self.findings[name] = finding
-        if self.opens:
-            self.jobs += _jobs(name, finding, self.host, len(self.jobs))
+        for library in finding.libraries if self.opens else ():
+            # Of a process, only what it has mapped.
+            if not library.reasons and (self.host.pid is None or library.used is True):
+                self.jobs.append(Job(len(self.jobs), name, library))
         self.seconds[name] = time.perf_counter() - before
 
     def _requests(self, jobs: Sequence[Job]) -> list[Request]:
@@ -192,12 +198,6 @@ class _Search:
         ]
 
 
-def _by_urgency(names: Sequence[str]) -> list[list[str]]:
-    """Return the probes whose libraries are opened first, and the others."""
-    first = [name for name in names if name in OPENED_FIRST]
-    return [first, [name for name in names if name not in OPENED_FIRST]]
-
-
 def _reach(host: Host, depth: Presence) -> tuple[bool, Presence]:
     """Return whether libraries are opened, and how far the report goes."""
     if host.pid is not None and not host.mapped_files():
@@ -207,15 +207,8 @@ def _reach(host: Host, depth: Presence) -> tuple[bool, Presence]:
     return opens, depth if is_ours else Presence.FOUND
 
 
-def _jobs(name: str, finding: Finding, host: Host, first: int) -> list[Job]:
-    """Return a job for each copy that can be opened; of a process, that it has mapped."""
-    whole = [library for library in finding.libraries if not library.reasons]
-    mapped = [library for library in whole if host.pid is None or library.used is True]
-    return [Job(number, name, library) for number, library in enumerate(mapped, first)]
-
-
 def _modules(names: Sequence[str]) -> dict[str, ModuleType]:
-    """Return probes by name, and those from whose reports they derive their own."""
+    """Return probes by name, with those whose reports they need."""
     modules = {name: registry.load(registry.PROBES, name) for name in names}
     for needed in [need for module in modules.values() for need in getattr(module, "NEEDS", ())]:
         modules.setdefault(needed, registry.load(registry.PROBES, needed))
@@ -230,7 +223,7 @@ def _has_check(module: ModuleType, finding: Finding) -> bool:
 def _derived(
     module: ModuleType, finding: Finding, reports: dict[str, ProbeReport], own: ProbeReport
 ) -> ProbeReport:
-    """Return a probe's report with the facts that follow from those of others."""
+    """Return a probe's report with the facts that it derives from other reports."""
     try:
         facts = module.derive(finding.facts, reports)
     except Exception as error:  # noqa: BLE001  as in survey
@@ -249,7 +242,7 @@ def _failed(module: ModuleType, error: Exception, seconds: float) -> ProbeReport
 
 
 def _with_versions(finding: Finding, replies: dict[str, Reply]) -> Finding:
-    """Return what was found with the versions that copies report; all else is true of our child."""
+    """Return a finding with the versions that copies report; their other answers concern our child."""
     libraries = []
     for library in finding.libraries:
         reply = replies.get(library.path)

@@ -33,7 +33,7 @@ def undetermined(report: Report) -> list[str]:
     found = []
     for name, probe in report.probes.items():
         entries = [(library.path, library.reasons) for library in probe.libraries]
-        entries += [(f"{each.kind}:{each.index}", each.reasons) for each in probe.devices]
+        entries += [(f"{device.kind}:{device.index}", device.reasons) for device in probe.devices]
         parts = [each for each, reasons in entries if _is_open(reasons)]
         if probe.presence is None or not is_certain(probe) or _is_open(probe.warnings):
             found.append(name)
@@ -127,5 +127,5 @@ def below(value: Any, step: str) -> Any:
     rows = [row for row in value if isinstance(row, dict)]
     named = (row for row in rows if row and next(iter(row.values())) == step)
     found = [below(row, step) for row in rows if below(row, step) is not None]
-    lists = all(isinstance(each, list | tuple) for each in found)
-    return next(named, ([each for one in found for each in one] if lists else found) or None)
+    lists = all(isinstance(item, list | tuple) for item in found)
+    return next(named, ([each for item in found for each in item] if lists else found) or None)

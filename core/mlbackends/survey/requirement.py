@@ -59,7 +59,11 @@ class Requirement(Struct, frozen=True):
         name = comparisons[0].name
         probe = name.partition(".")[0]
         registry.load(registry.PROBES, probe)  # an unknown one is an error
-        clauses = tuple((each.operator, str(each.operand)) for each in comparisons if each.operator)
+        clauses = tuple(
+            (comparison.operator, str(comparison.operand))
+            for comparison in comparisons
+            if comparison.operator
+        )
         return Requirement(text.strip(), probe, name, clauses)
 
 

@@ -129,8 +129,10 @@ def facts(machine: Machine) -> dict[str, str]:
     report = machine.looked_at(("cpu", "limits", "torch", *_ACCELERATORS))
     accelerators = []
     for name in _ACCELERATORS:
-        devices = [each for each in report.probes[name].devices if each.kind != "mig"]
-        for (kind, title), count in Counter((each.kind, each.name) for each in devices).items():
+        devices = [device for device in report.probes[name].devices if device.kind != "mig"]
+        for (kind, title), count in Counter(
+            (device.kind, device.name) for device in devices
+        ).items():
             accelerators.append(f"{count} {kind} ({title})" if title else f"{count} {kind}")
     values = {
         f"{probe}.{fact}": str(report.probes[probe].facts.get(fact, "")) for probe, fact in _FACTS

@@ -62,7 +62,7 @@ def tolerance(dtype: Any, device: str = "cpu", *, precision: str = "") -> Tolera
         raise UnknownName("precision", precision, precisions)
     values = [str(store.read(switch)) for switch in _SWITCHES.get(kind, ()) if not precision]
     coarsest = max(
-        (each for each in values if each in precisions), key=precisions.index, default=""
+        (value for value in values if value in precisions), key=precisions.index, default=""
     )
     rounded = BY_PRECISION.get(precision or coarsest)
     return rounded if rounded and rounded.rtol > chosen.rtol else chosen

@@ -182,15 +182,15 @@ def contains(expected: Any) -> Assertion:
 
     def holds(value: Any) -> bool:
         if isinstance(value, str):
-            return all(isinstance(each, str) and each in value for each in members)
+            return all(isinstance(member, str) and member in value for member in members)
         if not isinstance(value, list | dict):
             raise BadInput(f"{worded(value)} is not a list, table or text")
         return all(
-            any(is_equal(inside, name) for inside in value for name in _names(each))
-            for each in members
+            any(is_equal(inside, name) for inside in value for name in _names(member))
+            for member in members
         )
 
-    return Assertion(f"to have {' and '.join(worded(each) for each in members)}", holds)
+    return Assertion(f"to have {' and '.join(worded(member) for member in members)}", holds)
 
 
 def _names(word: Any) -> tuple[Any, ...]:

@@ -26,7 +26,7 @@ from mlbackends.host.declared import facts_of
 from mlbackends.model.records import Device, Library, Presence, Report
 from mlbackends.survey.dotted import FIELDS, below
 
-PRESENCES = tuple(each.value for each in Presence)
+PRESENCES = tuple(presence.value for presence in Presence)
 NAME = pattern(
     r"""[A-Za-z_]\w*+(?:\.(?:[A-Za-z0-9_+~-]+|"[^"\n]+"|'[^'\n]+')|\[[^\[\]]*\])*+(?![.\[])"""
 )
