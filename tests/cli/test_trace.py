@@ -330,7 +330,7 @@ def test_a_command_to_copy_is_never_broken() -> None:
     done = backends("trace", "show", ONEDNN, "--view", "repro", environment={"COLUMNS": "80"})
     commands = [line for line in done.stdout.splitlines() if "benchdnn --" in line]
     assert commands
-    assert all("ic" in each or "x" in each.split()[-1] for each in commands)
+    assert all("ic" in command or "x" in command.split()[-1] for command in commands)
 
 
 def test_several_views_have_titles() -> None:
@@ -456,8 +456,8 @@ def test_calls_are_told_apart_by_the_file_and_the_rank_they_came_from(tmp_path: 
     assert {row["source"] for row in csv.DictReader(io.StringIO(table))} == set(rows)
     timeline = json.loads(backends("trace", "show", *files, "--format", "perfetto").stdout)
     calls = [each for each in timeline["traceEvents"] if each["ph"] == "X"]
-    assert {each["args"]["source"] for each in calls} == set(rows)
-    assert len({each["pid"] for each in calls}) == 2
+    assert {call["args"]["source"] for call in calls} == set(rows)
+    assert len({call["pid"] for call in calls}) == 2
 
 
 def test_a_file_alone_is_grouped_by_its_ranks(tmp_path: Path) -> None:

@@ -295,7 +295,7 @@ def test_a_trace_of_nothing_is_a_page() -> None:
 
 @pytest.mark.parametrize("times", [(0, 0), (1e-300, 1e300), (0, 5)])
 def test_extreme_times_make_a_page(times: tuple[float, float]) -> None:
-    records = [call("matmul", 1, duration_ns=each) for each in times]
+    records = [call("matmul", 1, duration_ns=time_) for time_ in times]
     assert Reader(rendered(records)).open == []
 
 

@@ -119,5 +119,5 @@ def test_the_prefixes_that_mpirun_prints_are_read(tmp_path: Path) -> None:
     found = [record for record in reader.read(str(log)) if record.executed]
     sources = [record.source for record in found if record.operation == "eltwise"]
     assert len(sources) == 2 * CALLS
-    assert {sources.count(each) for each in sources} == {CALLS}
-    assert {re.sub(r"\D", "", each)[-1] for each in sources} == {"0", "1"}
+    assert {sources.count(source) for source in sources} == {CALLS}
+    assert {re.sub(r"\D", "", source)[-1] for source in sources} == {"0", "1"}

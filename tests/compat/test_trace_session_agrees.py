@@ -45,7 +45,9 @@ def test_a_session_has_torchs_primitives(capfd: pytest.CaptureFixture[str]) -> N
     with mlbackends.trace("onednn") as session:
         convolve()
         os.write(1, b"the program's\n")
-    ran = [each for each in session.records if isinstance(each, Primitive) and each.executed]
+    ran = [
+        record for record in session.records if isinstance(record, Primitive) and record.executed
+    ]
     assert "convolution" in {each.operation for each in ran}
     assert all(each.duration_ns is not None for each in ran)
     assert not [each for each in session if isinstance(each, Malformed)]
@@ -60,10 +62,10 @@ def test_a_session_has_torchs_primitives(capfd: pytest.CaptureFixture[str]) -> N
 def test_a_session_has_the_calls_of_the_mkl_inside_torch() -> None:
     with mlbackends.trace("mkl") as session:
         multiply(257)
-    calls = [each for each in session.records if isinstance(each, MklCall)]
-    assert [(each.operation, each.shape) for each in calls] == [("SGEMM", "m257n257k257")]
-    assert [each.process for each in calls] == [os.getpid()]
-    assert not shim_path() or [each.thread for each in calls] == [threading.get_native_id()]
+    calls = [record for record in session.records if isinstance(record, MklCall)]
+    assert [(call.operation, call.shape) for call in calls] == [("SGEMM", "m257n257k257")]
+    assert [call.process for call in calls] == [os.getpid()]
+    assert not shim_path() or [call.thread for call in calls] == [threading.get_native_id()]
 
 
 def test_lines_are_those_that_torchs_own_scope_prints(
@@ -73,9 +75,9 @@ def test_lines_are_those_that_torchs_own_scope_prints(
     with torch.backends.mkl.verbose(torch.backends.mkl.VERBOSE_ON):
         multiply()
     (printed,) = [
-        each for line in capfd.readouterr().out.splitlines(True)
-        for each in reader.line_records(line.encode())
-        if isinstance(each, MklCall)
+        record for line in capfd.readouterr().out.splitlines(True)
+        for record in reader.line_records(line.encode())
+        if isinstance(record, MklCall)
     ]  # fmt: skip
     with mlbackends.trace("mkl") as session:
         multiply()
@@ -91,7 +93,7 @@ def test_both_in_one_session_and_torchs_scope_inside(capfd: pytest.CaptureFixtur
         with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):
             multiply()
             convolve()
-    assert {each.tracer for each in session.records} == {"mkl", "onednn"}
+    assert {record.tracer for record in session.records} == {"mkl", "onednn"}
     multiply()
     convolve()
     assert "verbose" not in capfd.readouterr().out.lower()
@@ -123,7 +125,7 @@ def test_a_captured_torch_has_every_line_and_its_own_output(tmp_path: Path) -> N
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "begins\nends\n"), done.stderr
     records = list(reader.read(str(trace)))
-    assert not [each for each in records if isinstance(each, Malformed | Text)]
-    assert sum(each.operation == "convolution" and each.executed for each in records) == 3
-    assert [each for each in records if isinstance(each, MklCall)]
-    assert [each for each in records if isinstance(each, Header)]
+    assert not [record for record in records if isinstance(record, Malformed | Text)]
+    assert sum(record.operation == "convolution" and record.executed for record in records) == 3
+    assert [record for record in records if isinstance(record, MklCall)]
+    assert [record for record in records if isinstance(record, Header)]

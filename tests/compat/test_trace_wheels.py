@@ -77,7 +77,7 @@ def test_versions_of_onednn_years_apart_are_read_alike() -> None:
     assert len(by_version) >= 2
     first, *others = by_version.values()
     assert first
-    assert all(each == first for each in others)
+    assert all(other == first for other in others)
 
 
 def test_every_line_of_mkl_is_a_record() -> None:

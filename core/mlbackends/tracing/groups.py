@@ -63,7 +63,7 @@ class Tally:
         if count < 2 or not self.total:
             return None
         mean = self.total / count
-        offs = [each - mean for each in self.times]
+        offs = [duration - mean for duration in self.times]
         return math.sqrt(sum([off * off for off in offs]) / (count - 1)) / mean
 
     @property
@@ -78,8 +78,8 @@ class Tally:
             # A sample shows between which values the middle is; only those are sorted.
             sample = sorted(times[:: len(times) // _SAMPLE])
             low, high = (sample[len(sample) // 2 + margin] for margin in (-_MARGIN, _MARGIN))
-            below = len([0 for each in times if each < low])
-            ordered = array("d", [each for each in times if low <= each <= high])
+            below = len([0 for duration in times if duration < low])
+            ordered = array("d", [duration for duration in times if low <= duration <= high])
             if not below <= lower <= upper < below + len(ordered):
                 ordered, below = times, 0
         middle = sorted(ordered)[lower - below : upper - below + 1]

@@ -49,10 +49,12 @@ def parameters(record: Record) -> str:
 
 
 def _of_primitive(call: PrimitiveSignature) -> list[str]:
-    tensors = [each for each in descriptors(call.memory_descriptors) if each.present]
+    tensors = [
+        descriptor for descriptor in descriptors(call.memory_descriptors) if descriptor.present
+    ]
     words = ["gpu" if "gpu" in call.engine else ""]
     if call.primitive == "reorder":
-        words.append("->".join(_layout(each) for each in tensors))
+        words.append("->".join(_layout(tensor) for tensor in tensors))
     elif call.primitive in _PRODUCTS:
         for each in tensors:
             # Row-major layouts, and those that oneDNN chose, are not parameters.
@@ -74,7 +76,7 @@ def _of_primitive(call: PrimitiveSignature) -> list[str]:
         value = value.replace("'", "").replace(";", "+").strip("+")
         if name != "scratchpad" and value:
             words.append(f"{name.replace('_', '-')}:{value}")
-    if any(each.name.removeprefix("diff_").startswith("bia") for each in tensors):
+    if any(tensor.name.removeprefix("diff_").startswith("bia") for tensor in tensors):
         words.append("bia")
     # The direction last: where a page is narrow, the ends of words are kept.
     return [*words, _DIRECTIONS.get(call.propagation, call.propagation)]

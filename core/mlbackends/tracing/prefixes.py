@@ -66,7 +66,7 @@ def prefix(text: bytes) -> Prefix | None:
     launchers, *numbers = found.groups()
     before = launchers.decode()
     source = _source(before) if before else ""
-    return Prefix(before, source, *(None if each is None else int(each) for each in numbers))
+    return Prefix(before, source, *(None if number is None else int(number) for number in numbers))
 
 
 @lru_cache(maxsize=1024)

@@ -115,12 +115,12 @@ def line_records(line: bytes, number: int = 0) -> Iterator[AnyRecord]:
         return
     at = 0
     coloured = Coloured(line)
-    for each in _line_records(bare, number):
-        raw = each.raw.encode("utf-8", "surrogateescape")
+    for record in _line_records(bare, number):
+        raw = record.raw.encode("utf-8", "surrogateescape")
         at = bare.find(raw, at) + len(raw)
-        if isinstance(each, Text):
-            structs.force_setattr(each, "raw", _text(coloured.part(at - len(raw), at)))
-        yield each
+        if isinstance(record, Text):
+            structs.force_setattr(record, "raw", _text(coloured.part(at - len(raw), at)))
+        yield record
 
 
 def parsed(tracer: Any, line: bytes) -> AnyRecord | None:
@@ -179,7 +179,7 @@ def _line_records(line: bytes, number: int) -> Iterator[AnyRecord]:
             yield record
             return
     pattern, endings = marker_search()
-    places = list(pattern.finditer(line)) if any(each in line for each in endings) else []
+    places = list(pattern.finditer(line)) if any(ending in line for ending in endings) else []
     body = line.rstrip(b"\r\n")
     at = unread = 0  # where what was not given yet begins, and the first marker behind
 

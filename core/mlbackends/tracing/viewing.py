@@ -47,7 +47,7 @@ def view(name: str, records: Iterable[Record], **options: Any) -> AnyView:
 def views(records: Iterable[Record], requested: Options) -> dict[str, AnyView]:
     """Return several views of records that are walked through once."""
     collectors = {name: begin(name, **options) for name, options in requested.items()}
-    adders = [each.add for each in collectors.values()]
+    adders = [collector.add for collector in collectors.values()]
     for record in records:
         for add in adders:
             add(record)

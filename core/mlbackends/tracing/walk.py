@@ -113,10 +113,12 @@ class Walk:
         self, collectors: Sequence[Any], is_chosen: Callable[[Record], bool] = lambda _: True
     ) -> None:
         self.lines = self.unreadable = self.texts = 0
-        self._adders = [each.add for each in collectors]
-        self._ordered = [each for each in collectors if hasattr(each, "add_more")]
-        self._others = [each for each in collectors if not hasattr(each, "add_more")]
-        self._adders_of_all = [each.add_many for each in collectors if hasattr(each, "add_many")]
+        self._adders = [collector.add for collector in collectors]
+        self._ordered = [collector for collector in collectors if hasattr(collector, "add_more")]
+        self._others = [collector for collector in collectors if not hasattr(collector, "add_more")]
+        self._adders_of_all = [
+            collector.add_many for collector in collectors if hasattr(collector, "add_many")
+        ]
         self._is_chosen = is_chosen
         self._log = ""
         self._places: dict[bytes, dict[Hashable, Callable[..., None]]] = {b"": {}}
@@ -194,7 +196,7 @@ class Walk:
         if not self._is_chosen(record):
             return lambda *_: None
         later, every = (
-            [follower for each in collectors if (follower := _follower(each, record))]
+            [follower for collector in collectors if (follower := _follower(collector, record))]
             for collectors in (self._ordered, self._others)
         )
         if len(every) == 1 and not self._ordered and not self._adders_of_all:
@@ -213,7 +215,7 @@ class Walk:
         return repeats.take
 
     def _read(self, line: bytes, number: int) -> list[AnyRecord]:
-        return [with_log(each, self._log) for each in line_records(line, number)]
+        return [with_log(record, self._log) for record in line_records(line, number)]
 
     def _pass_on(self, records: list[AnyRecord]) -> None:
         """Give records to all collectors."""

@@ -225,7 +225,7 @@ def test_the_time_of_day_in_a_prefix_does_not_make_another_origin() -> None:
         )
     )
     assert len(list(after_first(calls, 1))) == 2
-    assert {fields.read_text("source")(each) for each in calls} == {""}
+    assert {fields.read_text("source")(call) for call in calls} == {""}
 
 
 def test_less_than_no_calls_cannot_be_skipped() -> None:

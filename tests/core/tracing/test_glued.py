@@ -29,7 +29,7 @@ MARKERS = (b"_verbose,", b"MKL_VERBOSE ", b"Intel", b"INTEL")
 TEXT = st.binary(max_size=40).filter(
     lambda text: (
         b"\n" not in text
-        and not any(each in text for each in MARKERS)
+        and not any(marker in text for marker in MARKERS)
         and not (text and prefix(text))
     )
 )

@@ -20,8 +20,8 @@ DURATIONS = st.lists(st.floats(min_value=0, max_value=1e15), min_size=1, max_siz
 @given(DURATIONS)
 def test_sums_are_those_of_the_statistics_module(durations: list[float]) -> None:
     tally = Tally()
-    for each in durations:
-        tally.add_many(1, [each])
+    for duration in durations:
+        tally.add_many(1, [duration])
     assert tally.count == len(tally.times) == len(durations)
     assert tally.mean == pytest.approx(statistics.fmean(durations))
     assert tally.median == pytest.approx(statistics.median(durations))
@@ -31,8 +31,8 @@ def test_sums_are_those_of_the_statistics_module(durations: list[float]) -> None
 @given(DURATIONS, st.integers(0, 200))
 def test_adding_many_at_once_is_adding_each(durations: list[float], cut: int) -> None:
     one, many = Tally(), Tally()
-    for each in durations:
-        one.add_many(1, [each])
+    for duration in durations:
+        one.add_many(1, [duration])
     for part in (durations[:cut], durations[cut:]):
         many.add_many(len(part), part)
     assert many.count == one.count

@@ -147,7 +147,7 @@ def test_a_log_of_several_is_in_the_source_of_all_that_it_holds() -> None:
     assert [each.source for each in found] == [
         *("node0.log", "node0.log", "node0.log/rank7", "node0.log")
     ]
-    assert [str(each) for each in found] == [str(each) for each in records([data])]
+    assert [str(each) for each in found] == [str(record) for record in records([data])]
 
 
 COLOURED = [

@@ -50,9 +50,9 @@ def rounded(value: Any) -> Any:
     """Return what was found with its sums to nine digits: they are added up in other orders."""
     return tuple(
         structs.replace(
-            each, total_ns=float(f"{each.total_ns:.9g}"), share=round(each.share or 0, 9)
+            finding, total_ns=float(f"{finding.total_ns:.9g}"), share=round(finding.share or 0, 9)
         )
-        for each in value.findings
+        for finding in value.findings
     )
 
 

@@ -65,7 +65,9 @@ def rank_of(environment: Mapping[str, str], variables: Sequence[str]) -> str:
     As in the shim's settings.c.
     """
     values = (environment.get(name, "") for name in variables)
-    return next((each for each in values if re.fullmatch(rf"[0-9]{{1,{_LONGEST_RANK}}}", each)), "")
+    return next(
+        (value for value in values if re.fullmatch(rf"[0-9]{{1,{_LONGEST_RANK}}}", value)), ""
+    )
 
 
 def with_rank(path: str, rank: str) -> str:

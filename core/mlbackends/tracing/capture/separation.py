@@ -130,7 +130,9 @@ class _Relayed(Separation):
         self._trace = trace
         self._lost = self._reason = 0
         self._is_torn = False
-        self._demultiplexer = Demultiplexer([word for each in markers.values() for word in each])
+        self._demultiplexer = Demultiplexer(
+            [word for marker in markers.values() for word in marker]
+        )
         self._size: os.terminal_size | None = None
         self._has_ended = threading.Event()
         self._source_lock = threading.Lock()

@@ -47,7 +47,7 @@ class Finder(finder.Finder):
         return count
 
     def result(self) -> Found:
-        late = [each for each in self._creations if each[0] > self._executions // 2]
+        late = [creation for creation in self._creations if creation[0] > self._executions // 2]
         if len(late) < _LEAST or self._executions < _LEAST_EXECUTIONS:
             return
         counts = Counter(operation for _, _, operation in late)

@@ -114,7 +114,10 @@ class Finder(finder.Finder):
 def _role(of_reorder: str, of_other: str, is_after: bool) -> str:
     """Return what a reorder's tensor is to the primitive after or before it, "" if its layouts differ."""
     side = "dst" if is_after else "src"
-    moved = next((each for each in descriptors(of_reorder) if each.name.startswith(side)), None)
+    moved = next(
+        (descriptor for descriptor in descriptors(of_reorder) if descriptor.name.startswith(side)),
+        None,
+    )
     if moved is None or not moved.layout:
         return ""
     for each in descriptors(of_other):

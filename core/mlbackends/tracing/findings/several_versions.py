@@ -31,6 +31,8 @@ class Finder(finder.Finder):
                     "low",
                     f"{LIBRARIES.get(tracer, tracer)} printed lines in {len(versions)} versions:"
                     f" {', '.join(versions)}",
-                    evidence=tuple(line for each in versions.values() for line in each.lines)[:6],
+                    evidence=tuple(line for version in versions.values() for line in version.lines)[
+                        :6
+                    ],
                     count=len(versions),
                 )

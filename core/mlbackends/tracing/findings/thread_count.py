@@ -72,9 +72,9 @@ class Finder(finder.Finder):
             if count
         )
         # Ranks of one launcher run at the same time.
-        ranks = len({each.record.source for each in self.calls if each.record.prefix}) or 1
+        ranks = len({call.record.source for call in self.calls if call.record.prefix}) or 1
         named += f" in each of {ranks} ranks" if ranks > 1 else ""
-        long_ns = sum(each.total_ns for each in self.calls if each.median_ns >= _LONG_NS)
+        long_ns = sum(call.total_ns for call in self.calls if call.median_ns >= _LONG_NS)
         is_heavy = most > 0 and long_ns >= max(_LEAST_NS, _LEAST_SHARE * self.all_ns)
         severity = seen = why = ""
         if machine.cpus and most * ranks > ceil(machine.cpus):

@@ -59,5 +59,5 @@ def _disturbed(calls: Calls) -> tuple[int, float]:
     median = later.median or 0.0
     if median < _LEAST_MEDIAN_NS:
         return 0, 0.0
-    beyond = [each - median for each in later.times if each > _TIMES_LONGER * median]
+    beyond = [duration - median for duration in later.times if duration > _TIMES_LONGER * median]
     return len(beyond), sum(sorted(beyond))

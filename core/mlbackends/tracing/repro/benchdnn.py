@@ -61,7 +61,7 @@ def command(call: PrimitiveSignature) -> Command:
     row = _DRIVERS.get(built.primitive)
     if row is None:
         return Command("", (f"benchdnn has no driver for {call.primitive} that is known here",))
-    if not built.tensors or not all(each.dtype for each in built.tensors):
+    if not built.tensors or not all(tensor.dtype for tensor in built.tensors):
         return Command("", ("the line has no element types: it is older than oneDNN 1.0",))
     if "*" in call.problem or "-" in call.problem:
         return Command("", ("sizes are known only at run time and are not in the line",))
@@ -77,11 +77,11 @@ def command(call: PrimitiveSignature) -> Command:
         dimensions = sizes.partition(":")[0].count("x") + 1
     attributes, notes = _attribute_options(call.attributes, dimensions)
     has_strides = any(option.startswith("--strides") for option in options)
-    if any(each.strides for each in built.tensors) and not has_strides:
+    if any(tensor.strides for tensor in built.tensors) and not has_strides:
         notes.append("strides differ from the layout's; benchdnn uses the layout")
-    if any(each.kind == "sparse" for each in built.tensors):
+    if any(tensor.kind == "sparse" for tensor in built.tensors):
         notes.append("the line does not record sparsity: benchdnn's default is used")
-    if driver != "--reorder" and any(has_extra(each) for each in built.tensors):
+    if driver != "--reorder" and any(has_extra(tensor) for tensor in built.tensors):
         notes.append("a tensor carries compensation or the like: its layout is left to oneDNN")
     elif driver == "--reorder" and has_extra(built.first("src")):
         notes.append(
@@ -235,12 +235,12 @@ def _one(call: Call) -> list[str]:
 def _several(call: Call) -> list[str]:
     """Drivers that take any number of sources; joined ones have one type."""
     sources = call.named("src")
-    kinds = [each.dtype for each in sources]
+    kinds = [source.dtype for source in sources]
     kinds = kinds[:1] if call.primitive == "concat" else kinds
     return [
         f"--sdt={':'.join(kinds)}",
         f"--ddt={call.dtype('dst')}",
-        f"--stag={':'.join(tag_of(each) for each in sources)}",
+        f"--stag={':'.join(tag_of(source) for source in sources)}",
         f"--dtag={call.tag('dst')}",
     ]
 
@@ -251,8 +251,8 @@ def _resampling(call: Call) -> list[str]:
 
 def _prelu(call: Call) -> list[str]:
     roles = (("src", "data"), ("wei",))
-    types = ":".join(call.dtype(*each) for each in roles)
-    return [f"--sdt={types}", f"--stag={':'.join(call.tag(*each) for each in roles)}"]
+    types = ":".join(call.dtype(*role) for role in roles)
+    return [f"--sdt={types}", f"--stag={':'.join(call.tag(*role) for role in roles)}"]
 
 
 def _normalization(call: Call) -> list[str]:

@@ -37,14 +37,16 @@ class Call:
         # Reorders of 0.x call their tensors in and out.
         names = {"in": "src", "out": "dst"}
         self.tensors = [
-            replace(each, name=names.get(each.name, each.name))
-            for each in descriptors(signature.memory_descriptors)
-            if each.present
+            replace(descriptor, name=names.get(descriptor.name, descriptor.name))
+            for descriptor in descriptors(signature.memory_descriptors)
+            if descriptor.present
         ]
 
     def named(self, *roles: str) -> list[MemoryDescriptor]:
         """Return the tensors whose name begins with one of the roles, gradients last."""
-        found = [each for each in self.tensors if each.name.removeprefix("diff_").startswith(roles)]
+        found = [
+            tensor for tensor in self.tensors if tensor.name.removeprefix("diff_").startswith(roles)
+        ]
         return sorted(found, key=lambda each: each.name.startswith("diff_"))
 
     def first(self, *roles: str) -> MemoryDescriptor:

@@ -194,7 +194,7 @@ class _Listening:
     def _begin_anew(self) -> None:
         """Look for the lines of those who listen now: all others are the program's."""
         self._settle(self._apart.release())
-        tracers = frozenset().union(*(each.tracers for each in self.listeners))
+        tracers = frozenset().union(*(listener.tracers for listener in self.listeners))
         leaves = (registry.load("mlbackends.tracing.formats", name) for name in sorted(tracers))
         markers = [marker for leaf in leaves for marker in leaf.MARKERS]
         self._stamps.heed(markers)

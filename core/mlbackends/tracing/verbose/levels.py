@@ -77,12 +77,12 @@ def level_of_torch() -> int | None:
         return None
     leave = getattr(scope, "__exit__", None)
     levels = set()
-    for each in gc.get_referrers(scope):
-        if type(each) is scope and any(
+    for referrer in gc.get_referrers(scope):
+        if type(referrer) is scope and any(
             isinstance(holder, MethodType) and holder.__func__ is leave
-            for holder in gc.get_referrers(each)
+            for holder in gc.get_referrers(referrer)
         ):
-            levels.add(getattr(each, "level", None))
+            levels.add(getattr(referrer, "level", None))
     levels.discard(0)  # torch's sets nothing then
     level = levels.pop() if len(levels) == 1 else None
     return level if isinstance(level, int) and 0 <= level <= 2 else None

@@ -45,7 +45,7 @@ class _Trace(Groups):
     @property
     def unsteady(self) -> str:
         """How unsteady the times are, in a sentence; "" where they are not."""
-        return "".join(one.seen for one in self._times.result().findings)
+        return "".join(finding.seen for finding in self._times.result().findings)
 
     def values(self, name: str) -> tuple[str, ...]:
         """Return the values of a setting; of the kernels only those that took most of the time."""
@@ -92,15 +92,15 @@ class Collector(_Trace):
             for values in dict.fromkeys([*before.groups, *self.groups])
         ]
         moved = {
-            one.values: abs(
-                (one.after.total_ns if one.after else 0.0)
-                - (one.before.total_ns if one.before else 0.0)
+            change.values: abs(
+                (change.after.total_ns if change.after else 0.0)
+                - (change.before.total_ns if change.before else 0.0)
             )
-            for one in changes
+            for change in changes
         }
         changes.sort(key=lambda one: (_ORDER.index(one.verdict), -moved[one.values], one.values))
         ratio = self.total_ns / before.total_ns if before.total_ns else None
-        slower = any(one.verdict == "slower" for one in changes)
+        slower = any(change.verdict == "slower" for change in changes)
         whole = bool(self._whole_threshold and ratio and ratio >= self._whole_threshold)
         return Difference(
             by=self.by,

@@ -171,4 +171,4 @@ def test_real_logs_leave_no_marker_in_the_text(name: str) -> None:
     assert lines
     for line in text.splitlines(keepends=True):
         if any(marker in line for marker in MARKERS):
-            assert {type(each) for each in line_records(line)} <= {Text, Malformed}, line
+            assert {type(record) for record in line_records(line)} <= {Text, Malformed}, line

@@ -326,7 +326,10 @@ def test_complaints_are_counted_by_kind() -> None:
     error = "onednn_verbose,v1,primitive,error,cpu,memory could not be had"
     check = "onednn_verbose,v1,primitive,create:check,matmul,bad dimension src:1,src/common/matmul.cpp:204"
     findings = found("library-errors", line(error), line(check), line(check))
-    assert [(each.severity, each.count) for each in findings] == [("medium", 1), ("low", 2)]
+    assert [(finding.severity, finding.count) for finding in findings] == [
+        ("medium", 1),
+        ("low", 2),
+    ]
     assert "matmul: bad dimension src:1" in findings[1].seen
 
 
@@ -353,7 +356,7 @@ def test_the_worst_come_first() -> None:
         line(HEADER.replace("3.6", "3.7")),
     ]
     seen = cast("Findings", view("findings", records))
-    assert [each.severity for each in seen.findings] == ["high", "low"]
+    assert [finding.severity for finding in seen.findings] == ["high", "low"]
     assert len(seen.codes) == len(registry.names("mlbackends.tracing.findings"))
 
 
@@ -584,7 +587,7 @@ def test_callers_at_the_same_time_with_a_pool_each() -> None:
     several = [
         cpu(4, process=1),
         cpu(4, process=2),
-        *[structs.replace(each, process=1 + (each.thread == 1)) for each in calls],
+        *[structs.replace(call, process=1 + (call.thread == 1)) for call in calls],
     ]
     assert one("concurrent-callers", *several).severity == "low"
     assert one("concurrent-callers", *several, machine=machine(4)).severity == "medium"

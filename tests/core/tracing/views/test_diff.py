@@ -34,7 +34,7 @@ def difference(before: list[AnyRecord], after: list[AnyRecord], **options: Any) 
 
 def verdicts(before: list[AnyRecord], after: list[AnyRecord], **options: Any) -> dict[str, str]:
     found = difference(before, after, **options)
-    return {one.values[1]: one.verdict for one in found.changes}
+    return {change.values[1]: change.verdict for change in found.changes}
 
 
 def test_each_call_has_a_verdict() -> None:
@@ -54,7 +54,7 @@ def test_what_is_slower_comes_first_by_how_much_time_it_costs() -> None:
     before = [call("a", 10), call("b", 100), call("c", 10)]
     after = [call("a", 30), call("b", 150), call("c", 5)]
     found = difference(before, after)
-    assert [one.values[1] for one in found.changes] == ["b", "a", "c"]
+    assert [change.values[1] for change in found.changes] == ["b", "a", "c"]
     assert found.ratio == pytest.approx(185 / 120)
 
 
@@ -92,7 +92,7 @@ def test_an_implementation_can_be_a_part_of_what_is_compared() -> None:
     found = difference(
         [call("a", 10)], [call("a", 90, "ref:any")], by=("operation", "implementation")
     )
-    assert {one.verdict for one in found.changes} == {"new", "gone"}
+    assert {change.verdict for change in found.changes} == {"new", "gone"}
 
 
 def convolution(direction: str, milliseconds: float) -> AnyRecord:
@@ -117,7 +117,7 @@ def test_one_slow_direction_of_a_convolution_is_not_hidden_by_the_others() -> No
     after = [convolution(way, 3 if way == ways[2] else 1) for way in ways for _ in range(20)]
     found = difference(before, after, threshold=1.2)
     assert found.failed
-    assert {one.values[-1]: one.verdict for one in found.changes} == {
+    assert {change.values[-1]: change.verdict for change in found.changes} == {
         "bwd_w": "slower",
         "bwd_d": "same",
         "fwd_t": "same",
@@ -128,7 +128,7 @@ def test_reorders_there_and_back_are_two_calls() -> None:
     before = [reorder("ab", "aB8b", 1), reorder("ab", "aB8b", 1), reorder("aB8b", "ab", 1)]
     after = [reorder("ab", "aB8b", 1), reorder("ab", "aB8b", 1), reorder("aB8b", "ab", 3)]
     found = difference(before, after)
-    assert [(one.values[-1], one.verdict) for one in found.changes] == [
+    assert [(change.values[-1], change.verdict) for change in found.changes] == [
         ("aB8b->ab", "slower"),
         ("ab->aB8b", "same"),
     ]
@@ -139,7 +139,7 @@ def test_another_layout_that_the_library_chose_is_the_same_call() -> None:
     after = load("mlbackends.tracing.formats", "onednn").parse(
         str(before).replace("8b", "16b").replace("avx2", "avx")
     )
-    assert [one.verdict for one in difference([before], [after]).changes] == ["same"]
+    assert [change.verdict for change in difference([before], [after]).changes] == ["same"]
 
 
 def test_two_empty_traces_do_not_differ() -> None:

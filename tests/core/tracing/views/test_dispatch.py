@@ -37,7 +37,9 @@ def test_refusals_are_counted_in_the_order_in_which_they_were_tried() -> None:
     assert isinstance(found, DispatchView)
     first, second = found.operations
     assert (first.operation, first.count, first.chosen) == ("matmul", 3, (("ref:any", 1),))
-    assert [(one.implementation, one.reason, one.count) for one in first.refusals] == [
+    assert [
+        (refusal.implementation, refusal.reason, refusal.count) for refusal in first.refusals
+    ] == [
         ("brg_matmul:avx512_core_amx", "unsupported isa, and more", 2),
         ("jit_brgemm_utils", "unsupported format tag", 1),
     ]
@@ -47,7 +49,7 @@ def test_refusals_are_counted_in_the_order_in_which_they_were_tried() -> None:
 
 def test_one_operation_can_be_asked_for() -> None:
     found = cast("DispatchView", view("dispatch", records(LONG, OTHER), operation="softmax"))
-    assert [one.operation for one in found.operations] == ["softmax"]
+    assert [operation.operation for operation in found.operations] == ["softmax"]
 
 
 def test_a_trace_without_refusals_has_none() -> None:

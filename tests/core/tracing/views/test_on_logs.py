@@ -68,7 +68,7 @@ def test_every_view_can_be_written_and_read_back(log: str) -> None:
 @pytest.mark.parametrize("log", FOUND)
 def test_a_log_gives_away(log: str) -> None:
     found = cast("Findings", seen(log)["findings"])
-    assert {one.code for one in found.findings} == FOUND[log]
+    assert {finding.code for finding in found.findings} == FOUND[log]
     for one in found.findings:
         assert one.seen
         assert one.why
@@ -84,10 +84,10 @@ def test_the_longest_operation_of_a_log_is(log: str) -> None:
 
 @pytest.mark.parametrize("log", LOGS)
 def test_every_call_of_a_log_can_be_run_again_or_says_why_not(log: str) -> None:
-    for one in cast("Repro", seen(log, repro={"top": 0})["repro"]).calls:
-        assert bool(one.text) == bool(one.tool)
-        assert one.text or one.notes
-        assert one.line
+    for call in cast("Repro", seen(log, repro={"top": 0})["repro"]).calls:
+        assert bool(call.text) == bool(call.tool)
+        assert call.text or call.notes
+        assert call.line
 
 
 def test_a_call_of_mkl_is_a_line_of_json_without_its_addresses() -> None:

@@ -68,7 +68,7 @@ def split_arguments(text: str, count: int) -> list[str]:
 
         def have_six_decimals(values: list[str]) -> bool:
             """Return whether joined values have one comma and the six decimals of MKL's reals."""
-            joined = [each.split(",") for each in values if "," in each and "{" not in each]
+            joined = [value.split(",") for value in values if "," in value and "{" not in value]
             return all(len(parts) == 2 and len(parts[1]) == 6 for parts in joined)
 
         return rejoined(values, count, have_six_decimals) or values

@@ -68,7 +68,7 @@ def derive(signature: Signature) -> Derived:
         operations = ";".join(signature.operations)
         return Derived(
             operation=signature.partition_kind,
-            shape=":".join(each.shape for each in tensors if each.name.startswith("in")),
+            shape=":".join(tensor.shape for tensor in tensors if tensor.name.startswith("in")),
             dtype=dtype(tensors),
             implementation=signature.implementation,
             arguments={"fpmath": signature.fpmath_mode, "operations": operations},
@@ -128,5 +128,5 @@ def dtype(tensors: tuple[MemoryDescriptor, ...]) -> str:
             roles.setdefault(role_of(each.name.removeprefix("diff_")), each.dtype)
     found = [roles[role] for role in ("src", "wei", "dst") if role in roles]
     if not found:
-        found = [each.dtype for each in tensors if each.present and each.dtype]
+        found = [tensor.dtype for tensor in tensors if tensor.present and tensor.dtype]
     return found[0] if len(set(found)) == 1 else ":".join(found)

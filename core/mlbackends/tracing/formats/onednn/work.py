@@ -174,7 +174,7 @@ class _Tensors:
     """The tensors of a call that are there. large: the names of those that are as large as a problem."""
 
     def __init__(self, memory_descriptors: str) -> None:
-        found = [each for each in descriptors(memory_descriptors) if each.present]
+        found = [descriptor for descriptor in descriptors(memory_descriptors) if descriptor.present]
         self.has_sparse = any(each.kind == "sparse" for each in found)
         names = [each.name for each in found]
         self.large = [each.removeprefix("diff_") for each in names if each not in _SMALL]
