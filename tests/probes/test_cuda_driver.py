@@ -285,19 +285,3 @@ def test_a_linux_driver_inside_wsl_is_a_conflict(tmp_path: Path, libcuda: bytes)
     ]
     assert [warning.code for warning in finding.warnings] == ["conflict"]
     assert finding.reasons == ()
-
-
-@pytest.mark.parametrize("data", [b"", b"\0\xff", b"9" * 100_000, b"NVRM version: "])
-def test_garbage_in_the_drivers_files_never_raises(
-    tmp_path: Path, libcuda: bytes, data: bytes
-) -> None:
-    files = {
-        "/proc/driver/nvidia/version": data,
-        "/sys/module/nvidia/version": data,
-        "/usr/local/nvidia/lib64/libcuda.so.580.65.06": libcuda,
-        "/usr/local/nvidia/lib/libcuda.so.1": data,
-    }
-
-    finding = cuda_driver.find(machine(tmp_path, files, CUDA_VISIBLE_DEVICES=",,-"))
-
-    assert [reason.code for reason in finding.reasons] == ["no-driver"]

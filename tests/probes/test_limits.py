@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
 from mlbackends_probes import limits
@@ -307,33 +306,6 @@ def test_an_empty_machine_has_no_effective_numbers(tmp_path: Path) -> None:
     assert finding.presence is Presence.FOUND
     assert finding.facts == {"cgroup_version": "none"}
     assert not finding.warnings
-
-
-@pytest.mark.parametrize("text", ["", "\0\udcff", "9" * 5000, "-1", "a b c", "0-99999999999"])
-def test_garbage_in_every_file_never_raises(tmp_path: Path, text: str) -> None:
-    names = [
-        "proc/self/cgroup",
-        "proc/self/mountinfo",
-        "proc/self/limits",
-        "proc/self/status",
-        "proc/meminfo",
-        "sys/devices/system/cpu/online",
-        "sys/devices/system/cpu/smt/active",
-        "sys/fs/cgroup/cgroup.controllers",
-        "sys/fs/cgroup/cpu.max",
-        "sys/fs/cgroup/memory.max",
-        "sys/fs/cgroup/cpuset.cpus.effective",
-    ]
-    # Of a host.json of the wrong kind nothing is read at all: tests/core/probing/test_host.py.
-    host = machine(tmp_path, dict.fromkeys(names, text), affinity=[])
-    facts = limits.find(host).facts
-    assert "effective_memory_bytes" not in facts
-    assert "effective_cpus" not in facts
-
-
-def test_every_fact_that_is_told_is_declared() -> None:
-    declared = facts_of("limits").keys()
-    assert limits.find(Host()).facts.keys() <= declared
 
 
 def test_macos_tells_cpus_and_memory_by_its_settings(tmp_path: Path) -> None:

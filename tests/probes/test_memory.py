@@ -207,24 +207,6 @@ def test_an_empty_machine_tells_nothing(tmp_path: Path, platform: str) -> None:
     assert look(machine(tmp_path, {}, platform=platform)).facts == {}
 
 
-READ = (
-    "proc/meminfo", "proc/swaps", "proc/self/limits", "proc/self/auxv",
-    "proc/sys/vm/overcommit_memory", "proc/sys/vm/overcommit_ratio", "proc/sys/vm/swappiness",
-    "proc/sys/vm/max_map_count", "proc/sys/kernel/numa_balancing", f"{MM}/ksm/run",
-    f"{MM}/transparent_hugepage/enabled", f"{MM}/transparent_hugepage/hpage_pmd_size",
-    f"{MM}/hugepages/hugepages-2048kB/nr_hugepages", f"{NODE}/node0/meminfo",
-    "sys/module/zswap/parameters/enabled",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"\0\xff\xfe", b"9" * 5000, b"-1", b"MemTotal: lots\n[\n", b"x: " + b"9" * 25]
-)
-def test_files_of_garbage_never_raise(tmp_path: Path, content: bytes) -> None:
-    finding = look(machine(tmp_path, dict.fromkeys(READ, content)))
-    assert set(finding.facts) <= {"huge_pages", "huge_pages_in_use"}
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(st.binary(max_size=300))
 def test_random_bytes_as_meminfo_never_raise(tmp_path: Path, data: bytes) -> None:

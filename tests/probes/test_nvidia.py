@@ -506,27 +506,3 @@ def test_a_variable_that_hides_a_gpu_is_a_warning(tmp_path: Path) -> None:
     finding = nvidia.find(machine(tmp_path, files, CUDA_VISIBLE_DEVICES="1"))
 
     assert [warning.code for warning in finding.warnings] == ["override-invalid"]
-
-
-@pytest.mark.parametrize("data", [b"", b"\0\xff", b"9" * 100_000, b":\n: \n::", b"NVRM version: "])
-def test_garbage_in_every_file_never_raises(
-    tmp_path: Path, nvml: dict[str, bytes], data: bytes
-) -> None:
-    files = dict.fromkeys(
-        (
-            "/proc/driver/nvidia/version",
-            "/proc/driver/nvidia/params",
-            "/proc/driver/nvidia/gpus/0000:17:00.0/information",
-            "/sys/module/nvidia/version",
-            "/proc/device-tree/compatible",
-            "/usr/local/nvidia/lib/libnvidia-ml.so.1",
-        ),
-        data,
-    )
-
-    finding = nvidia.find(machine(tmp_path, {**files, **nvml, **pci("0000:17:00.0", "nvidia")}))
-
-    (device,) = finding.devices
-    assert (device.name, device.uuid, device.driver) == ("", "", "")
-    assert finding.version == ""
-    assert [reason.code for reason in finding.reasons] == ["unreadable"]

@@ -225,21 +225,6 @@ def test_an_override_of_the_target(tmp_path: Path, value: str, code: str | None)
     assert found.facts["environment"] == {"HSA_OVERRIDE_GFX_VERSION": value}
 
 
-@pytest.mark.parametrize(
-    "garbage", ["", "\0\ufffd", "9" * 100_000, "simd_count -5\n", "simd_count"]
-)
-def test_garbage_in_the_topology_never_raises(tmp_path: Path, garbage: str) -> None:
-    instinct_node(tmp_path, gpus=2)
-    for path in list((tmp_path / "sys").rglob("*")) + list((tmp_path / "opt").rglob("*")):
-        if path.is_file() and path.name != "uevent":
-            path.write_bytes(garbage.encode())
-
-    found = rocm.find(Host(str(tmp_path)))
-
-    assert [device.capability for device in found.devices] == ["", ""]
-    assert all(device.memory_bytes is None for device in found.devices)
-
-
 def test_numbers_that_make_no_sense_are_left_out(tmp_path: Path) -> None:
     told = (
         "simd_count 10\nsimd_per_cu 0\ngfx_target_version 99999999999\nlocation_id 18446744073709551615\n"

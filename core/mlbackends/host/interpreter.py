@@ -29,8 +29,6 @@ print(json.dumps({
 #: Older Pythons record what is installed in a form that is not read here.
 _OLDEST = (3, 6)
 
-_PROC = "/proc"
-
 #: PF_KTHREAD of include/linux/sched.h, in the flags of /proc/PID/stat: see proc_pid_stat(5).
 _KERNEL_THREAD = 0x00200000
 
@@ -81,12 +79,13 @@ def query(executable: str, timeout: float = 10.0) -> dict[str, Any]:
     return {**texts, "path": [at for at in folders if call_or(True, os.path.isdir, at)]}
 
 
-def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
+def of_process(pid: int, timeout: float = 10.0, proc: str = "/proc") -> dict[str, Any]:
     """Return the description of the interpreter of a running process, {} if it is not a Python.
 
     A virtual environment is recognised by the path that started the process. Another user's process is {} as
     well: querying it would run that user's files with our rights.
     Raises BadInput if the process does not exist or this user may not inspect it.
+    proc: where procfs is mounted.
     """
     if sys.platform == "win32":
         from mlbackends.host.windows.processes import interpreter_of
@@ -95,14 +94,14 @@ def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
         with contextlib.suppress(BadInput):
             return query(path, timeout) if path else {}
         return {}
-    folder = f"{_PROC}/{pid}"
+    folder = f"{proc}/{pid}"
     try:
         owner = os.stat(folder).st_uid
         program = os.readlink(f"{folder}/exe")
     except OSError as error:
         why, hint = f"process {pid} cannot be looked at: {error.strerror}", ""
-        if not os.path.isdir(_PROC):
-            why = f"process {pid} cannot be looked at: this system has no {_PROC}"
+        if not os.path.isdir(proc):
+            why = f"process {pid} cannot be looked at: this system has no {proc}"
         elif isinstance(error, FileNotFoundError):
             why, hint = f"there is no process {pid}", "`ps -e` lists them"
         elif isinstance(error, PermissionError):
@@ -118,19 +117,19 @@ def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
     # In a container the name is that of another file; after an upgrade it may be no file's.
     if is_ours and _is_file_of(program, f"{folder}/exe"):
         with contextlib.suppress(BadInput):
-            return query(_started_by(pid, program), timeout)
+            return query(_started_by(folder, program), timeout)
     return {}
 
 
-def _started_by(pid: int, program: str) -> str:
+def _started_by(folder: str, program: str) -> str:
     """Return the path by which a process's interpreter was started; a virtual environment's is a link."""
     # A process can write anything here: only a path to the program that really runs is used.
-    items = os.fsdecode(_read(f"{_PROC}/{pid}/environ")).split("\0")
+    items = os.fsdecode(_read(f"{folder}/environ")).split("\0")
     variables = dict(item.split("=", 1) for item in items if "=" in item)
-    first = os.fsdecode(_read(f"{_PROC}/{pid}/cmdline").split(b"\0")[0])
+    first = os.fsdecode(_read(f"{folder}/cmdline").split(b"\0")[0])
     # It may have left the folder in which it was started, which its shell has put into PWD.
     try:
-        current = os.readlink(f"{_PROC}/{pid}/cwd")
+        current = os.readlink(f"{folder}/cwd")
     except OSError:
         current = ""
     for base in (current, variables.get("PWD", "")):

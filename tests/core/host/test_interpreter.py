@@ -94,51 +94,47 @@ def test_what_cannot_be_run_is_bad_input(name: str) -> None:
         ("(x) S a b c d e f", "there is no process 2"),
     ],
 )
-def test_a_process_without_a_program_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stat: str, said: str
-) -> None:
+def test_a_process_without_a_program_says_why(tmp_path: Path, stat: str, said: str) -> None:
     (tmp_path / "2").mkdir()
     (tmp_path / "2/stat").write_text(f"2 {stat}")
-    monkeypatch.setattr(interpreter, "_PROC", str(tmp_path))
 
     with pytest.raises(BadInput, match=said):
-        interpreter.of_process(2)
+        interpreter.of_process(2, proc=str(tmp_path))
 
 
-def test_a_process_that_may_not_be_looked_at_says_who_may(
+def test_a_process_that_may_not_be_inspected_names_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(path: str) -> str:
         raise PermissionError(13, "Permission denied", path)
 
     (tmp_path / "2").mkdir()
-    monkeypatch.setattr(interpreter, "_PROC", str(tmp_path))
     monkeypatch.setattr(os, "readlink", refuse)
 
     with pytest.raises(BadInput, match="Permission denied") as raised:
-        interpreter.of_process(2)
+        interpreter.of_process(2, proc=str(tmp_path))
     assert raised.value.hint.startswith("look at it as root (sudo)")
 
 
 def test_another_user_s_interpreter_is_never_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    program = tmp_path / "python3"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    program.chmod(0o755)
     (tmp_path / "7").mkdir()
-    (tmp_path / "7/exe").symlink_to(os.path.realpath(sys.executable))
-    monkeypatch.setattr(interpreter, "_PROC", str(tmp_path))
+    (tmp_path / "7/exe").symlink_to(program)
 
-    assert interpreter.of_process(7)["version"] == Host().python["version"]
     monkeypatch.setattr(os, "geteuid", lambda: os.stat(tmp_path / "7").st_uid + 1)
-    monkeypatch.setattr(interpreter, "query", lambda *_: pytest.fail("it was run"))
-    assert interpreter.of_process(7) == {}
+    assert interpreter.of_process(7, proc=str(tmp_path)) == {}
+    assert not (tmp_path / "ran").exists()
+    monkeypatch.undo()
+    interpreter.of_process(7, proc=str(tmp_path))
+    assert (tmp_path / "ran").exists()
 
 
-def test_a_program_that_is_not_the_one_that_runs_is_never_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_that_is_not_the_one_that_runs_is_never_started(tmp_path: Path) -> None:
     (tmp_path / "7").mkdir()
     (tmp_path / "7/exe").symlink_to(tmp_path / "python3.11 (deleted)")
-    monkeypatch.setattr(interpreter, "_PROC", str(tmp_path))
-    monkeypatch.setattr(interpreter, "query", lambda *_: pytest.fail("it was run"))
 
-    assert interpreter.of_process(7) == {}
+    assert interpreter.of_process(7, proc=str(tmp_path)) == {}

@@ -65,6 +65,7 @@ class Recording(Host):
         self.pid = source.pid
         self.root = source.root
         self.is_live = source.is_live
+        self.total_limit, self.listing_limit = TOTAL_LIMIT, LISTING_LIMIT
         self._variables = _RecordedVariables(source.environment)
         self.environment = self._variables
         self._paths: dict[str, None] = {}
@@ -129,8 +130,8 @@ class Recording(Host):
 
     def listdir(self, path: str) -> list[str]:
         names = self._source.listdir(path)
-        self._listings[path] = names[:LISTING_LIMIT]
-        if len(names) > LISTING_LIMIT:
+        self._listings[path] = names[: self.listing_limit]
+        if len(names) > self.listing_limit:
             self.cut[path] = None
         return names
 
@@ -168,7 +169,7 @@ class Recording(Host):
     def registry_keys(self, key: str) -> list[str]:
         names = self._source.registry_keys(key)
         if names:
-            self._registry_keys[key] = names[:LISTING_LIMIT]
+            self._registry_keys[key] = names[: self.listing_limit]
         return names
 
     @property
@@ -204,7 +205,7 @@ class Recording(Host):
             for path, data in self._contents.items()
             if self._source.realpath(path) not in extracted
         }
-        left = TOTAL_LIMIT
+        left = self.total_limit
         for path in sorted(contents, key=lambda item: len(contents[item])):
             left -= len(contents[path])
             if left < 0:

@@ -15,7 +15,6 @@ from mlbackends.base.errors import BadInput, NotALibrary
 from mlbackends.host.declared import facts_of
 from mlbackends.host.device_nodes import accel_nodes
 from mlbackends.host.host import Host
-from mlbackends.host.recording import recorder as recording_module
 from mlbackends.host.recording.anonymise import Anonymiser
 from mlbackends.host.recording.recorder import Recording
 from mlbackends.host.redaction import Names
@@ -244,12 +243,10 @@ def test_what_a_probe_reads_whole_is_kept_whole(tmp_path: Path) -> None:
     assert not recording.cut
 
 
-def test_the_largest_files_are_left_out_and_named_where_all_are_too_much(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recording_module, "TOTAL_LIMIT", 1000)
+def test_the_largest_files_are_left_out_and_named_if_all_are_too_large(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {"/a": b"a" * 400, "/b": b"b" * 900, "/c": b"c" * 500}
     recording = Recording(machine(tmp_path / "first", files))
+    recording.total_limit = 1000
     for path in files:
         recording.read(path)
 
@@ -262,11 +259,9 @@ def test_the_largest_files_are_left_out_and_named_where_all_are_too_much(
     assert again.exists("/b")
 
 
-def test_a_folder_of_too_many_names_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recording_module, "LISTING_LIMIT", 2)
+def test_a_folder_of_too_many_names_is_named(tmp_path: Path) -> None:
     recording = Recording(machine(tmp_path / "first", {"/f/a": "", "/f/b": "", "/f/c": ""}))
+    recording.listing_limit = 2
     assert recording.listdir("/f") == ["a", "b", "c"]
 
     assert written(recording, tmp_path / "second").listdir("/f") == ["a", "b"]

@@ -12,7 +12,6 @@ from mlbackends.host.windows.processors import allowed_cpus, cpuid_leaves, page_
 if struct.calcsize("P") != 8:
     pytest.skip("the layouts are those of 64 bits", allow_module_level=True)
 
-EVERY = (1 << 64) - 1
 HALVES = [{"group": 0, "cpus": "0-47"}, {"group": 1, "cpus": "64-111"}]
 MASK = (1 << 48) - 1
 
