@@ -99,9 +99,9 @@ class Ended(NamedTuple):
 
 def index_of(device: str) -> int:
     """Return the index of a device, as CUDA counts. Raises ValueError for what is not a device."""
-    if not (found := re.fullmatch(r"cuda(?::([0-9]{1,3}))?", device)):
+    if not (match := re.fullmatch(r"cuda(?::([0-9]{1,3}))?", device)):
         raise ValueError(f"{device!r} is neither cuda nor cuda:N")
-    return int(found[1] or 0)
+    return int(match[1] or 0)
 
 
 def why_no_device(device: str) -> str:
@@ -209,7 +209,9 @@ class Environment:
         self.python = str(place / scripts / ("python.exe" if os.name == "nt" else "python"))
         own = sysconfig.get_path("purelib", vars={"base": str(place), "platbase": str(place)})
         seen = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
-        (Path(own) / "packages_of_the_caller.pth").write_text("".join(f"{each}\n" for each in seen))
+        (Path(own) / "packages_of_the_caller.pth").write_text(
+            "".join(f"{folder}\n" for folder in seen)
+        )
 
     def _pip(self, end: float, *what: str) -> bool:
         command = [self.python, "-m", "pip", "install", "-q", "--retries", "1", "--timeout", "10"]
@@ -247,7 +249,7 @@ def machine(environment: Environment) -> tuple[str, str]:
     with suppress(ValueError, KeyError):
         probes = json.loads(ended.out)["probes"]
     probe, nvidia = probes.get("cuda_driver", {}), probes.get("nvidia", {})
-    releases = (each.get("facts", {}).get("driver_release") for each in (nvidia, probe))
+    releases = (report.get("facts", {}).get("driver_release") for report in (nvidia, probe))
     devices = probe.get("devices") or [{}]
     measured = dict(enumerate(devices)).get(index_of(environment.options.device), {})
     program = (
@@ -260,7 +262,7 @@ def machine(environment: Environment) -> tuple[str, str]:
     commit = run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], 10).out.strip()
     options = environment.options
     is_tree = not (options.here or options.source)
-    names = Counter(each.get("name") or "not known" for each in devices)
+    names = Counter(entry.get("name") or "not known" for entry in devices)
     rows = {
         "device": f"{measured.get('name', 'not known')} ({options.device})",
         "devices": ", ".join(f"{count} × {name}" for name, count in names.items()),
@@ -288,31 +290,31 @@ def checked(environment: Environment, seconds: float) -> Part:
     )
     if not path.exists():
         return Part("check", False, f"It gave no result: {ended.why}")
-    found = json.loads(path.read_text())["problems"]
+    results = json.loads(path.read_text())["problems"]
     counts: dict[str, Counter[str]] = {}
     wrong: list[str] = []
-    for problem in found:
+    for problem in results:
         if problem.get("failure"):
             wrong.append(f"- `{problem['text']}`: {problem['failure']}")
         for result in problem["results"]:
             how = outcome(result)
             counts.setdefault(result["backend"], Counter())[how] += 1
             if how in ("wrong", "failed"):
-                reasons = "; ".join(each["message"] for each in result.get("reasons", ()))
+                reasons = "; ".join(reason["message"] for reason in result.get("reasons", ()))
                 why = reasons or "; ".join(errors_of(result))
                 wrong.append(f"- `{result['backend']}`, `{problem['text']}`: {why}")
     lines = [
-        f"{len(found)} problems against float64.",
+        f"{len(results)} problems compared with float64.",
         "",
         *("| backend | right | wrong | failed | refused |", "| --- | ---: | ---: | ---: | ---: |"),
         *(
-            f"| {name} | {each['right']} | {each['wrong']} | {each['failed']} | {each['refused']} |"
-            for name, each in counts.items()
+            f"| {name} | {count['right']} | {count['wrong']} | {count['failed']} | {count['refused']} |"
+            for name, count in counts.items()
         ),
         "",
         *wrong,
     ]
-    good = any(each["right"] for each in counts.values()) and not wrong and ended.code == 0
+    good = any(count["right"] for count in counts.values()) and not wrong and ended.code == 0
     return Part("check", good, "\n".join(lines).strip())
 
 
@@ -326,16 +328,16 @@ def outcome(result: dict[str, Any]) -> str:
 def errors_of(result: dict[str, Any]) -> list[str]:
     """Return descriptions of what is too far from float64: the result, and gradients by name."""
     every = {"result": result.get("errors"), **result.get("gradients", {})}
-    found = []
-    for name, each in every.items():
-        if each and each.get("misplaced"):
-            found.append(
-                f"{name}: {each['misplaced']} elements are wrongly NaN, infinite or finite"
+    wrong = []
+    for name, errors in every.items():
+        if errors and errors.get("misplaced"):
+            wrong.append(
+                f"{name}: {errors['misplaced']} elements are wrongly NaN, infinite or finite"
             )
-        elif each and each["largest_absolute"] > each["largest_allowed"]:
-            error, allowed = each["largest_absolute"], each["largest_allowed"]
-            found.append(f"{name}: the largest error is {error:.2g}, the limit is {allowed:.2g}")
-    return found
+        elif errors and errors["largest_absolute"] > errors["largest_allowed"]:
+            error, allowed = errors["largest_absolute"], errors["largest_allowed"]
+            wrong.append(f"{name}: the largest error is {error:.2g}, the limit is {allowed:.2g}")
+    return wrong
 
 
 def tested(environment: Environment, seconds: float) -> Part:
@@ -354,7 +356,7 @@ def tested(environment: Environment, seconds: float) -> Part:
     lines, counts = [], Counter[str]()
     skipped: Counter[str] = Counter()
     for case in cases:
-        kinds = {each.tag: each.get("message", "") for each in case}
+        kinds = {child.tag: child.get("message", "") for child in case}
         how = next((kind for kind in ("failure", "error", "skipped") if kind in kinds), "passed")
         counts[how] += 1
         if how == "skipped":
@@ -386,25 +388,25 @@ class Group:
         path.unlink(missing_ok=True)
         words = [*shlex.split(line), "--device", options.device, "--peers", "--timeout", "60"]
         words += ["--rounds", "1" if options.quick else "5"]
-        words += [word for each in options.pythons for word in ("--python", each)]
+        words += [word for python in options.pythons for word in ("--python", python)]
         ended = environment.backends(
             seconds, "sdpa", "bench", *words, "--format", "json", "--output", str(path)
         )
         if not path.exists():
             self.lines.append(f"- `{line}`: no result: {ended.why}")
         else:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            record = json.loads(path.read_text(encoding="utf-8"))
             before = self.record.get("problems", [])
-            self.record = {**found, "problems": [*before, *found["problems"]]}
+            self.record = {**record, "problems": [*before, *record["problems"]]}
             self.lines += [
                 f"- `{result['backend']}` {outcome(result)}, `{problem['checked']['text']}`"
-                for problem in found["problems"]
+                for problem in record["problems"]
                 for result in problem["checked"]["results"]
                 if outcome(result) in ("wrong", "failed")
             ]
         every = self.record.get("problems", ())
-        ran = (each for problem in every for each in problem["checked"]["results"])
-        good = any(outcome(each) == "right" for each in ran) or None
+        ran = (result for problem in every for result in problem["checked"]["results"])
+        good = any(outcome(result) == "right" for result in ran) or None
         return Part(self.name, good if not self.lines else False, self._text())
 
     def _text(self) -> str:
@@ -428,29 +430,29 @@ def wanted(records: Mapping[str, dict[str, Any]]) -> str:
     lines = ["| goal | measured | problem |", "| --- | ---: | --- |"]
     for group, ours, beside, words, least in WANTED:
         for problem in records.get(group, {}).get("problems", ()):
-            found = number(problem, ours, beside)
-            if found is not None:
+            measured = number(problem, ours, beside)
+            if measured is not None:
                 name = f"{ours}: " if ours else ""
                 text = problem["checked"]["text"]
-                lines.append(f"| {name}{least:g} {words} | {found:.3g} | `{text}` |")
+                lines.append(f"| {name}{least:g} {words} | {measured:.3g} | `{text}` |")
     return "\n".join(lines) if len(lines) > 2 else "None could be measured."
 
 
 def number(problem: dict[str, Any], ours: str, beside: str) -> float | None:
     """Return one number of a problem: our best backend's, alone or relative to another's."""
     timed = {
-        each["backend"]: each["timing"]
-        for each in problem["checked"]["results"]
-        if each.get("timing") and outcome(each) == "right"
+        result["backend"]: result["timing"]
+        for result in problem["checked"]["results"]
+        if result.get("timing") and outcome(result) == "right"
     }
-    peers = {each["backend"] for each in problem["checked"]["results"] if each.get("peer")}
-    own = [each for name, each in timed.items() if name.startswith(ours) and name not in peers]
+    peers = {result["backend"] for result in problem["checked"]["results"] if result.get("peer")}
+    own = [result for name, result in timed.items() if name.startswith(ours) and name not in peers]
     if not own:
         return None
     if beside == "host":
-        times = [each["host_seconds"] for each in own if each.get("host_seconds")]
+        times = [timing["host_seconds"] for timing in own if timing.get("host_seconds")]
         return min(times) * 1e6 if times else None
-    best = min(own, key=lambda each: float(each["median_seconds"]))
+    best = min(own, key=lambda timing: float(timing["median_seconds"]))
     if not beside:
         return float(best["gflops"]) / 1e3
     seconds = float(best["median_seconds"])
@@ -489,7 +491,7 @@ def write(path: Path, title: str, text: str, *, ended: bool = True) -> None:
     }
     others = {k: v for k, v in sections.items() if k not in (title, older)}
     sections = {title: text.strip(), **others}
-    parts = [f"## {name}\n\n{each}\n" for name, each in sections.items()]
+    parts = [f"## {name}\n\n{body}\n" for name, body in sections.items()]
     made = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         made.write_text("\n".join([INTRODUCTION, *parts]), encoding="utf-8")
@@ -500,8 +502,8 @@ def write(path: Path, title: str, text: str, *, ended: bool = True) -> None:
 
 def page(table: str, parts: Sequence[Part], left: Sequence[str]) -> str:
     """Return a section: the machine, how each part ended, and its results."""
-    ran = [each for each in parts if each.name != "goals"]
-    summary = ", ".join(f"{each.name}: {HOW[each.good]}" for each in ran)
+    ran = [part for part in parts if part.name != "goals"]
+    summary = ", ".join(f"{part.name}: {HOW[part.good]}" for part in ran)
     lines = [table, "", f"{summary}."]
     if left:
         lines += ["", f"Not run to the end: {', '.join(left)}."]
@@ -541,14 +543,14 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     )
     results = HERE / "RESULTS.md"
     options.add_argument("--output", type=Path, default=results, help="the file; else RESULTS.md")
-    found = options.parse_args(given)
+    chosen = options.parse_args(given)
     try:
-        index_of(found.device)
+        index_of(chosen.device)
     except ValueError as error:
         options.error(f"argument --device: {error}")
-    if not found.minutes > 0:
-        options.error(f"argument --minutes: {found.minutes:g} is not a duration")
-    return found
+    if not chosen.minutes > 0:
+        options.error(f"argument --minutes: {chosen.minutes:g} is not a duration")
+    return chosen
 
 
 def main(given: Sequence[str]) -> int:
@@ -571,12 +573,12 @@ def main(given: Sequence[str]) -> int:
         steps: list[tuple[str, Callable[[float], Part]]] = [
             ("check", partial(checked, environment)),
             ("tests", partial(tested, environment)),
-            *((name, each.measure) for name, each in groups.items() for _ in each.left),
+            *((name, group.measure) for name, group in groups.items() for _ in group.left),
         ]
         parts = {first.name: first}
         try:
             while True:
-                records = {name: each.record for name, each in groups.items() if each.record}
+                records = {name: group.record for name, group in groups.items() if group.record}
                 numbers = [Part("goals", None, wanted(records))] if records else []
                 left = dict.fromkeys(name for name, _ in steps)
                 text = page(table, [*parts.values(), *numbers], [*left])
@@ -588,7 +590,7 @@ def main(given: Sequence[str]) -> int:
                 parts[name] = _noted(step(min(SECONDS.get(name, SECONDS["problem"]), seconds)))
         finally:  # stopped or not
             print(f"written to {options.output}", file=sys.stderr)
-    return 1 if any(each.good is False for each in parts.values()) else 0
+    return 1 if any(part.good is False for part in parts.values()) else 0
 
 
 def _noted(part: Part) -> Part:

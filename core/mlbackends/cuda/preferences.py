@@ -93,7 +93,7 @@ def preferred_blas_library(backend: "str | _BlasBackend | None" = None) -> _Blas
         chosen = _member(backend, _BlasBackend, RuntimeError)
         if chosen is _BlasBackend.Cublaslt:
             probes = {"cublas": "cublasLt", "hipblaslt": "hipblaslt"}
-            is_found = any(_found_by_probe(*each) for each in probes.items())
+            is_found = any(_found_by_probe(probe, name) for probe, name in probes.items())
             _need(is_found, "cuBLASLt", "libcublasLt, nor libhipblaslt,")
         elif chosen is _BlasBackend.Ck:
             _warn_once("Composable Kernel as BLAS is experimental", 3)
@@ -200,7 +200,7 @@ def _member(
 
 def _found_by_probe(probe: str, name: str) -> bool:
     libraries = availability.found_report(probe).libraries
-    return any(each.name == name and not each.reasons for each in libraries)
+    return any(library.name == name and not library.reasons for library in libraries)
 
 
 def _installed(name: str, stem: str) -> bool:
@@ -208,7 +208,7 @@ def _installed(name: str, stem: str) -> bool:
     from mlbackends.host.host import Host
     from mlbackends.libraries.search import libraries_named
 
-    return any(not each.reasons for each in libraries_named(Host(), name, stem))
+    return any(not library.reasons for library in libraries_named(Host(), name, stem))
 
 
 def _need(is_found: bool, library: str, file: str) -> None:

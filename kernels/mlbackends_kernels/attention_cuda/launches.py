@@ -146,7 +146,7 @@ def shared_limit(capability: tuple[int, int]) -> int:
 @cache
 def tile_of(function: str, name: str, widths: tuple[int, int], capability: tuple[int, int]) -> Tile:
     """Return the tile of a pass for rows of (E, Ev) elements: the largest that fits shared memory."""
-    head, value = (next(each for each in WIDTHS if each >= width) for width in widths)
+    head, value = (next(known for known in WIDTHS if known >= width) for width in widths)
     narrow, is_forward = name in ("Float16", "BFloat16"), function == "forward"
     largest = max(head, value)
     row_tiles = 2 if narrow and is_forward and largest <= 128 else 1
@@ -259,7 +259,7 @@ def _operand(tensor: Tensor, heads: int, rank: int) -> _Operand:
     steps = (*[0] * missing, *(0 if size == 1 else step for size, step in own), 0)[:4]
     chunk = _CHUNK // ITEM_BYTES[tensor.dtype]
     fast = steps[3] == 1 and not tensor.pointer % _CHUNK
-    fast = fast and not any(each % chunk for each in (*steps[:3], shape[-1]))
+    fast = fast and not any(step % chunk for step in (*steps[:3], shape[-1]))
     return _Operand(tensor.pointer, *steps, shape[0], max(heads // max(shape[1], 1), 1), fast)
 
 

@@ -118,8 +118,8 @@ def attention_graph(
             for (name, spec), gradient in zip(inputs.items(), gradients, strict=True):
                 result(f"grad_{name}", gradient, TensorSpec(spec.shape, spec.dtype))
         else:
-            found, sums = graph.sdpa(q=query, k=key, v=value, generate_stats=True, **options)
-            result("output", found, output)
+            attended, sums = graph.sdpa(q=query, k=key, v=value, generate_stats=True, **options)
+            result("output", attended, output)
             result("logsumexp", sums, stats)
         graph.validate()
         graph.build_operation_graph()

@@ -27,19 +27,19 @@ def as_array(tensor: Any) -> Any:
         return _of_torch(tensor)
     if _is_device_array(tensor):
         is_bfloat16 = tensor.dtype == "bfloat16"  # NumPy lacks bfloat16: copy its bits
-        found = (tensor.as_type("float16") if is_bfloat16 else tensor).numpy()
-        return found.view(np.uint16) if is_bfloat16 else found
+        array = (tensor.as_type("float16") if is_bfloat16 else tensor).numpy()
+        return array.view(np.uint16) if is_bfloat16 else array
     if isinstance(tensor, np.ndarray):
-        found = np.asarray(tensor)
+        array = np.asarray(tensor)
     elif hasattr(tensor, "get") and hasattr(tensor, "__cuda_array_interface__"):
-        found = tensor.get()  # CuPy's copy to the host
+        array = tensor.get()  # CuPy's copy to the host
     elif hasattr(tensor, "__array__") or not hasattr(tensor, "__dlpack__"):
-        found = np.asarray(tensor)
+        array = np.asarray(tensor)
     else:
-        found = np.from_dlpack(tensor)
-    if _is_bfloat16(found.dtype):
-        return found.view(np.uint16)
-    return found if found.dtype.isnative else found.astype(found.dtype.newbyteorder("="))
+        array = np.from_dlpack(tensor)
+    if _is_bfloat16(array.dtype):
+        return array.view(np.uint16)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def _is_device_array(tensor: Any) -> bool:
