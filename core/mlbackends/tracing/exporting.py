@@ -9,9 +9,8 @@ import csv
 import gzip
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from functools import partial
 from io import BytesIO
 from types import SimpleNamespace
 from typing import Any, BinaryIO, cast
@@ -48,7 +47,12 @@ def export(records: Iterable[Record], path: str, format_name: str = "") -> int:
     if form not in EXPORTS:
         raise UnknownName("export", form, tuple(EXPORTS))
     with opened(path) as file:
-        return _WRITERS[form](records, file)
+        if form not in LINES:
+            return perfetto.write(records, file)
+        with closing(LINES[form](file)) as writer:
+            for record in records:
+                writer.add(record)
+        return writer.count
 
 
 @contextmanager
@@ -252,20 +256,9 @@ class ParquetWriter(LineWriter):
 _encode = msgspec.json.Encoder().encode
 
 
-def _write_lines(kind: type[LineWriter], records: Iterable[Record], file: BinaryIO) -> int:
-    with closing(kind(file)) as writer:
-        for record in records:
-            writer.add(record)
-    return writer.count
-
-
 #: Formats whose writers a `Walk` takes.
 LINES: dict[str, type[LineWriter]] = {
     "csv": CsvWriter,
     "jsonl": JsonWriter,
     "parquet": ParquetWriter,
-}
-_WRITERS: dict[str, Callable[[Iterable[Record], BinaryIO], int]] = {
-    **{name: partial(_write_lines, kind) for name, kind in LINES.items()},
-    "perfetto": perfetto.write,
 }

@@ -61,19 +61,6 @@ class Placing:
             self._ends[lane] = max(self._ends.get(lane, start), start + round(duration))
         return Placed(lane, start, duration, record.start_ns is None)
 
-    def place_again(self, lane: Lane, duration: float, start_ns: int | None) -> int | None:
-        """Return the start of a call that encloses none and is in none, as an equal one had on this lane."""
-        if not 0 <= duration <= _LONGEST_NS:
-            return None
-        before, origin = self._ends.get(lane), 0
-        if start_ns is not None:
-            origin = self._origins.setdefault("epoch", start_ns)
-        start = before or 0 if start_ns is None else start_ns - origin
-        end = start + round(duration)
-        if before is None or end > before:
-            self._ends[lane] = end
-        return start
-
 
 def lane_name(lane: Lane) -> str:
     """Return the name of a lane for people."""

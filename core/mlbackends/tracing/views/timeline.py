@@ -6,9 +6,7 @@ from math import ceil
 from mlbackends.base.errors import BadInput
 from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import Lane, Span, Timeline
-from mlbackends.tracing.lanes import Lane as Place
 from mlbackends.tracing.lanes import Placing, lane_name
-from mlbackends.tracing.walk import Follower
 
 _FIRST_WIDTH_NS = 1024
 
@@ -33,7 +31,6 @@ class Collector:
         self._first: int | None = None
         self._last_ns = self._last = 0
         self._synthetic = self._stamped = 0
-        self._followers: dict[tuple[Place, str], Follower] = {}
 
     def add(self, record: Record) -> None:
         """Take in one record."""
@@ -50,44 +47,6 @@ class Collector:
                 synthetic=placed.synthetic,
             )
 
-    def follow(self, record: Record) -> Follower | None:
-        """Return what takes each later call that is equal to one that was added."""
-        lane = (record.source, record.process, record.thread)
-        if not record.counted or record.duration_ns is None or lane not in self._placing.lanes:
-            return None
-        key = (lane, record.operation)
-        if key not in self._followers:
-            self._followers[key] = self._follower(*key)
-        return self._followers[key]
-
-    def _follower(self, lane: Place, operation: str) -> Follower:
-        number = self._placing.lanes[lane]
-        place, counts = self._placing.place_again, self._counts
-
-        def add_call(_: bytes, __: int, duration: float | None, start_ns: int | None) -> None:
-            if duration is None:
-                return
-            start = place(lane, duration, start_ns)
-            if start is None:
-                return
-            width = self._width
-            stretch = start // width
-            end = start + ceil(duration)
-            spans = self._busy[number]
-            # Nearly all calls lie in one stretch that was begun before.
-            if end // width != stretch or stretch not in spans:
-                self._draw(operation, number, start, duration, synthetic=start_ns is None)
-                return
-            if start_ns is None:
-                self._synthetic += 1
-            else:
-                self._stamped += 1
-            counts[number] += 1
-            self._last_ns = max(self._last_ns, end)
-            spans[stretch][operation] += duration  # type: ignore[assignment]
-
-        return add_call
-
     def _draw(
         self, operation: str, lane: int, start: int, duration: float, *, synthetic: bool
     ) -> None:
@@ -100,8 +59,14 @@ class Collector:
         if self._first is not None:
             first, last = min(first, self._first), max(last, self._last)
         while last - first >= self._most:
-            self._widen()
+            # Two stretches become one.
+            self._width *= 2
             first, last = first >> 1, last >> 1
+            for drawn, spans in self._busy.items():
+                wider: dict[int, Counter[str]] = {}
+                for number, worked in spans.items():
+                    wider.setdefault(number >> 1, Counter()).update(worked)
+                self._busy[drawn] = wider
         self._first, self._last = first, last
         spans = self._busy.setdefault(lane, {})
         for number in range(start // self._width, end // self._width + 1):
@@ -110,15 +75,6 @@ class Collector:
             inside = float(min(duration, ahead + self._width) - max(0, ahead))
             if inside > 0 or start == end:
                 spans.setdefault(number, Counter())[operation] += inside  # type: ignore[assignment]
-
-    def _widen(self) -> None:
-        """Make one stretch of every two."""
-        self._width *= 2
-        for lane, spans in self._busy.items():
-            wider: dict[int, Counter[str]] = {}
-            for number, worked in spans.items():
-                wider.setdefault(number >> 1, Counter()).update(worked)
-            self._busy[lane] = wider
 
     def result(self) -> Timeline:
         """Return the lanes in the order in which they began."""

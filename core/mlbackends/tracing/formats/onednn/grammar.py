@@ -136,7 +136,13 @@ def parse(line: str) -> AnyRecord | None:
     form = fields.pop(0) if fields[0][:1] == "v" and fields[0][1:].isdecimal() else ""
     start = None
     if fields and fields[0][:1].isdecimal():
-        start, fields = _stamp(fields)
+        whole, dot, fraction = fields.pop(0).partition(".")
+        # Milliseconds have six decimals, behind a point or a comma.
+        if not dot and fields and len(fields[0]) == 6 and fields[0].isdecimal():
+            fraction = fields.pop(0)
+        stamp = whole + fraction.ljust(6, "0")[:6]
+        if is_stamp(stamp.encode("utf-8", "replace")):
+            start = int(stamp)
     component = fields.pop(0) if fields and fields[0] in _COMPONENTS else ""
     if not fields:
         return None
@@ -187,17 +193,6 @@ def split(line: str) -> tuple[AnyRecord, str] | None:
         if isinstance(record, Call) and record.duration_ns is not None:
             return record, line[found.end() :]
     return None
-
-
-def _stamp(fields: list[str]) -> tuple[int | None, list[str]]:
-    """Return the stamp in nanoseconds, None if it is damaged, and the fields behind it."""
-    whole, dot, fraction = fields[0].partition(".")
-    rest = fields[1:]
-    # Milliseconds have six decimals, behind a point or a comma.
-    if not dot and rest and len(rest[0]) == 6 and rest[0].isdecimal():
-        fraction, rest = rest[0], rest[1:]
-    stamp = whole + fraction.ljust(6, "0")[:6]
-    return (int(stamp) if is_stamp(stamp.encode("utf-8", "replace")) else None), rest
 
 
 def _record(head: _Head, event: str, rest: list[str]) -> AnyRecord | None:
