@@ -304,34 +304,9 @@ def test_an_end_that_tells_nothing_is_refused() -> None:
         export([], "trace", "cvs")
 
 
-def test_a_file_comes_to_be_whole_or_not_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "trace.jsonl"
-    path.write_text("before")
-
-    def broken() -> Any:
-        yield Text(raw="x")
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        export(broken(), str(path))
-    assert path.read_text() == "before"
-    assert os.listdir(tmp_path) == ["trace.jsonl"]
-
-
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot be written"):
         export([], str(tmp_path / "nowhere" / "trace.csv"))
-
-
-def test_a_link_stays_a_link_and_a_mode_a_mode(tmp_path: Path) -> None:
-    path, link = tmp_path / "trace.csv", tmp_path / "link.csv"
-    path.write_text("")
-    path.chmod(0o640)
-    link.symlink_to(path)
-    export([], str(link))
-    assert link.is_symlink()
-    assert path.stat().st_mode & 0o777 == 0o640
-    assert path.read_text().startswith("line_number,kind")
 
 
 def test_standard_output_takes_any_format(capfdbinary: pytest.CaptureFixture[bytes]) -> None:

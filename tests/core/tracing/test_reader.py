@@ -5,13 +5,12 @@ from __future__ import annotations
 import gzip
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.base.registry import load
 from mlbackends.model.trace import (
     AnyRecord,
     Call,
@@ -22,7 +21,7 @@ from mlbackends.model.trace import (
     Text,
 )
 from mlbackends.tracing.prefixes import prefix
-from mlbackends.tracing.reader import LONGEST_LINE, line_records, read, records
+from mlbackends.tracing.reader import LONGEST_LINE, read, records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -135,11 +134,6 @@ def test_how_a_log_is_wrapped_makes_no_difference(change: object, tmp_path: Path
     assert plain(read(str(log))) == plain(records([data]))
 
 
-def test_a_launchers_prefix_is_kept_and_names_the_source() -> None:
-    (found,) = records([b"[rank7]: " + MATMUL + b"\n"])
-    assert (found.prefix, found.source, found.raw) == ("[rank7]: ", "rank7", MATMUL.decode())
-
-
 def test_a_log_of_several_is_in_the_source_of_all_that_it_holds() -> None:
     data = b"hello\n" + MATMUL + b"\n[rank7]: " + MATMUL + b"\n" + MATMUL[:70]
     found = list(records([data], log="node0.log"))
@@ -227,50 +221,6 @@ def test_so_many_records_may_share_a_line() -> None:
         found = list(records([data]))
         assert [each.raw.encode() for each in found if each.kind == "primitive"] == [MATMUL] * 4000
         assert program_text(found) == data.replace(MATMUL, b"")
-
-
-@pytest.mark.parametrize(
-    "part",
-    [
-        b"onednn_verbose,",
-        b"MKL_VERBOSE ",
-        b"Intel MKL ERROR: ",
-        MATMUL,
-        MATMUL + b"\\n",
-        MATMUL[:60],
-        GEMM,
-        GEMM + b" text ",
-        b"onednn_verbose,v1,info,1x,1x,1x,1x",
-        b"MKL_VERBOSE SGEMM(1) onednn_verbose,v1,",
-        b"\x1b[31m" + MATMUL + b"\r",
-    ],
-)
-def test_twice_as_long_a_line_is_twice_the_work(
-    part: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def work(data: bytes) -> int:
-        """Return how many characters the grammars are asked to look at."""
-        seen = 0
-
-        def counted(read: Any) -> Any:
-            def call(line: str) -> Any:
-                nonlocal seen
-                seen += len(line)
-                return read(line)
-
-            return call
-
-        with monkeypatch.context() as patch:
-            for name in ("mkl", "onednn"):
-                leaf = load("mlbackends.tracing.formats", name)
-                patch.setattr(leaf, "parse", counted(leaf.parse))
-                patch.setattr(leaf, "split", counted(leaf.split))
-            list(line_records(data))
-        return seen
-
-    once, twice = work(part * 500), work(part * 1000)
-    assert twice <= 2 * once + 2 * len(part)
-    assert twice <= 4000 * len(part)
 
 
 @given(st.binary(max_size=300))

@@ -370,13 +370,6 @@ def test_an_unknown_code_is_refused() -> None:
     assert "reorder_share" in caught.value.hint
 
 
-@pytest.mark.parametrize("name", registry.names("mlbackends.tracing.findings"))
-def test_every_finding_says_in_one_sentence_what_it_is(name: str) -> None:
-    doc = registry.load("mlbackends.tracing.findings", name).__doc__
-    assert doc
-    assert doc.strip().endswith(".")
-
-
 @pytest.mark.parametrize(
     ("share", "said"),
     [(0, "0%"), (0.00001, "<0.1%"), (0.0042, "0.4%"), (0.099, "9.9%"), (0.32, "32%"), (1, "100%")],

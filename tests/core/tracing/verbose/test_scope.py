@@ -81,15 +81,6 @@ def pair(request: pytest.FixtureRequest, load: Load) -> tuple[type, Loaded]:
     return OnednnVerbose, load("fake_onednn", "libtorch_cpu.so", "TORCH")
 
 
-def test_a_scope_sets_the_level_and_gives_back_the_one_before(pair: tuple[type, Loaded]) -> None:
-    verbose, library = pair
-    scope = verbose(1)
-    with scope as entered:
-        assert entered is scope
-        assert library.level == 1
-    assert library.level == 0
-
-
 def test_an_inner_scope_gives_back_the_level_of_the_outer(pair: tuple[type, Loaded]) -> None:
     verbose, library = pair
     with verbose(2):
@@ -401,16 +392,3 @@ def test_importing_the_scopes_loads_no_ctypes() -> None:
         "print(sorted({'_ctypes', 'ctypes', 'subprocess'} & set(sys.modules) - before))"
     )
     assert printed.strip() == "[]"
-
-
-def test_they_are_what_the_surface_offers() -> None:
-    import mlbackends
-
-    assert mlbackends.mkl.verbose is MklVerbose
-    assert mlbackends.mkldnn.verbose is OnednnVerbose
-
-
-def test_the_classes_have_torchs_name_and_arguments() -> None:
-    assert MklVerbose.__name__ == OnednnVerbose.__name__ == "verbose"
-    assert MklVerbose(enable=1).enable == 1
-    assert OnednnVerbose(level=2).level == 2
