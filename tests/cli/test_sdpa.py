@@ -519,12 +519,10 @@ def failed(additions: dict[str, str]) -> Checked:
 
 
 @pytest.mark.parametrize("form", formats.names("outcome"))
-def test_every_format_tells_what_failed(
-    form: str, failed: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "out"
-    monkeypatch.setattr("mlbackends.sdpa.verify.run.check", lambda *_: failed)
-    done = ran("check", *QUICK, "--format", form, "--output", str(path))
+def test_every_format_tells_what_failed(form: str, failed: Checked, tmp_path: Path) -> None:
+    saved, path = tmp_path / "then.json", tmp_path / "out"
+    saved.write_bytes(msgspec.json.encode(failed))
+    done = ran("check", "--from", str(saved), "--format", form, "--output", str(path))
     text = path.read_text()
 
     assert done.returncode == 1

@@ -69,7 +69,9 @@ def notes(checked: Checked) -> list[str]:
     measures += ["relative", "error ratio"]
     measures += ["gradients"] * any(problem.problem.wants_gradient for problem in checked.problems)
     measured = {result.memory.measured_by for result in results if result.memory}
-    memory = [f"memory: peak extra memory during the call, by {each}" for each in sorted(measured)]
+    memory = [
+        f"memory: extra memory during the call, measured by {each}" for each in sorted(measured)
+    ]
     return [summary, *tables.notes_of(checked.problems, *measures), *memory]
 
 
