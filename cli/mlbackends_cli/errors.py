@@ -44,7 +44,7 @@ def explained(
 
 
 def first_help(main: click.Command) -> str:
-    """Return the commands that the help begins with, on one screen: what one does where that fits."""
+    """Return the commands that the help begins with, on one screen, with descriptions if these fit."""
     from mlbackends_cli.terminal import error_page
 
     page = error_page("auto")
@@ -108,7 +108,7 @@ def _options(ctx: click.Context) -> dict[str, click.Option]:
 
 
 def _near_option(option: str, ctx: click.Context) -> str:
-    # Without the dashes, which all options have, so that --root is not near to --color.
+    # Without the dashes, which all options share, so that --root is not considered similar to --color.
     options = {option.lstrip("-"): option for option in _options(ctx)}
     near = did_you_mean([options[each] for each in nearest(option.lstrip("-"), tuple(options))])
     return near or f"`{ctx.command_path} --help` has them all"
@@ -144,6 +144,6 @@ def _choices(param: click.Parameter) -> tuple[str, ...]:
 
 
 def _value(param: click.Parameter) -> str:
-    """Return what is written for a value: its choices, or the word for it."""
+    """Return the placeholder for a value: its choices or its metavar."""
     usual = "N" if isinstance(param.type, click.types.IntParamType) else param.type.name.upper()
     return "|".join(_choices(param)) or param.metavar or usual

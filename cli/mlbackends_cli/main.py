@@ -1,4 +1,4 @@
-"""The `backends` command: its group, and how a run ends; `mlbackends_cli.exits` has the exit codes."""
+"""The `backends` command: its group, and the end of a run; `mlbackends_cli.exits` has the exit codes."""
 
 import contextlib
 import errno

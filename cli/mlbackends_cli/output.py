@@ -20,7 +20,7 @@ _HALVES = pattern("[\ud800-\udfff]")
 
 
 def write(text: str | bytes, path: str = "", *, for_all: bool = False) -> None:
-    """Write text to a file, or to standard output where `path` is "" or "-"; bytes as they are.
+    """Write text to a file, or to standard output if `path` is "" or "-"; bytes as they are.
 
     Characters that the terminal's encoding lacks are replaced. Raises BadInput if
     the file cannot be written; it then keeps its content. for_all: every user may read it.
@@ -80,7 +80,7 @@ def log(message: str, hint: str = "") -> None:
 
 
 def indented(record: object) -> str:
-    """Return a record, or what is made of dicts and lists, as JSON to read: two blanks a level."""
+    """Return a record, or dicts and lists, as readable JSON, indented by two blanks per level."""
     import msgspec
 
     return msgspec.json.format(json_line(record), indent=2)

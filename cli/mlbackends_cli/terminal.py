@@ -49,7 +49,7 @@ class Page(Struct, frozen=True):
         return Style.parse(style).render(text, color_system=ColorSystem.STANDARD)
 
     def sign(self, fancy: str, plain: str) -> str:
-        """Return the first where there are characters beyond ASCII, else the second."""
+        """Return the first sign if the output can show more than ASCII, else the second."""
         return fancy if self.unicode else plain
 
     def fitted(self, text: str) -> str:
@@ -58,13 +58,13 @@ class Page(Struct, frozen=True):
 
 
 def page(color: str, output: str = "", **flags: Any) -> Page:
-    """Describe what standard output can show, or a file where `output` names one.
+    """Describe what standard output can show, or the file `output`.
 
     flags: what was asked for, by its name in `Page`.
     """
     to_file = output not in ("", "-")
     at_terminal = not to_file and is_terminal(sys.stdout)
-    # What forces colour means the terminal or the pager behind a pipe, never a file.
+    # Forced colour is for a terminal or pager at the end of a pipe, never for a file.
     allows_color = at_terminal and interprets_sequences(sys.stdout)
     has_color = uses_color(color, allows_color, {} if to_file else os.environ)
     return Page(
@@ -108,7 +108,7 @@ def uses_color(choice: str, is_terminal: bool, environment: Mapping[str, str]) -
 
 
 def columns(environment: Mapping[str, str]) -> int:
-    """Return how wide the page is, at most _WIDEST: COLUMNS, else the terminal, else 80."""
+    """Return the width of the page, at most _WIDEST: COLUMNS, else the terminal's, else 80."""
     text = environment.get("COLUMNS", "").lstrip("0")
     if text.isdecimal():
         return min(int(text[: len(str(_WIDEST)) + 1]), _WIDEST)
@@ -116,12 +116,12 @@ def columns(environment: Mapping[str, str]) -> int:
 
 
 def rows() -> int:
-    """Return how many lines the terminal at standard output has, 0 where there is none."""
+    """Return the number of lines of the terminal at standard output, 0 without a terminal."""
     return _size(sys.stdout)[1] if is_terminal(sys.stdout) else 0
 
 
 def error_terminal_size() -> tuple[int, int] | None:
-    """Return the columns and rows of the terminal at standard error, None where there is none."""
+    """Return the columns and rows of the terminal at standard error, None without a terminal."""
     return _size(sys.stderr) if interprets_sequences(sys.stderr) and not is_dumb() else None
 
 
@@ -188,7 +188,7 @@ def can_redraw(environment: Mapping[str, str]) -> bool:
 
 
 def survey_progress(done: int, total: int, waited_for: str) -> str:
-    """Return how many libraries have answered, and the probe that is waited for."""
+    """Return the number of libraries that have answered, and the probe that is still running."""
     progress = "library has answered" if total == 1 else "libraries have answered"
     return f"{done} of {total} {progress}, waiting for {waited_for}"
 
@@ -219,11 +219,11 @@ class ProgressLine:
         self.clear()
 
     def __call__(self, done: int, total: int, waited_for: str) -> None:
-        """Take note that `done` of `total` are done, and what is waited for."""
+        """Note that `done` of `total` are done, and what is still running."""
         self._state = (done, total, self._sentence(done, total, waited_for))
 
     def state(self) -> tuple[float, float, str]:
-        """Return what is done, what there is in all or 0 if that is unknown, and the text."""
+        """Return the amount done, the total or 0 if it is unknown, and the text."""
         return self._state
 
     def columns(self) -> "list[ProgressColumn]":

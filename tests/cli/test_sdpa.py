@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import re
 import shlex
 from pathlib import Path
 
@@ -538,6 +539,13 @@ def test_the_same_seed_gives_the_same_error() -> None:
     first, other = (each["reference_error"] for each in both)
 
     assert first == again[0]["reference_error"] != other
+
+
+def test_the_list_has_its_headings_in_colour() -> None:
+    shown = ran("list", "--color", "always").stdout
+
+    assert "\x1b[1;32m✓ math\x1b[0m" in shown
+    assert set(re.findall(r"\x1b\[([^m]*)m", shown)) <= {"0", "1", "1;31", "1;32", "1;33"}
 
 
 def test_colour_is_asked_for() -> None:

@@ -17,7 +17,7 @@ _FEW = 4
 
 
 def printed(explanation: Explanation, page: Page) -> str:
-    """Return the verdicts for a terminal; of many problems the choices alone."""
+    """Return the verdicts for a terminal; for many problems, only the choices."""
     if len(explanation.problems) <= _FEW or page.details:
         lines = [
             line
@@ -120,19 +120,19 @@ def markdown(explanation: Explanation, _page: Page) -> str:
 
 def printed_list(listed: BackendList, page: Page) -> str:
     """Return a passage for each backend."""
-    passages = []
+    parts = []
     for entry in listed.backends:
         lines = [("is", f"{entry.summary} ({_kind(entry)})")]
-        lines += [("takes", "; ".join(entry.takes))] if entry.takes else []
+        lines += [("supports", "; ".join(entry.takes))] if entry.takes else []
         lines += [("can", ", ".join(entry.can))] if entry.can else []
         if entry.tolerance:
             limits = ", ".join(f"{dtype} {times:g}×" for dtype, times in entry.tolerance.items())
             limits += " the error of plain attention, plus a few units in the last place"
-            lines.append(("may err", limits))
+            lines.append(("tolerance", limits))
         if not entry.unavailable_reasons:
-            lines.append(("here", "installed; --peers runs it" if entry.peer else "usable"))
+            lines.append(("status", "installed; --peers runs it" if entry.peer else "usable"))
         for title, reasons in (
-            ("not here", entry.unavailable_reasons),
+            ("not usable", entry.unavailable_reasons),
             ("slower", entry.slower_reasons),
         ):
             for reason in reasons:
@@ -140,10 +140,9 @@ def printed_list(listed: BackendList, page: Page) -> str:
                 lines.append((title, f"{reason.message} [{reason.code}]{hint}"))
         mark, color = ("✗", "red") if entry.unavailable_reasons else ("✓", "green")
         mark, color = ("!", "yellow") if entry.slower_reasons else (mark, color)
-        # 39 ends the colour alone: the heading around it stays bold.
-        mark = f"\033[{color}m{mark}\033[39m" if page.color else mark
-        passages.append(Passage(f"{mark} {entry.name}", tuple(lines)))
-    return page.fitted(prose.printed(passages, page))
+        passage = Passage(f"{mark} {entry.name}", tuple(lines))
+        parts.append(prose.printed((passage,), page, f"bold {color}"))
+    return page.fitted("\n".join(parts))
 
 
 def _kind(entry: BackendEntry) -> str:

@@ -21,7 +21,7 @@ _SPARED = (
 
 
 def baseline(benched: Benched) -> str:
-    """Return the backend to compare others with: the first peer that was timed, else the slowest of ours."""
+    """Return the backend for comparison: the first peer that was timed, else the slowest of ours."""
     timed = [
         (not result.peer, -result.timing.median_seconds, result.backend)
         for problem in benched.problems
@@ -52,7 +52,7 @@ def printed(benched: Benched, page: Page, base: str) -> str:
         before = [each for line in lines for each in wrapped(line, page.width, "", " " * 4)]
         found = rows(problem, benched, base)
         uncompared = {change.backend for change in problem.changes if not change.by_time}
-        # `check` lists the backends that cannot take a problem; here they would hide the numbers.
+        # `check` lists the backends that do not support a problem; here they would hide the numbers.
         explained = [
             result
             for result in problem.checked.results

@@ -148,7 +148,7 @@ def sheet(benched: Benched, style: str = "") -> str:
     colours = Colours(series.name for plot in found for series in plot.series if series.points)
     column = (_WIDTH - _EDGE) / across
     for number, plot in enumerate(found):
-        # The last one takes what is left of its row.
+        # The last one gets the remaining width of its row.
         span = across - number % across if number == len(found) - 1 else 1
         place = _EDGE + number % across * column, 66 + number // across * row
         Frame(drawing, plot, colours, place, (span * column - _EDGE, row - 8))

@@ -58,7 +58,7 @@ def check_page(checked: Checked, _page: Page) -> str:
 
 
 def bench_page(benched: Benched, _page: Page, base: str) -> str:
-    """Return the page of a run, with its plots. base: the backend that others are compared with."""
+    """Return the page of a run, with its plots. base: the backend that the others are compared with."""
     found = [
         (problem.checked, bench_table.rows(problem, benched, base)) for problem in benched.problems
     ]
@@ -119,7 +119,7 @@ def _document(
 def _problem(
     anchor: str, problem: CheckedProblem, found: _Found, columns: Sequence[str], *, is_open: bool
 ) -> str:
-    """Return a problem: its numbers, a row for each backend that ran, and why others did not."""
+    """Return a problem: numbers, a row for each backend that ran, and the reasons of the others."""
     title = short_title(problem.text)
     best = next((row for _, row in found if row.get("slower by") == FASTEST), None)
     about = f"{best['backend']} is the fastest: {best['median']}" if best else ""

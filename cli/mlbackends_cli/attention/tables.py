@@ -1,4 +1,4 @@
-"""Rows of results, tables of them that fit the page, and what is written below."""
+"""Rows of results, tables of them that fit the page, and the notes below."""
 
 import os
 from collections.abc import Container, Iterator, Sequence
@@ -112,7 +112,7 @@ def about(problem: CheckedProblem) -> list[str]:
 
 
 def of_devices(problems: Sequence[CheckedProblem]) -> list[str]:
-    """Return what holds for all problems of a device: bandwidth, what is stated, how times are taken."""
+    """Return what applies to all problems of a device: bandwidth, stated peaks, and the timing method."""
     lines: dict[str, None] = {}
     ways: dict[str, dict[str, None]] = {}
     for problem in problems:
@@ -178,7 +178,7 @@ def ran(problem: CheckedProblem) -> list[Result]:
 
 
 def name_of(result: Result) -> str:
-    """Return a backend's name with what distinguishes it from others of that name."""
+    """Return a backend's name with its instruction set or version."""
     words = ["peer"] if result.peer else []
     words += [
         result.details[name] for name in ("instruction set", "version") if name in result.details
@@ -278,7 +278,7 @@ def _aligned(row: Row, widths: dict[str, int]) -> str:
 
 
 def state(result: Result) -> str:
-    """Return how a result ended: "good", "bad", "cannot", or "open" where it was not compared."""
+    """Return the state of a result: "good", "bad", "cannot", or "open" if it was not compared."""
     if not (result.right and result.good):
         return "bad"
     if result.ended is Ended.RAN:
@@ -287,7 +287,7 @@ def state(result: Result) -> str:
 
 
 def mark(result: Result, page: Page) -> str:
-    """Return the sign of how a result ended."""
+    """Return the sign for the state of a result."""
     fancy, plain, color = MARKS[state(result)]
     return page.styled(page.sign(fancy, plain), color)
 

@@ -31,7 +31,7 @@ def printed(plots: Sequence[Plot], page: Page) -> str:
 
 
 def _barred(plot: Plot, names: list[str], page: Page) -> list[str]:
-    """Return a bar for each series, from 0 on, where a plot has one point of each; else []."""
+    """Return a bar for each series, from 0 on, if a plot has one point of each; else []."""
     bars = plot.bars
     if not bars:
         return []

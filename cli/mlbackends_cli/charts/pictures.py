@@ -31,7 +31,7 @@ Sheet = Callable[[Record, str], str]
 
 
 def drawing(path: str, sheet: Sheet[Record]) -> Callable[[Record], str | bytes]:
-    """Return what draws a record for a file of this name. Raises BadInput where nothing draws its kind."""
+    """Return the function that draws a record for a file. Raises BadInput for an unknown image type."""
     ending = os.path.splitext(path)[1].lower()
     if ending == ".png":
         if (reason := why_no_png()) is not None:
@@ -45,7 +45,7 @@ def drawing(path: str, sheet: Sheet[Record]) -> Callable[[Record], str | bytes]:
 
 
 def why_no_png() -> BadInput | None:
-    """Return why no PNG can be made here, None if it can.
+    """Return why a PNG cannot be made here, None if it can.
 
     resvg makes it, which needs no browser and no library of the system, only a font.
     """

@@ -9,7 +9,7 @@ from mlbackends_cli.charts.axes import short_number
 
 
 class Point(Struct, frozen=True):
-    """A place on the axes. size: 0 to 1, of its mark. hollow: an outline, for what is not certain."""
+    """A place on the axes. size: 0 to 1, of its mark. hollow: an outline, for uncertain points."""
 
     x: float
     y: float
@@ -73,7 +73,7 @@ class Plot(Struct, frozen=True):
 
     @property
     def bars(self) -> list[tuple[Series, Point]]:
-        """Each series with its point, the highest first, where lines would have no length; else []."""
+        """Each series with its point, the highest first, if lines would have no length; else []."""
         if not self.joined or len(set(self.numbers[0])) > 1:
             return []
         drawn = [(each, each.points[0]) for each in self.series if each.points]
@@ -81,7 +81,7 @@ class Plot(Struct, frozen=True):
 
     @property
     def numbers(self) -> tuple[list[float], list[float]]:
-        """What must have a place across, and upwards; 1 where there is nothing."""
+        """The numbers on the axis across, and on the one upwards; 1 if there are none."""
         points = [point for series in self.series for point in series.points]
         up = [*(point.y for point in points), *self.ends, *([self.roof.speed] if self.roof else [])]
         across = [*(point.x for point in points), *self.marks]

@@ -6,10 +6,10 @@ from html import escape
 
 from mlbackends_cli.text.plain import one_line
 
-#: How wide a letter is on average, in each size of text; a little too wide, so that words fit.
+#: Average width of a letter in each text size; slightly too large, so that words fit.
 _WIDTHS = {"bold": 7.8, "axis": 7.4, "headline": 12.6}
 _MOST_COLOURS = 8
-#: The marks of series, by their corners around a point: they differ where colours cannot be distinguished.
+#: The marks of series, by their corners around a point: they differ even without colours.
 _SHAPES: tuple[tuple[tuple[float, float], ...], ...] = (
     (),  # a circle
     ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
@@ -59,7 +59,7 @@ class Drawing:
         self.path(f"{steps}a{r} {r} 0 1 0 -{across} 0z", kind, hint)
 
     def cross(self, x: float, y: float, radius: float, kind: str, hint: str) -> None:
-        """Draw a cross, for what there is not."""
+        """Draw a cross, for a missing point."""
         across = _n(2 * radius)
         slopes = f"l{across} {across}m0-{across}l-{across} {across}"
         self.path(f"M{x - radius:.1f} {y - radius:.1f}{slopes}", kind, hint)
@@ -81,7 +81,7 @@ class Drawing:
         )
 
     def notes(self, texts: Sequence[str], y: float, width: float, x: float = 2) -> float:
-        """Write sentences below a chart, broken between words; return how tall they are."""
+        """Write sentences below a chart, broken between words; return their height."""
         top = y
         most = max(10, int((width - 4) / width_of("n", "axis")))
         for text in texts:
@@ -123,7 +123,7 @@ class Colours:
         return self._kinds.get(series, OTHER)
 
     def legend(self, drawing: Drawing, x: float, y: float, width: float) -> float:
-        """Draw a square and a name for each colour, in rows; return how tall they are."""
+        """Draw a square and a name for each colour, in rows; return their height."""
         left, top = x, y
         named = [*self._kinds.items(), *([("others", OTHER)] if self._more else [])]
         for name, kind in named:
@@ -139,7 +139,7 @@ class Colours:
 
 
 def width_of(text: str, size: str) -> float:
-    """Return about how wide a text is."""
+    """Return the approximate width of a text."""
     return len(text) * _WIDTHS[size.partition(" ")[0]]
 
 

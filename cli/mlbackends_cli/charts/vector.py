@@ -121,7 +121,7 @@ class Frame:
             self._drawing.words(self._right + 6, y + 5, f"✗ {each.name}", room, "axis")
 
     def _write(self, text: str, x: float, y: float, series: str | None = None) -> None:
-        """Write what a line or a point is, where nothing is written yet: there, else above or below."""
+        """Write the name of a line or point where there is space: next to it, else above or below."""
         width = width_of(text, "axis") + (16 if series is not None else 0)
         x = max(self._left, min(x, self._edge - width - 2))
         places = [y + step * _LINE / 4 for step in sorted(range(-24, 25), key=abs)]

@@ -6,7 +6,7 @@ from mlbackends_cli.charts.svg import Drawing
 from mlbackends_cli.fleet import text as fleets
 
 _WIDTH, _EDGE = 960.0, 14.0
-#: The length of all nodes' bar, how tall a row is, and the length of a single node's bar at least.
+#: The length of the bar for all nodes, the height of a row, and the minimum length of a bar.
 _BAR, _ROW, _LEAST = 200.0, 42.0, 3.0
 _MOST_KINDS, _MOST_ROWS = 6, 8
 _SILENT = "series s6"
@@ -55,7 +55,7 @@ def sheet(fleet: Fleet, style: str = "") -> str:
 
 
 def _draw(fleet: Fleet, drawing: Drawing) -> float:
-    """Draw everything; return how tall it is."""
+    """Draw everything; return the height."""
     headline = fleets.headline(fleet)
     drawing.words(_EDGE, 32, headline, _WIDTH - 2 * _EDGE, "headline")
     silent = sum(len(each.nodes) for each in fleet.silent)

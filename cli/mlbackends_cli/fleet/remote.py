@@ -12,7 +12,7 @@ from mlbackends_cli.options import together
 
 
 def _words(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words without a leading "--", which click leaves behind another argument."""
+    """Return the words without a leading "--", which click keeps after another argument."""
     del ctx, param
     return words[1:] if words[:1] == ("--",) else words
 
@@ -88,7 +88,7 @@ def named(engine: str | None, **asked: str | None) -> list[tuple[str, str]]:
 
 
 def loaded(name: str) -> ModuleType:
-    """Import an engine. Raises UnknownName, and BadInput where it cannot be imported."""
+    """Import an engine. Raises UnknownName, and BadInput if it cannot be imported."""
     module = registry.load("mlbackends.fleet.engines", name)
     if error := registry.import_error(module):
         raise BadInput(f"the engine {name} cannot be imported: {type(error).__name__}: {error}")

@@ -64,7 +64,7 @@ def collected(
     expect: str = "",
     visit: "Callable[[str, Envelope], None] | None" = None,
 ) -> "Collection":
-    """Return what the sources hold; standard input where none is named.
+    """Return the content of the sources; of standard input by default.
 
     visit: called with the name of a node and its envelope, for each report that was taken. Raises
     BadInput for what cannot be read, and Incomplete if no node has reported.

@@ -1,4 +1,4 @@
-"""What `backends fleet summarize` and `run` share: how a fleet is compared, shown and judged."""
+"""What `backends fleet summarize` and `run` share: comparing, showing and judging a fleet."""
 
 from typing import TYPE_CHECKING, Any
 

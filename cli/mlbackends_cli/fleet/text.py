@@ -44,7 +44,7 @@ class Cause(NamedTuple):
 
 
 def headline(fleet: Fleet) -> str:
-    """Return how many nodes there are, how many reported, and what became of the others."""
+    """Return the number of nodes, of those that reported, and the statuses of the others."""
     counts = Counter({Status.OK: fleet.reported})
     for each in fleet.silent:
         counts[each.status] += len(each.nodes)
@@ -55,12 +55,12 @@ def headline(fleet: Fleet) -> str:
 
 
 def number_of(nodes: int) -> str:
-    """Return how many nodes, in words."""
+    """Return a number of nodes, in words."""
     return f"{nodes:,} node{'' if nodes == 1 else 's'}"
 
 
 def heading(kind: Kind) -> str:
-    """Return how many nodes of a kind there are, and what they have in common."""
+    """Return the number of nodes of a kind, and what they have in common."""
     values = [
         f"{value} records" if name == RECORD else shown(name, value)
         for name, value in kind.title.items()
@@ -70,7 +70,7 @@ def heading(kind: Kind) -> str:
 
 
 def agreement(kind: Kind, compared_with: str) -> str:
-    """Return how many nodes of a kind do not deviate."""
+    """Return the number of nodes of a kind that do not deviate."""
     return f"{kind.alike:,} of {kind.nodes:,} agree with {one_line(compared_with)} in everything"
 
 
@@ -112,7 +112,7 @@ def sentence(cause: Cause, most: int = _MOST_ALSO) -> str:
 
 
 def far_figures(fleet: Fleet) -> dict[str, list[str]]:
-    """Return by node its figures that are far from the others', the farthest first, in words."""
+    """Return, by node, the metrics that are far from those of the others, the farthest first, in words."""
     found: dict[str, list[tuple[float, str]]] = {}
     for outlier in fleet.outliers:
         ratio = outlier.value / outlier.median if outlier.median else 0.0
@@ -130,7 +130,7 @@ def far_figures(fleet: Fleet) -> dict[str, list[str]]:
 def _values(difference: Difference) -> tuple[str, str]:
     value, usual, name = difference.value, difference.usual, difference.name
     if isinstance(value, list) and isinstance(usual, list):
-        # Of two long lists what is only in one of them.
+        # Of two long lists, only the differences.
         texts = [{shown(name, one): None for one in each} for each in (value, usual)]
         extra = [text for text in texts[0] if text not in texts[1]]
         lacking = [text for text in texts[1] if text not in texts[0]]
@@ -142,7 +142,7 @@ def _values(difference: Difference) -> tuple[str, str]:
 
 
 def shown(name: str, value: FactValue | None) -> str:
-    """Return a value for people; of devices how many have which."""
+    """Return a value as text; for devices, their numbers."""
     if value is None:
         return "none"
     if isinstance(value, dict):

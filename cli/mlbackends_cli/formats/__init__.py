@@ -1,22 +1,22 @@
-"""How records are printed: one file a format, whose name is the word behind --format.
+"""How records are printed: one file per format, whose name is the value of --format.
 
-A format has one function or more, named after the kind of record that it prints. Each takes the record
+A format has one or more functions, named after the kind of record that they print. Each takes the record
 and a `Page`, and returns text:
 
 record   any record; a format that has it serves every command that has --format
 report   what `backends info` found
 outcome  checks: of `audit`, `doctor`, `diff` and `sdpa check`
-difference  of two reports, for formats that show it otherwise than its outcome
+difference  of two reports, for formats that do not show it as an outcome
 listing  a `Listing`: rows of cells for people
 rows     a list of records
 view     a view of a trace
-trace    all that is known of a trace, as one page
+trace    everything about a trace, as one page
 
 With FOR_COLLECTORS = True its outcomes have the fingerprints of what they judge, and every user may read its
 files, whatever the umask is: a collector is another one.
 
-It may have `publish(outcome)` too, which is called when an outcome has been written: for what belongs
-elsewhere, as the summary of a step of GitHub's.
+It may also have `publish(outcome)`, which is called after an outcome has been written, for output that
+belongs elsewhere, such as the summary of a GitHub step.
 """
 
 from collections.abc import Callable

@@ -31,7 +31,7 @@ from mlbackends_cli.trace.page import trace_page
 
 #: Maximum number of rows, devices and copies of a library that are shown.
 _MOST = 200
-# Without the script the box would do nothing, so that only the script shows it.
+# The box needs the script, which therefore shows it.
 _BOX = '<input type="search" hidden="" placeholder="Filter" aria-label="Filter the details">\n'
 
 
@@ -41,7 +41,7 @@ def trace(contents: Any, _page: Page) -> str:
 
 
 def report(report: Report, page: Page) -> str:
-    """Return the page; the details are open where the page asks for them."""
+    """Return the page; the details are unfolded if the page asks for them."""
     host = report.probes.get("host")
     name = host.facts.get("host_name", "") if host and not report.redacted else ""
     title = f"What is in {name}" if isinstance(name, str) and name else "What is in this machine"
@@ -116,7 +116,7 @@ def report(report: Report, page: Page) -> str:
 
 
 def _copies(row: probes.Row) -> str:
-    """Return what a library or package is, how many copies there are, and what is wrong with it."""
+    """Return the description of a library or package, its number of copies, and its problem."""
     count = len(row.probe.libraries)
     more = words("span", f" · {count} files", "dim") if count > 1 else ""
     return escaped("".join(row.lines)) + more + (words("div", row.problem) if row.problem else "")
@@ -127,7 +127,7 @@ def _link(name: str) -> str:
 
 
 def _badge(state: str) -> str:
-    """Return the word for how far something got; its mark is not read out."""
+    """Return the state with its mark, which screen readers skip."""
     mark = element("span", escaped(probes.MARKS[state]), aria_hidden="true")
     name = "could not be determined" if state == "unknown" else state
     title = probes.MEANINGS[state]
@@ -228,7 +228,7 @@ def _copy(entry: Device | Library, title: str) -> str:
 
 
 def outcome(outcome: Outcome, page: Page) -> str:
-    """Return what failed, the worst first, and the rest; it is open where the page asks for details."""
+    """Return what failed, the worst first, and the rest, unfolded if the page asks for details."""
     wrong = outcome.failed(Severity.WARNING)
     worth = outcome.failed()[len(wrong) :]
     fine = "Nothing is wrong"
@@ -254,7 +254,7 @@ def outcome(outcome: Outcome, page: Page) -> str:
 
 
 def difference(difference: Difference, page: Page) -> str:
-    """Return what became worse, and the rest; it is open where the page asks for details."""
+    """Return what became worse, and the rest, unfolded if the page asks for details."""
     return difference_page(difference, is_open=page.details)
 
 

@@ -13,7 +13,7 @@ from mlbackends_cli.trace.rows import table_of
 
 
 def report(report: Report, page: Page) -> str:
-    """Return one line a probe; each has the report's origin, so that lines can be mixed."""
+    """Return one line per probe, each with the report's origin, so that lines can be mixed."""
     origin = {
         name: msgspec.to_builtins(getattr(report, name))
         for name in ("tool", "depth", "root", "created", "redacted")

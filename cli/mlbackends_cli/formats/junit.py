@@ -39,7 +39,7 @@ def outcome(outcome: Outcome, _page: Page) -> str:
     class_name = ".".join(re.sub(r"[^\w-]+", "_", checks.line(part)) for part in parts)
     for check, number in checks.numbered(outcome.checks):
         name = " ".join(filter(None, (check.code, check.instance)))
-        # Services identify cases by their names alone.
+        # Services identify cases only by their names.
         name = checks.line(name) + (f" ({number})" if number > 1 else "")
         case = SubElement(suite, "testcase", name=name, classname=class_name, time="0")
         if check.status is not Status.PASSED:

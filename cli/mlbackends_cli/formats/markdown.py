@@ -17,7 +17,7 @@ _STEPS = (1000, 300, 100, 30, 10, 3, 1, 0)
 
 
 def listing(listing: Listing, _page: Page) -> str:
-    """Return one table; each row has the whole name of what it is of."""
+    """Return one table; each row has the full name of its subject."""
     rows = [
         tuple(literal(cell) for cell in (f"{group.path}{row[0]}", *row[1:]))
         for group in listing.groups
@@ -27,7 +27,7 @@ def listing(listing: Listing, _page: Page) -> str:
 
 
 def report(report: Report, page: Page) -> str:
-    """Return the overview; where the page asks for details, every probe in full."""
+    """Return the overview; if the page asks for details, every probe in full."""
     if page.details:
         parts = [_probe(name, probe, page) for name, probe in report.probes.items()]
     else:
@@ -146,7 +146,7 @@ def outcome(outcome: Outcome, page: Page) -> str:
 
 
 def within(outcome: Outcome, most_bytes: int) -> str:
-    """Return as much as fits, the worst first, and how much more there is; "" where nothing fits."""
+    """Return as much as fits, the worst first, and the number of the rest; "" if nothing fits."""
     for most in (len(outcome.checks), *_STEPS):
         text = _outcome(outcome, most, details=False)
         if len(text.encode()) <= most_bytes:

@@ -25,7 +25,7 @@ from mlbackends_cli.trace.page import Contents, trace_page
 if TYPE_CHECKING:
     from mlbackends.model.trace_views import AnyView
 
-#: Where a notebook is not trusted, the style and the frame are taken out, and the table is what is left.
+#: In an untrusted notebook, style and frame are removed, and only the table remains.
 _FRAME = """\
 <style>
 body[data-jp-theme-light=false] .mlbackends, .vscode-dark .mlbackends {{ color-scheme: dark }}

@@ -61,7 +61,7 @@ def outcome(outcome: Outcome, _page: Page) -> str:
 
 
 def _failed(outcome: Outcome) -> dict[_Labels, float]:
-    """Return one series a code: a hazard that is there twice is one, with its worst severity."""
+    """Return one series per code: a hazard that occurs twice is one, with its worst severity."""
     codes: dict[tuple[str, str], list[Check]] = {}
     for check in outcome.checks:
         if check.status in (Status.PASSED, Status.FAILED, Status.WAIVED):

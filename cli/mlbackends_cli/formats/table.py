@@ -88,7 +88,7 @@ def _listed(listing: Listing, page: Page) -> Iterator[str]:
 
 
 def _widths(listing: Listing, page: Page) -> list[int]:
-    """Return how wide each column is, so that lines break between words alone; [] where that fails."""
+    """Return the widths of columns in which lines break only between words; [] if there are none."""
     most: list[int] = []
     least: list[int] = []
     for number, title in enumerate(listing.columns):
@@ -96,7 +96,7 @@ def _widths(listing: Listing, page: Page) -> list[int]:
         cells = [title, *(row[number] for group in listing.groups for row in group.rows)]
         most.append(max(map(width, cells)) + indent)
         longest = max(width(word) for cell in cells for word in cell.split() or [""]) + indent
-        # A name stays whole; a path or a kernel's signature may be broken.
+        # A name is not broken; a path or a kernel's signature may be.
         least.append(min(longest, _NARROW if number else page.width * 3 // 5))
     room = page.width - 2 * (len(most) - 1)
     if sum(least) > room:
@@ -108,7 +108,7 @@ def _widths(listing: Listing, page: Page) -> list[int]:
 
 
 def report(report: Report, page: Page) -> str:
-    """Return the overview, or every detail where the page asks for details."""
+    """Return the overview, or every detail if the page asks for details."""
     found = _absent(report, page) if page.absent else _overview(report, page)
     return _printed(_details(report, page) if page.details else found, page)
 
@@ -184,7 +184,7 @@ def _packages(report: Report, rows: Iterable[probes.Row], page: Page) -> Iterato
 
 
 def _libraries(rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
-    # A missing driver is one long sentence for a dozen libraries: they share it, to fit a screen.
+    # A missing driver is one long sentence for a dozen libraries, which share it to fit a screen.
     alike: dict[tuple[str, ...], list[probes.Row]] = {}
     for row in rows:
         is_shared = len(row.problem) > _SHORT and not page.timing
@@ -215,7 +215,7 @@ def _look_at(report: Report) -> Iterator[Row]:
 
 
 def _absent(report: Report, page: Page) -> Iterator[str]:
-    """Yield what was looked for and is not here, by group, with what each is."""
+    """Yield what was not found, by group, with descriptions."""
     groups = {"accelerator": "Accelerators", "framework": "Packages", "library": "Libraries"}
     found: dict[str, list[Row]] = {title: [] for title in groups.values()}
     for name in probes.missing(report):
@@ -270,7 +270,7 @@ def _short(rows: list[list[Cell]], page: Page) -> tuple[list[str], list[list[Cel
 
 
 def _records(fact: str, rows: probes.Table, page: Page, indent: int = 2) -> Iterator[str]:
-    """Yield a list of records as a table, the last columns below their rows where it is too wide."""
+    """Yield a list of records as a table, the last columns below their rows if it is too wide."""
     yield from lines([[Cell(fact, "italic")]], page) if fact else ()
     names = probes.columns(rows)
     texts = [[amount(name, row[name]) if name in row else "" for name in names] for row in rows]

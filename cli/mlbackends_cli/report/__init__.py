@@ -1,1 +1,1 @@
-"""What is in this machine, what is wrong with it, and what uses it: commands, text, page and chart."""
+"""One machine: what it has, what is wrong with it, and what uses it: commands, text, page and chart."""

@@ -13,7 +13,7 @@ _NO_KIND_OF_THEIR_OWN = {"opencl", "vulkan", "mig"}
 
 
 class Accelerator(Struct, frozen=True):
-    """One card. node: its NUMA node, None where it is not known. bus: how it is attached, in words.
+    """One card. node: its NUMA node, None if unknown. bus: its connection, in words.
 
     parts: its MIG instances, as profile and size.
     """
@@ -150,7 +150,7 @@ def _links(report: Report, cards: tuple[Accelerator, ...]) -> list[Link]:
 def _hub(
     report: Report, cards: tuple[Accelerator, ...], links: tuple[Link, ...]
 ) -> tuple[str, tuple[int, ...]]:
-    """Return what joins any two of some cards alike, and which; "" and () where nothing does."""
+    """Return the link that all pairs of some cards share, and the cards; "" and () if there is none."""
     if switched := tuple(i for i, card in enumerate(cards) if card.switch):
         nvidia = report.probes.get("nvidia")
         count = number(nvidia.facts, "nvswitches") if nvidia else 0

@@ -17,7 +17,7 @@ _SHORT_LINE_BYTES = 80
 #: The variables that hold the root of GitHub's and GitLab's checkout; else it is the current folder.
 _ROOTS = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 
-#: The word before why a check ended so, where it did not fail.
+#: The word before the reason of a check that did not fail.
 ENDINGS = {
     Status.PASSED: "passed",
     Status.SKIPPED: "does not apply",
@@ -27,7 +27,7 @@ ENDINGS = {
 
 
 def line(text: str) -> str:
-    """Return any text as one line that is fit to be shown, and not endlessly long."""
+    """Return any text as one line of limited length that is safe to print."""
     return one_line(shortened(text, _MOST_CHARACTERS))
 
 
@@ -37,18 +37,18 @@ def code(check: Check) -> str:
 
 
 def sentence(check: Check) -> str:
-    """Return what was seen; the check's title where it has no message."""
+    """Return the check's message, or its title without one."""
     return line(check.message or check.title)
 
 
 def cause(check: Check) -> str:
-    """Return why a check ended so, without the word for how; its title where it has no message."""
+    """Return the reason of a check's status, without the status; its title without a message."""
     word = ENDINGS.get(check.status, "")
     return line(check.message).removeprefix(f"{word}: ") or line(check.title)
 
 
 def reason(check: Check) -> str:
-    """Return how a check that did not fail ended, and why: "not checked: the report has no nvidia"."""
+    """Return the status and reason of a check that did not fail: "not checked: the report has no nvidia"."""
     return f"{ENDINGS[check.status]}: {cause(check)}"
 
 
@@ -59,7 +59,7 @@ def advice(check: Check) -> list[tuple[str, str]]:
 
 
 def place(check: Check) -> str:
-    """Return where the check is declared, as FILE:LINE; "" where nothing declares it."""
+    """Return the place of the check's declaration as FILE:LINE; "" without one."""
     if check.place is None:
         return ""
     name = line(check.place.file)
@@ -88,7 +88,7 @@ def evidence(check: Check, *, units: bool = False) -> list[tuple[str, str]]:
 
 
 def numbered(checks: Iterable[Check]) -> Iterator[tuple[Check, int]]:
-    """Yield each check with its number among those of one name, from 1: a hazard may be there twice."""
+    """Yield each check with its number among those of one name, from 1: a hazard may occur twice."""
     seen: Counter[tuple[str, str]] = Counter()
     for check in checks:
         name = check.code, check.instance
@@ -97,7 +97,7 @@ def numbered(checks: Iterable[Check]) -> Iterator[tuple[Check, int]]:
 
 
 def fingerprint(check: Check, number: int, *scope: str) -> str:
-    """Return 32 hexadecimal digits that are of this check alone, in this run and in the next.
+    """Return 32 hexadecimal digits that identify this check, in this run and in the next.
 
     They identify the check, not its message: a changed number is not a new finding.
     """
@@ -121,12 +121,12 @@ def unknown_line(why: str) -> str:
 
 
 def heading(outcome: Outcome) -> str:
-    """Return what was looked for, and where."""
+    """Return what was checked, and on which machine."""
     return ", ".join(line(each) for each in (outcome.title, outcome.subject) if each)
 
 
 def counts(outcome: Outcome) -> list[tuple[int, str]]:
-    """Return how many checks ended how, the worst first, as (2, "warnings"); what is 0 is left out."""
+    """Return the number of checks by status, the worst first, as (2, "warnings"), without zeros."""
     found = []
     for severity in reversed(Severity):
         count = sum(check.severity is severity for check in outcome.failed())
@@ -142,7 +142,7 @@ def counts(outcome: Outcome) -> list[tuple[int, str]]:
 
 
 def summary(outcome: Outcome) -> str:
-    """Return one line: how many checks ended how."""
+    """Return the numbers of checks by status, as one line."""
     parts = [f"{count} {word}" for count, word in counts(outcome)]
     if not outcome.failed():
         parts.insert(0, "nothing found")
@@ -150,7 +150,7 @@ def summary(outcome: Outcome) -> str:
 
 
 def not_failed(outcome: Outcome, *, details: bool) -> Iterator[tuple[str, Status, list[Check]]]:
-    """Yield what did not fail, by how it ended, with a title; with details also what is well."""
+    """Yield what did not fail, by status, with a title; with details also what passed."""
     titles = {"Accepted until a date": Status.WAIVED, "Not checked": Status.UNKNOWN}
     if details:
         titles |= {"Does not apply": Status.SKIPPED, "Passed": Status.PASSED}
@@ -176,7 +176,7 @@ def location(outcome: Outcome, check: Check) -> tuple[str, int]:
 
 
 def checkout_path(file: str) -> str:
-    """Return a file's path from the root of the checkout, with "/"; its bare name where it is outside."""
+    """Return a file's path from the root of the checkout, with "/"; its bare name if it is outside."""
     try:
         root = next(filter(None, map(os.environ.get, _ROOTS)), os.curdir)
         relative = os.path.relpath(os.path.realpath(file), os.path.realpath(root))

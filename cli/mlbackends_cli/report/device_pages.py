@@ -22,7 +22,7 @@ _MOST_CHARACTERS = 500
 
 
 class _Line(NamedTuple):
-    """A limit or feature. here: whether it applies, as a sentence; needs: what ends it, or what it needs."""
+    """A limit or feature. here: whether it applies, as a sentence; needs: its requirement or its end."""
 
     what: str
     here: str
@@ -58,7 +58,7 @@ def _sections(page: KindPage) -> Iterator[tuple[str, str, list[_Line]]]:
 
 def _limit_line(limit: Limit, here: Here | None) -> _Line:
     needs = " and ".join(map(str, limit.lifted_by)) or "nothing"
-    # Where the limit is, as the beginning of a sentence; nothing where it is everywhere.
+    # The condition of the limit, as the beginning of a sentence; empty if it is general.
     places: dict[str, list[str]] = {"below": [], "without": []}
     for need in limit.lifted_by:
         places["below" if need.at_least else "without"].append(str(need))
@@ -98,7 +98,7 @@ def markdown(page: KindPage, level: int = 2) -> str:
 
 
 def applies(here: Here | None) -> str:
-    """Return whether a limit applies here, as a sentence; "" where no such device is here."""
+    """Return whether a limit applies here, as a sentence; "" without such a device."""
     return _sentence(here, "Applies", "Does not apply", "applies")
 
 

@@ -1,4 +1,4 @@
-"""The page of a difference: what became worse, probe by probe, and folded below it what is otherwise."""
+"""The page of a difference: what became worse, and the other changes by probe, folded."""
 
 from collections.abc import Sequence
 

@@ -54,7 +54,7 @@ def names(cause: Cause, probe: str = "") -> tuple[str, str]:
 
 
 def values(change: Change) -> tuple[str, str]:
-    """Return both values with their units; a long one is cut, since --format json has it whole."""
+    """Return both values with their units; a long one is cut, since --format json has it in full."""
     if len(found := records_of(change)) == 1:
         text = _text(found[0])
         return (text, "") if change.kind is Kind.REMOVED else ("", text)
@@ -81,7 +81,7 @@ def _cut(text: str) -> str:
 
 
 def counts(difference: Difference) -> Iterator[tuple[int, str]]:
-    """Yield how many changes there are of each severity, then of each kind; what is 0 is left out."""
+    """Yield the number of changes by severity, then by kind, without zeros."""
     changes = [cause.change for cause in causes(difference.changes)]
     severities = [change.severity for change in changes]
     kinds = [change.kind for change in changes]
@@ -94,7 +94,7 @@ def counts(difference: Difference) -> Iterator[tuple[int, str]]:
 
 
 def notes(difference: Difference) -> list[str]:
-    """Return which two were compared and how much differs, and what was not compared."""
+    """Return what was compared, the number of differences, and what was not compared."""
     numbers = ", ".join(f"{count} {word}" for count, word in counts(difference))
     names = f"from {one_line(difference.before.name)} to {one_line(difference.after.name)}"
     return [f"{names}: {numbers or 'no differences'}", *difference.notes]

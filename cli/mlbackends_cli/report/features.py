@@ -19,7 +19,7 @@ _NOT_IN_A_WORD = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def features(report: Report) -> dict[str, str]:
-    """Return facts by their dotted names, the cards and how many, and the fingerprint, each a word."""
+    """Return facts by their dotted names, the cards with their number, and the fingerprint, as words."""
     found = {}
     for name in _FACTS:
         probe, _, fact = name.partition(".")

@@ -1,4 +1,4 @@
-"""What `audit` and `doctor` share: their options, how the outcome is written, and the exit code."""
+"""What `audit` and `doctor` share: options, output of the outcome, and the exit code."""
 
 import signal
 import threading
@@ -137,7 +137,7 @@ def limited(seconds: float | None) -> Iterator[None]:
         yield
         return
 
-    # Not SIGINT where there is another: what a shell starts with "&" ignores it.
+    # Not SIGINT if there is another signal: processes that a shell starts with "&" ignore it.
     number = getattr(signal, "SIGALRM", signal.SIGINT)
     before = signal.signal(number, signal.default_int_handler)
     main, end = threading.get_ident(), time.monotonic() + seconds
@@ -168,7 +168,7 @@ def limited(seconds: float | None) -> Iterator[None]:
 
 
 def of_problem(outcome: Outcome, affected: str) -> Outcome:
-    """Return an outcome with the checks of one kind of problem; what nobody has classed is the user's."""
+    """Return an outcome with the checks of one kind of problem; unclassified ones are the user's."""
     if affected == ANY:
         return outcome
     is_of_node = affected == Problem.NODE

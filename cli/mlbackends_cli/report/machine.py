@@ -65,7 +65,7 @@ def _clock(facts: Facts) -> Iterator[str]:
 
 
 def _caches(facts: Facts) -> Iterable[str]:
-    """Return each level: how many caches there are, and how large one is."""
+    """Return the number and size of the caches of each level."""
     levels: dict[str, list[str]] = {}
     for row in rows(facts, "caches"):
         letter = {"data": "d", "instruction": "i"}.get(text(row, "type"), "")
@@ -77,7 +77,7 @@ def _caches(facts: Facts) -> Iterable[str]:
 
 
 def memory(facts: Facts) -> Iterator[str]:
-    """Yield its size, and how it is divided."""
+    """Yield the size of the memory and its division into nodes."""
     swap = "page file" if number(facts, "commit_limit_bytes") else "swap"
     sizes = [(f"{name}_bytes", word) for name, word in (
         ("total", "in all"), ("available", "available"), ("swap_total", swap))]  # fmt: skip
@@ -97,7 +97,7 @@ def memory(facts: Facts) -> Iterator[str]:
 
 
 def limits(facts: Facts) -> Iterator[str]:
-    """Yield how many CPUs and how much memory may be used, and of which group or job."""
+    """Yield the usable CPUs and memory, and the group or job that limits them."""
     exact, online = facts.get("effective_cpus_exact"), number(facts, "online_cpus")
     cpus = f"{exact:g}" if isinstance(exact, float) else str(number(facts, "effective_cpus") or "")
     reasons = _SET_BY | _BY_JOB if facts.get("job_object") else _SET_BY

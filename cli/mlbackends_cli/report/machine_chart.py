@@ -18,12 +18,12 @@ _LANE = 8
 
 
 def picture(report: Report) -> str:
-    """Return the machine as one element of a page; "" where no fact is about its cores."""
+    """Return the machine as one element of a page; "" if nothing is known about its cores."""
     title, every_package, notes = processors(report)
     if not every_package:
         return ""
     packages = every_package[:_MOST_PACKAGES]
-    # With one node there is no other that a card's bus could lead to.
+    # With a single node, every card's bus leads to it.
     is_lone = len(packages) == 1 and len(packages[0].nodes) == 1
     cards = accelerators(report)
     left_over = dict(enumerate(cards.cards))
@@ -121,7 +121,7 @@ def _counted(groups: Sequence[Cores]) -> str:
 
 
 def _squares(cores: Cores) -> str:
-    """Return a square for each core, cut into its threads; several cores a square where there are many."""
+    """Return a square for each core, divided into threads; or for several cores if there are many."""
     each = -(-cores.count // _MOST_SQUARES)
     kind = "cores" if cores.threads else "cores outlined"
     if cores.kind.startswith(("efficiency", "low-power")):
@@ -135,7 +135,7 @@ def _squares(cores: Cores) -> str:
 
 
 def _caches(caches: Sequence[Cache]) -> str:
-    """Return a bar for each level, in as many pieces as there are caches, or with their number."""
+    """Return a bar for each level, with a piece for each cache, or with their number."""
     levels: dict[str, list[str]] = {}
     for cache in caches:
         label = f"{cache.name} {binary_size(cache.size_bytes)}"
@@ -165,7 +165,7 @@ def _card(one: Accelerator, node: str, *, has_wire: bool) -> str:
 
 
 class _Lines:
-    """The strip at the right of each row of the picture, of which the lines run through all.
+    """The strip at the right of each row of the picture; lines run through all strips.
 
     A link has a lane in which no other runs over it, the shortest next to the cards. order: the cards, from
     above to below.

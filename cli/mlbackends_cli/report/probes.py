@@ -26,9 +26,9 @@ MEANINGS = {
     "unknown": "could not be determined",
     "absent": "not here",
 }
-#: The first of a machine's parts; the others keep their order.
+#: The first parts of a machine; the others keep their order.
 _PARTS = ("cpu", "memory", "limits")
-#: Reasons for which a thing that is here is not called broken.
+#: Reasons that do not mean that an existing thing is broken.
 _NOT_ITS_FAULT = UNCHECKED | {"no-driver", "no-device"}
 
 
@@ -58,7 +58,7 @@ def _probe(name: str) -> ModuleType | None:
 
 
 def group(name: str) -> str:
-    """Return the group that a probe declares, "library" where it declares none of GROUPS."""
+    """Return the group that a probe declares, "library" if it declares none of GROUPS."""
     group = getattr(_probe(name), "GROUP", "library")
     return group if group in GROUPS else "library"
 
@@ -96,11 +96,11 @@ def aspects(name: str, probe: ProbeReport) -> list[str]:
     return [" · ".join(shown)] if shown else []
 
 
-# ---- how far a thing got, and why not further ----------------------------------------------
+# ---- presence levels and their reasons ------------------------------------------------------
 
 
 def state_of(entry: ProbeReport | Library | Device) -> str:
-    """Return the word for how far something got: one of MARKS."""
+    """Return the state of a probe, device or library: one of MARKS."""
     if entry.presence is None or getattr(entry, "failure", None) is not None:
         return "unknown"
     has_files = entry.presence in (Presence.FOUND, Presence.LOADABLE)
@@ -161,7 +161,7 @@ def torch_first(row: Row) -> tuple[bool, bool, str]:
 
 
 def missing(report: Report) -> list[str]:
-    """Return the names of what was looked for and is not here; the machine's parts always are."""
+    """Return the names of what was not found; parts of the machine always exist."""
     return [
         name
         for name, probe in report.probes.items()
@@ -170,7 +170,7 @@ def missing(report: Report) -> list[str]:
 
 
 def without_row(report: Report) -> dict[str, str]:
-    """Return what of `undetermined` the overview has no row for, neither here nor absent, with the reason.
+    """Return the undetermined probes without a row in the overview, with the reason.
 
     Of those with the same reason only the first is returned; its reason names the others.
     """
@@ -214,7 +214,7 @@ def warnings(report: Report) -> list[tuple[str, Reason]]:
 
 
 def why(probe: ProbeReport) -> str:
-    """Return why a probe has not reached the next presence level, "" where nothing is wrong."""
+    """Return why a probe has not reached the next presence level, "" if nothing is wrong."""
     if probe.failure is not None:
         return f"could not be determined: {probe.failure.message}"
     return "" if probe.presence is Presence.USABLE else _because(own_reasons(probe))
@@ -228,7 +228,7 @@ def own_reasons(probe: ProbeReport, libraries: Sequence[Library] = ()) -> list[R
 
 
 def _because(reasons: list[Reason] | tuple[Reason, ...]) -> str:
-    """Return the first reason, and how many more there are."""
+    """Return the first reason, and the number of further ones."""
     reasons = [reason for reason in reasons if reason.code not in UNCHECKED]
     more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
     return reasons[0].message + more if reasons else ""
@@ -258,7 +258,7 @@ def alike(devices: Iterable[Device]) -> list[list[Device]]:
 
 
 def device_lines(probe: ProbeReport, *, explained: bool = False) -> list[str]:
-    """Return a line for each kind of a probe's devices, with how many are alike.
+    """Return a line for each kind of a probe's devices, with their number.
 
     explained: reasons of failures are shown elsewhere.
     """
@@ -394,7 +394,7 @@ def columns(rows: Table) -> list[str]:
 
 
 def provenance(report: Report) -> dict[str, str]:
-    """Return where the report comes from."""
+    """Return the origin of a report."""
     return {
         "tool": report.tool,
         "schema": report.schema,

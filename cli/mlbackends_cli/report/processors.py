@@ -28,7 +28,7 @@ class Cores(Struct):
 
 
 class Cache(Struct):
-    """Caches of one size: "L3", their size, and how many; sharing: CPUs of each, 0 if unknown.
+    """Caches of one size: "L3", their size and number; sharing: CPUs per cache, 0 if unknown.
 
     kind: of the cores that alone have it.
     """
@@ -41,7 +41,7 @@ class Cache(Struct):
 
 
 class Node(Struct):
-    """A NUMA node; number is None where the machine has one memory, or its nodes are not known."""
+    """A NUMA node; number is None if the machine has one memory, or its nodes are unknown."""
 
     number: int | None
     threads: int
@@ -67,30 +67,30 @@ class Package(Struct):
 
 
 def index(facts: Facts, name: str) -> int | None:
-    """Return a whole number from 0 on, or None where there is none."""
+    """Return a whole number from 0 on, or None for anything else."""
     value = facts.get(name)
     return value if type(value) is int and 0 <= value < _LARGEST else None
 
 
 def number(facts: Facts, name: str) -> int:
-    """Return a whole number above 0, or 0 where there is none."""
+    """Return a whole number above 0, or 0 for anything else."""
     return index(facts, name) or 0
 
 
 def text(facts: Facts, name: str) -> str:
-    """Return a text, or "" where there is none."""
+    """Return a text, or "" for anything else."""
     value = facts.get(name)
     return value if isinstance(value, str) else ""
 
 
 def rows(facts: Facts, name: str) -> list[Facts]:
-    """Return the records of a list, [] where there is none."""
+    """Return the records of a list, [] for anything else."""
     value = facts.get(name)
     return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
 def numbers(facts: Facts, name: str) -> list[int]:
-    """Return a list of whole numbers from 0 on; [] where it holds anything else."""
+    """Return a list of whole numbers from 0 on; [] if it has anything else."""
     value = facts.get(name)
     found = [index({name: one}, name) for one in value] if isinstance(value, list) else []
     return [] if None in found else [one for one in found if one is not None]
@@ -137,7 +137,7 @@ def _numa_rows(facts: Facts) -> list[Facts]:
 
 
 def _all_cores(facts: Facts) -> list[Cores]:
-    """Return the cores of a machine with one node, where the kinds need not name their CPUs."""
+    """Return the cores of a machine with one node, in which the kinds need not name their CPUs."""
     cores, threads = number(facts, "cores"), number(facts, "threads")
     kinds = [_kind(row) for row in rows(facts, "kinds")]
     if len(kinds) > 1 and all(kinds) and sum(kind.count for kind in kinds if kind) == cores:
@@ -148,7 +148,7 @@ def _all_cores(facts: Facts) -> list[Cores]:
 
 
 def _cores_of(facts: Facts, cpus: Sequence[int]) -> list[Cores]:
-    """Return the cores of a node by its CPUs; the CPUs themselves where the split is not even."""
+    """Return the cores of a node by its CPUs; the CPUs themselves if they cannot be split evenly."""
     split = []
     for row in rows(facts, "kinds"):
         kind, own = _kind(row), set(parse_cpu_list(text(row, "cpus"))) & set(cpus)
@@ -191,7 +191,7 @@ def _sockets(facts: Facts, nodes: list[Node]) -> tuple[list[Package], list[str]]
 
 
 def _by_distance(facts: Facts, own: list[Node], count: int) -> list[list[Node]]:
-    """Group nodes into equal sockets where every distance inside is below every one between."""
+    """Group nodes into equal sockets if every distance inside is below every one between sockets."""
     if not count or len(own) <= count or len(own) % count:
         return []
     listed = _numa_rows(facts)
@@ -213,11 +213,11 @@ def _by_distance(facts: Facts, own: list[Node], count: int) -> list[list[Node]]:
     return groups if len(groups) == count else []
 
 
-# ---- where each cache is drawn -------------------------------------------------------------
+# ---- the place of each cache in the picture -------------------------------------------------
 
 
 def _place_caches(facts: Facts, packages: list[Package]) -> list[str]:
-    """Add the caches to what has them; return those that belong to the whole machine, in words.
+    """Add the caches to their owners; return those of the whole machine as text.
 
     The facts have of each cache how many instances there are and how many CPUs share one, not which.
     """
@@ -256,7 +256,7 @@ def _assign_to_cores(packages: list[Package], caches: list[Cache]) -> bool:
 
 
 def _shared_out(packages: list[Package], caches: list[Cache]) -> bool:
-    """Give nodes, else sockets, their shares of a cache; False where it cannot be split without rest."""
+    """Give nodes, else sockets, their shares of a cache; False if it cannot be split evenly."""
     nodes = [node for package in packages for node in package.nodes]
     own = [node for node in nodes if node.threads]
     if len(own) == 1 and all(cache.count for cache in caches):

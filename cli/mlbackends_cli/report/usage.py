@@ -151,8 +151,8 @@ def whole(usage: Usage, page: Page, most: int = 30) -> str:
 
 
 def _library(one: MappedLibrary) -> str:
-    """Return a library with its version, and the package that brings it where that is another thing."""
-    # One of OpenMP's runtimes goes by the name of its file.
+    """Return a library with its version, and the package that contains it if that is another name."""
+    # OpenMP runtimes are named by their files.
     file_name = one.path.rpartition("/")[2]
     name = file_name.partition(".")[0].partition("-")[0] if one.name == "openmp" else one.name
     owner, _, version = one.owner.partition(" ")

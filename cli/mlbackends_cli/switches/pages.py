@@ -1,4 +1,4 @@
-"""`backends explain`: the passages of a switch, and of where mlbackends and torch differ."""
+"""`backends explain`: passages about switches, and about differences between mlbackends and torch."""
 
 from mlbackends.switches import listing
 from mlbackends.switches.deviations import DEVIATIONS, Deviation
@@ -15,7 +15,7 @@ def topics() -> list[str]:
 
 
 def passages(topic: str) -> list[Passage]:
-    """Return the deviation of this code, and the switches of this name or group; [] where none is."""
+    """Return the deviation of this code, and the switches of this name or group; [] if there are none."""
     found = [deviation(each) for each in DEVIATIONS if each.code == topic]
     names = [topic] if topic in SWITCHES else []
     return found + [switch(SWITCHES[name]) for name in (*names, *members(topic))]

@@ -1,4 +1,4 @@
-"""A page and its elements. Whatever comes from a report passes through `escaped` here, nowhere else."""
+"""HTML pages and their elements. All text from a report is escaped here, and nowhere else."""
 
 import base64
 import hashlib
@@ -11,7 +11,7 @@ from mlbackends_cli.text.plain import cleaned, shortened
 
 _SEPARATOR = re.compile(r"(?<=[/_-])(?=\w)")
 _MOST_CHARACTERS = 4000
-#: The class of what is as bad as that; other words are a class themselves.
+#: The CSS class of a severity; other words are their own class.
 SEVERITIES = {"error": "high", "warning": "medium"}
 
 
@@ -21,7 +21,7 @@ def escaped(text: str) -> str:
 
 
 def breakable(text: str) -> str:
-    """Return text whose lines break behind the separators of a path or a name, not within a word."""
+    """Return text with possible line breaks after the separators of a path or a name."""
     return _SEPARATOR.sub("<wbr>", escaped(text))  # no entity has one of them
 
 
@@ -38,14 +38,14 @@ def words(tag: str, text: str, kind: str = "") -> str:
 
 
 def section(anchor: str, title: str, *inside: str) -> str:
-    """Return a part of the page with its heading; "" where there is nothing in it."""
+    """Return a section of the page with its heading; "" if it is empty."""
     if not any(inside):
         return ""
     return element("section", words("h2", title), *inside, id=anchor) + "\n"
 
 
 def items(kind: str, *inside: str) -> str:
-    """Return a list of items that are elements already; "" where there are none."""
+    """Return a list of items, which are HTML already; "" if there are none."""
     return element("ul", *(element("li", each) for each in inside), kind=kind) if inside else ""
 
 
@@ -72,7 +72,7 @@ def table(
 
 
 def bar(share: float, kind: str, text: str) -> str:
-    """Return a cell with a bar, as long as a share of the whole, and the number that it shows."""
+    """Return a cell with a bar of a relative length, and the number that it shows."""
     width = f"{100 * min(1.0, max(0.0, share)):.1f}%"
     boxes = element("rect", kind="track", width="100%", height="100%")
     boxes += element("rect", kind=kind, width=width, height="100%")
@@ -91,12 +91,12 @@ def row(name: str, *cells: str) -> list[str]:
 
 
 def severity_badge(severity: str) -> str:
-    """Return the word for how bad something is, in its colour and with its sign."""
+    """Return a severity in its colour and with its sign."""
     return words("span", severity, f"severity {SEVERITIES.get(severity, severity)}")
 
 
 def finding(severity: str, message: str, code: str, *inside: str) -> str:
-    """Return an item of a list of findings: how bad it is, what was seen, its code, and more."""
+    """Return an item of a list of findings: severity, observation, code, and further text."""
     return element(
         "li",
         severity_badge(severity),
@@ -112,7 +112,7 @@ def folded(
     title: Iterable[str], *inside: str, anchor: str = "", is_open: bool = False, **attributes: str
 ) -> str:
     """Return a part that opens and closes. attributes: of the part itself."""
-    # The anchor is inside, so that browsers open the part when they go there.
+    # The anchor is inside, so that browsers unfold the part when they go to it.
     identifier = {"id": anchor} if anchor else {}
     body = element("div", *inside, kind="inside", **identifier)
     everything = {**attributes, **({"open": ""} if is_open else {})}
@@ -141,7 +141,7 @@ def document(title: str, body: str, styles: Iterable[str], script: str = "") -> 
     """Return a whole page. styles, script: names of files in this folder; title: any text."""
     style = "\n".join(_file(f"{name}.css") for name in styles)
     code = _file(f"{script}.js") if script else ""
-    # The policy names what may run and how it looks: text that got through as a script would not run.
+    # The policy allows only our script and style: injected text would not run.
     policy = {"style-src": style, "script-src": code}
     allowed = [f"{kind} 'sha256-{_digest(text)}'" for kind, text in policy.items() if text]
     policy_text = "; ".join(

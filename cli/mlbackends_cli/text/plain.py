@@ -1,4 +1,4 @@
-"""Any text made fit to be shown, and any value as text: control characters, lengths and units."""
+"""Text that is safe to print, and values as text: control characters, lengths and units."""
 
 import re
 from typing import Any
@@ -7,7 +7,7 @@ from mlbackends.base.patterns import UNFIT
 
 _COMMAND = re.compile(r"^([^\S\n]*)(::)|##\[", re.MULTILINE)
 _LONGEST_LINE = 2000
-#: A whole number of more bits cannot become a float; only a report that is not ours has one.
+#: An integer with more bits cannot be converted to float; our own reports have none.
 _MOST_BITS = 1000
 
 
@@ -34,7 +34,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def without_commands(text: str, dot: str = "·") -> str:
-    """Return lines of which none is a command to GitHub's runner: a dot breaks what would be one.
+    """Return lines that GitHub's runner does not execute as commands: a dot breaks such a line.
 
     The runner takes "::" at the beginning of a line, after any blanks, and "##[" anywhere;
     a report's text may hold both, and wrapping puts any word at the beginning.

@@ -21,7 +21,7 @@ class Passage(Struct, frozen=True):
 
 
 class Group(Struct, frozen=True):
-    """Rows below a title; `path` goes before the first cell where titles cannot be shown."""
+    """Rows below a title; `path` precedes the first cell in formats without titles."""
 
     title: str
     rows: tuple[tuple[str, ...], ...]
