@@ -416,4 +416,5 @@ def _sm(capability: tuple[int, int]) -> str:
 
 
 def _either(names: tuple[object, ...]) -> str:
-    return " or ".join(map(str, names))
+    *others, last = map(str, names)
+    return f"{', '.join(others)} or {last}" if others else last
