@@ -89,17 +89,6 @@ def environment(**variables: str) -> ProbeReport:
 # ---- the driver and its libraries ----------------------------------------------------------------
 
 
-def test_a_compatibility_library_that_computed_makes_up_for_an_old_driver() -> None:
-    warning = Reason("driver-too-old", "torch needs driver 580; the driver here is 535.183.01")
-    torch = told(warnings=(warning,))
-    works = told(Presence.USABLE, facts={"forward_compatibility": True})
-    fails = told(facts={"forward_compatibility": True})
-    code = "nvidia-driver-older-than-runtime"
-
-    assert judged(report(torch=torch, cuda_driver=works), code).status is Status.PASSED
-    assert judged(report(torch=torch, cuda_driver=fails), code).message == warning.message
-
-
 def test_nvml_says_itself_that_the_releases_differ() -> None:
     said = Reason("driver-mismatch", "nvmlInit returned 18: of different versions", "reboot")
 
@@ -113,91 +102,6 @@ def compatibility(release: str, **fields: Any) -> ProbeReport:
     facts: dict[str, FactValue] = {"forward_compatibility": True, "driver_release": release}
     library = Library("cuda_driver", path, wins=True, facts=facts)
     return told(fields.pop("presence", Presence.FOUND), libraries=(library,), **fields)
-
-
-@pytest.mark.parametrize(
-    ("driver", "model", "is_wrong"),
-    [
-        (compatibility("590.44.01"), "NVIDIA L40S", False),
-        (compatibility("590.44.01"), "NVIDIA GeForce RTX 3090", True),
-        (compatibility("590.44.01", presence=Presence.USABLE), "NVIDIA TITAN V", False),
-        (compatibility("575.51.03"), "NVIDIA L40S", True),
-        (compatibility("580.65.06"), "NVIDIA L40S", False),
-        (compatibility(""), "", False),
-        (
-            compatibility("590.44.01", reasons=(Reason("compat-unsupported", "cuInit: 804"),)),
-            "NVIDIA L4",
-            True,
-        ),
-    ],
-    ids=["data-center", "geforce", "computed", "older", "same", "not-told", "refused"],
-)
-def test_a_compatibility_library_is_wrong_where_it_cannot_work(
-    driver: ProbeReport, model: str, is_wrong: bool
-) -> None:
-    found = report(cuda_driver=driver, nvidia=nvidia(gpu(name=model)))
-
-    check = judged(found, "nvidia-compat-library")
-
-    assert check.status is (Status.FAILED if is_wrong else Status.PASSED)
-
-
-@pytest.mark.parametrize(
-    ("number", "kind", "release", "said"),
-    [
-        ("1b80", "open", "570.86.15", "needs the proprietary kernel module"),
-        ("1b80", "proprietary", "580.65.06", ""),
-        ("1db6", "proprietary", "590.44.01", "left out since 590"),
-        ("1e04", "open", "590.44.01", ""),
-        ("28a0", "proprietary", "570.86.15", ""),
-        ("2901", "proprietary", "570.86.15", "needs the open kernel module"),
-        ("2bb5", "open", "570.86.15", ""),
-        ("zzzz", "open", "570.86.15", ""),
-        ("1b80", "", "", ""),
-    ],
-)
-def test_each_generation_has_its_kernel_modules(
-    number: str, kind: str, release: str, said: str
-) -> None:
-    unbound = replace(gpu(presence=Presence.FOUND), facts={"pci_id": f"10de:{number}"})
-    facts = {"kernel_module": kind, "driver_release": release}
-    found = report(nvidia=told(devices=(unbound,), facts=facts))
-
-    check = judged(found, "nvidia-module-does-not-fit")
-
-    assert check.status is (Status.FAILED if said else Status.PASSED)
-    assert said in check.message
-
-
-def test_a_gpu_that_nvml_describes_has_the_right_module() -> None:
-    found = report(
-        nvidia=nvidia(gpu(facts={"pci_id": "10de:1b80"}), facts={"kernel_module": "open"})
-    )
-
-    assert judged(found, "nvidia-module-does-not-fit").status is Status.PASSED
-
-
-@pytest.mark.parametrize(
-    ("code", "libraries", "container", "status"),
-    [
-        ("nouveau-bound", True, "none", Status.FAILED),
-        ("no-driver", True, "none", Status.FAILED),
-        ("bound-elsewhere", True, "none", Status.PASSED),
-        ("nouveau-bound", False, "none", Status.SKIPPED),
-        ("no-driver", True, "docker", Status.SKIPPED),
-    ],
-)
-def test_a_gpu_without_its_driver_matters_where_it_would_be_used(
-    code: str, libraries: bool, container: str, status: Status
-) -> None:
-    reasons = (Reason(code, "the GPU 0000:01:00.0 is driven by another"),)
-    device = gpu(presence=Presence.FOUND, facts={"kernel_driver": "other"}, reasons=reasons)
-    here = (Library("cudnn", "/usr/lib/libcudnn.so.9"),) if libraries else ()
-    found = report(
-        nvidia=told(devices=(device,)), host=server(container=container), cudnn=told(libraries=here)
-    )
-
-    assert judged(found, "nvidia-no-driver").status is status
 
 
 def stub(path: str, found_by: str) -> Library:
@@ -230,19 +134,6 @@ def test_only_a_stub_that_the_loader_meets_first_is_wrong() -> None:
 # ---- nodes and containers ------------------------------------------------------------------------
 
 
-def test_missing_nodes_do_not_matter_to_a_gpu_that_computes() -> None:
-    warning = Reason("device-nodes-missing", "there is no /dev/nvidia-uvm")
-    probe = nvidia(gpu(), warnings=(warning,))
-    code = "nvidia-device-nodes-missing"
-
-    assert judged(report(nvidia=probe), code).status is Status.FAILED
-    assert judged(report(nvidia=probe, cuda_driver=told(Presence.USABLE)), code).status is (
-        Status.PASSED
-    )
-    jetson = nvidia(gpu(), warnings=(warning,), facts={"jetson_model": "Orin"})
-    assert judged(report(nvidia=jetson), code).status is Status.SKIPPED
-
-
 def test_the_command_for_nodes_is_for_the_machine_not_for_a_container() -> None:
     warning = Reason("device-nodes-missing", "there is no /dev/nvidia-uvm")
     probe = nvidia(gpu(), warnings=(warning,))
@@ -252,94 +143,13 @@ def test_the_command_for_nodes_is_for_the_machine_not_for_a_container() -> None:
     assert not judged(report(nvidia=probe, host=server(container="docker")), code).command
 
 
-def test_a_refusal_outside_of_a_container_is_no_lost_access() -> None:
-    lost = Reason("access-lost", "nvmlInit returned 999: the driver does not say why")
-    probe = told(reasons=(lost,), facts={"device_nodes": ["/dev/nvidia0"]})
-
-    assert judged(report(nvidia=probe, host=server()), "container-lost-devices").status is (
-        Status.SKIPPED
-    )
-
-
-def test_a_mac_has_no_container_to_lose_gpus() -> None:
-    assert judged(machine("macbook-m3"), "container-lost-devices").status is Status.SKIPPED
-
-
-def test_on_wsl_what_nvml_does_not_tell_is_unknown() -> None:
-    assert judged(machine("wsl2-nvidia"), "nvidia-throttled").status is Status.UNKNOWN
-
-
 # ---- the health of GPUs --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("limits", "severity"),
-    [
-        ([], None),
-        (["idle"], None),
-        (["software-power-cap"], None),
-        (["application-clocks", "sync-boost", "display-clocks"], None),
-        (["idle", "hardware-slowdown"], None),
-        (["hardware-slowdown"], Severity.NOTE),
-        (["hardware-slowdown", "hardware-thermal-slowdown"], Severity.WARNING),
-        (["software-thermal-slowdown"], Severity.WARNING),
-        (["hardware-slowdown", "hardware-power-brake"], Severity.WARNING),
-        ("idle", None),
-    ],
-)
-def test_only_heat_and_power_slow_a_gpu_down(limits: Any, severity: Severity | None) -> None:
-    found = report(nvidia=nvidia(gpu(volatile={"clock_limits": limits})))
-
-    check = judged(found, "nvidia-throttled")
-
-    assert check.status is (Status.FAILED if severity else Status.PASSED)
-    assert severity in (None, check.severity)
 
 
 def test_a_row_that_cannot_be_replaced_is_worse_than_one_that_waits() -> None:
     found = checks(machine("hgx-h100-failing.json"), "nvidia-row-remap")
 
     assert [check.severity for check in found] == [Severity.ERROR, Severity.WARNING]
-
-
-ROWS: dict[str, FactValue] = {"remapped_rows": 2, "row_remap_pending": False}
-
-
-@pytest.mark.parametrize(
-    ("facts", "severity"),
-    [
-        ({**ROWS, "recovery_action": "none"}, None),
-        ({**ROWS, "recovery_action": "gpu-reset"}, Severity.ERROR),
-        ({**ROWS, "row_remap_pending": True, "recovery_action": "gpu-reset"}, None),
-        ({**ROWS, "row_remap_failed": True}, None),
-        (ROWS, Severity.NOTE),
-        ({}, Severity.WARNING),
-    ],
-    ids=["remapped", "uncontained", "pending", "failed", "old driver", "Volta"],
-)
-def test_errors_of_memory_count_where_the_driver_asks_for_something(
-    facts: dict[str, FactValue], severity: Severity | None
-) -> None:
-    ill = gpu(facts=facts, volatile={"ecc_uncorrected_since_load": 3})
-
-    check = judged(report(nvidia=nvidia(ill)), "nvidia-ecc-errors")
-
-    assert check.status is (Status.FAILED if severity else Status.PASSED)
-    assert severity in (None, check.severity)
-
-
-def test_a_row_that_waits_is_a_note_where_the_driver_asks_for_no_recovery() -> None:
-    waits = Reason(
-        "row-remap-pending", "GPU 0 replaces a broken row of its memory at its next reset"
-    )
-
-    def severity(**facts: FactValue) -> Severity:
-        ill = nvidia(gpu(facts={"remapped_rows": 1, **facts}), warnings=(waits,))
-        return judged(report(nvidia=ill), "nvidia-row-remap").severity
-
-    assert severity(recovery_action="none") is Severity.NOTE
-    assert severity(recovery_action="gpu-reset") is Severity.WARNING
-    assert severity() is Severity.WARNING
 
 
 def test_an_error_that_is_not_contained_is_told_of_the_gpu_that_asks_for_a_reset() -> None:
@@ -402,66 +212,6 @@ def test_nvml_that_does_not_start_for_a_lost_gpu_says_so() -> None:
     assert (check.status, check.message) == (Status.FAILED, reason.message)
 
 
-@pytest.mark.parametrize(
-    ("active", "fields", "down"),
-    [
-        ([18, 18, 17], {}, 1),
-        ([0, 0, 0], {}, 0),
-        ([12, 12, 0], {}, 0),
-        ([18, 18, 0], {"nvlinks_lead_to_switch": True}, 1),
-        ([18, 18, 17], {"mig": True}, 0),
-    ],
-    ids=["one-link", "no-bridges", "a-pair-and-one", "off-the-switch", "mig"],
-)
-def test_links_are_down_where_others_of_the_model_have_more(
-    active: list[int], fields: dict[str, FactValue], down: int
-) -> None:
-    gpus = [
-        gpu(index, facts={"nvlinks": 18, "nvlinks_active": up, **fields})
-        for index, up in enumerate(active)
-    ]
-
-    found = checks(report(nvidia=nvidia(*gpus)), "nvidia-nvlink-down")
-
-    assert [check.status for check in found] == [Status.FAILED if down else Status.PASSED]
-
-
-def test_a_gpu_that_drives_a_display_needs_no_persistence() -> None:
-    off = {"persistence_mode": False}
-    shown = gpu(0, facts=off, volatile={"display_active": True})
-    code = "nvidia-persistence-off"
-
-    assert judged(report(nvidia=nvidia(shown), host=server()), code).status is Status.PASSED
-    bare = report(nvidia=nvidia(gpu(0, facts=off)), host=server())
-    assert judged(bare, code).status is Status.FAILED
-    inside = report(nvidia=nvidia(gpu(0, facts=off)), host=server(container="podman"))
-    assert judged(inside, code).status is Status.SKIPPED
-
-
-@pytest.mark.parametrize(
-    ("facts", "devices", "driver", "status"),
-    [
-        ({"nvswitches": 4, "fabric_manager": False}, {}, None, Status.FAILED),
-        ({"nvswitches": 4, "fabric_manager": True}, {}, None, Status.PASSED),
-        ({}, {}, None, Status.PASSED),
-        ({"nvswitches": 4}, {"fabric_state": "completed"}, None, Status.PASSED),
-        ({}, {"fabric_state": "in-progress"}, None, Status.FAILED),
-        ({"nvswitches": 4}, {"fabric_state": "in-progress"}, Presence.USABLE, Status.PASSED),
-    ],
-)
-def test_the_fabric_matters_where_there_is_one_and_it_is_not_ready(
-    facts: dict[str, FactValue],
-    devices: dict[str, FactValue],
-    driver: Presence | None,
-    status: Status,
-) -> None:
-    probes = {"nvidia": nvidia(gpu(facts=devices), facts=facts), "host": server()}
-    if driver is not None:
-        probes["cuda_driver"] = told(driver)
-
-    assert judged(report(**probes), "nvidia-fabric-manager").status is status
-
-
 def test_the_driver_says_itself_that_the_fabric_is_not_ready() -> None:
     said = Reason("fabric-not-ready", "cuInit returned 802: the system is not ready")
     found = report(nvidia=nvidia(gpu()), host=server(), cuda_driver=told(reasons=(said,)))
@@ -469,60 +219,7 @@ def test_the_driver_says_itself_that_the_fabric_is_not_ready() -> None:
     assert judged(found, "nvidia-fabric-manager").message == said.message
 
 
-def test_in_a_container_the_fabric_manager_is_not_looked_for() -> None:
-    facts: dict[str, FactValue] = {"nvswitches": 4, "fabric_manager": False}
-    found = report(nvidia=nvidia(gpu(), facts=facts), host=server(container="docker"))
-
-    assert judged(found, "nvidia-fabric-manager").status is Status.PASSED
-
-
 # ---- which GPU a program gets --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("value", "severity"),
-    [
-        (None, None),
-        ("MIG-1", None),
-        ("MIG-1,MIG-2", Severity.WARNING),
-        ("0", Severity.NOTE),
-        ("", None),
-    ],
-)
-def test_a_process_gets_one_mig_instance_before_driver_570(
-    value: str | None, severity: Severity | None
-) -> None:
-    split = gpu(0, facts={"mig": True})
-    parts = [Device("mig", slot, facts={"parent": 0}) for slot in (0, 1)]
-    variables = {} if value is None else {"CUDA_VISIBLE_DEVICES": value}
-    old = nvidia(split, *parts, facts={"driver_release": "535.161.08"})
-    found = report(nvidia=old, host=server(), environment=environment(**variables))
-
-    check = judged(found, "nvidia-mig-visible-devices")
-
-    assert check.status is (Status.FAILED if severity else Status.PASSED)
-    assert severity in (None, check.severity)
-
-
-@pytest.mark.parametrize(
-    ("value", "status"),
-    [("MIG-1,MIG-2", Status.PASSED), ("MIG-1,MIG-2,MIG-3", Status.FAILED), ("0", Status.PASSED)],
-)
-def test_a_process_gets_one_of_each_gpu_instance_from_driver_570_on(
-    value: str, status: Status
-) -> None:
-    parts = [
-        Device("mig", slot, uuid=f"MIG-{slot + 1}", facts={"parent": 0, "gpu_instance": instance})
-        for slot, instance in enumerate((1, 2, 2))
-    ]
-    new = nvidia(gpu(0, facts={"mig": True}), *parts, facts={"driver_release": "570.86.10"})
-    variables = environment(CUDA_VISIBLE_DEVICES=value)
-
-    check = judged(
-        report(nvidia=new, host=server(), environment=variables), "nvidia-mig-visible-devices"
-    )
-
-    assert check.status is status
 
 
 def test_a_gpu_in_mig_mode_without_instances_is_of_no_use() -> None:
@@ -532,144 +229,6 @@ def test_a_gpu_in_mig_mode_without_instances_is_of_no_use() -> None:
 
     assert check.severity is Severity.ERROR
     assert check.command == "sudo nvidia-smi -i 1 -mig 0"
-
-
-@pytest.mark.parametrize(
-    ("names", "variables", "order", "severity"),
-    [
-        (("A10", "L40S"), {}, (), Severity.NOTE),
-        (("A10", "L40S"), {"CUDA_VISIBLE_DEVICES": "1"}, (), Severity.WARNING),
-        (("A10", "L40S"), {"CUDA_VISIBLE_DEVICES": "GPU-1"}, (), Severity.NOTE),
-        (("A10", "L40S"), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, (), None),
-        (("A10", "A10"), {}, (), None),
-        (("L40S", "A10"), {}, (0, 1), None),
-        (("A10", "L40S"), {}, (1, 0), Severity.NOTE),
-    ],
-)
-def test_the_order_matters_where_gpus_are_unlike(
-    names: tuple[str, ...],
-    variables: dict[str, str],
-    order: tuple[int, ...],
-    severity: Severity | None,
-) -> None:
-    gpus = [gpu(index, name=name) for index, name in enumerate(names)]
-    seen = tuple(replace(gpus[index], index=place) for place, index in enumerate(order))
-    found = report(
-        nvidia=nvidia(*gpus),
-        environment=environment(**variables),
-        cuda_driver=told(Presence.USABLE, devices=seen),
-    )
-
-    check = judged(found, "nvidia-device-order")
-
-    assert check.status is (Status.FAILED if severity else Status.PASSED)
-    assert severity in (None, check.severity)
-
-
-# ---- PCIe ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("now", "card", "slot", "status"),
-    [
-        (8, 16, 16, Status.FAILED),
-        (8, 16, None, Status.FAILED),
-        (8, 16, 8, Status.PASSED),
-        (16, 16, 16, Status.PASSED),
-        (8, None, None, Status.PASSED),
-        (None, 16, 16, Status.SKIPPED),
-        ("8", 16, 16, Status.SKIPPED),
-    ],
-)
-def test_a_link_is_held_to_both_of_its_ends(
-    now: Any, card: int | None, slot: int | None, status: Status
-) -> None:
-    facts = {"max_pcie_width": card, "max_pcie_slot_width": slot}
-    known = {name: value for name, value in facts.items() if value is not None}
-    volatile = {} if now is None else {"pcie_width": now, "pcie_generation": 1}
-    device = gpu(presence=Presence.FOUND, facts=known, volatile=volatile)
-    found = report(nvidia=told(devices=(device,)), rocm=told(), host=server())
-
-    assert judged(found, "pcie-width-degraded").status is status
-
-
-@pytest.mark.parametrize(
-    ("target", "status"), [("gfx942", Status.FAILED), ("gfx1100", Status.SKIPPED)]
-)
-def test_a_radeon_may_give_lanes_back_while_it_idles(target: str, status: Status) -> None:
-    facts: dict[str, FactValue] = {"max_pcie_width": 16}
-    device = Device("rocm", 0, capability=target, facts=facts, volatile={"pcie_width": 8})
-    found = report(nvidia=told(), rocm=told(devices=(device,)), host=server())
-
-    assert judged(found, "pcie-width-degraded").status is status
-
-
-def test_a_link_in_a_virtual_machine_is_not_believed() -> None:
-    device = gpu(facts={"max_pcie_width": 16}, volatile={"pcie_width": 1})
-    host = server(virtualisation="kvm")
-
-    check = judged(report(nvidia=nvidia(device), rocm=told(), host=host), "pcie-width-degraded")
-
-    assert check.status is Status.SKIPPED
-
-
-@pytest.mark.parametrize(
-    ("domain", "host", "status"),
-    [
-        ("DMA-FQ", server(), Status.FAILED),
-        ("DMA", server(), Status.FAILED),
-        ("identity", server(), Status.PASSED),
-        ("", server(), Status.UNKNOWN),
-        ("", server(kernel_parameters={"iommu": "pt"}), Status.PASSED),
-        ("DMA-FQ", server(virtualisation="kvm"), Status.SKIPPED),
-        ("DMA", server(machine="aarch64"), Status.SKIPPED),
-    ],
-)
-def test_translated_addresses_matter_between_gpus_of_a_bare_machine(
-    domain: str, host: ProbeReport, status: Status
-) -> None:
-    facts = {"iommu_domain": domain} if domain else {}
-    found = report(nvidia=nvidia(gpu(0, facts=facts), gpu(1, facts=facts)), host=host)
-
-    assert judged(found, "pcie-access-control").status is status
-
-
-def test_one_gpu_and_consumer_cards_need_no_way_between_them() -> None:
-    facts: dict[str, FactValue] = {"iommu_domain": "DMA"}
-    alone = report(nvidia=nvidia(gpu(facts=facts)), host=server())
-    cards = [gpu(index, name="NVIDIA GeForce RTX 4090", facts=facts) for index in (0, 1)]
-    code = "pcie-access-control"
-
-    assert judged(alone, code).status is Status.SKIPPED
-    assert judged(report(nvidia=nvidia(*cards), host=server()), code).status is Status.SKIPPED
-
-
-# ---- a cache that a hypervisor hides --------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("levels", "presence", "host", "status"),
-    [
-        ([1, 1, 2], Presence.FOUND, server(virtualisation="kvm"), Status.FAILED),
-        ([1, 1, 2, 3], Presence.FOUND, server(virtualisation="kvm"), Status.PASSED),
-        ([1, 1, 2], Presence.USABLE, server(virtualisation="kvm"), Status.PASSED),
-        ([], Presence.FOUND, server(virtualisation="kvm"), Status.UNKNOWN),
-        ([1, 1, 2], Presence.FOUND, server(), Status.SKIPPED),
-    ],
-)
-def test_a_hidden_cache_matters_to_nnpack_in_a_virtual_machine(
-    levels: list[int], presence: Presence, host: ProbeReport, status: Status
-) -> None:
-    caches = [{"level": level} for level in levels]
-    cpu = told(facts={"capability": "AVX2", "caches": caches})
-    nnpack = told(presence, libraries=(Library("nnpack", "/lib/libtorch_cpu.so"),))
-
-    check = judged(report(cpu=cpu, host=host, nnpack=nnpack), "nnpack-cache-hidden")
-
-    assert check.status is status
-
-
-# ---- AMD and Intel -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -693,32 +252,347 @@ def test_an_override_is_worse_on_a_gpu_that_rocm_supports(target: str, severity:
     assert bool(check.command) == (severity is Severity.WARNING)
 
 
-def test_an_override_is_held_to_the_rocblas_that_is_here() -> None:
-    warning = Reason("target-overridden", "it makes ROCm take gfx1103 for gfx1100", "unset it")
-    rocm = told(devices=(Device("rocm", 0, capability="gfx1103"),), warnings=(warning,))
-    old = told(facts={"targets": ["gfx1100", "gfx1101", "gfx1102"]})
+# ---- one report, one verdict ---------------------------------------------------------------------
 
-    assert judged(report(rocm=rocm), "rocm-hsa-override").severity is Severity.WARNING
-    assert judged(report(rocm=rocm, rocblas=old), "rocm-hsa-override").severity is Severity.NOTE
-
-
-def test_a_closed_node_does_not_matter_where_nothing_of_rocm_is_installed() -> None:
-    closed = Reason("permission-denied", "/dev/kfd is there, and this user may not open it")
-    cards = (Device("rocm", 0),)
-    code = "rocm-kfd-not-accessible"
-    bare = told(devices=cards, reasons=(closed,))
-    installed = told(devices=cards, reasons=(closed,), facts={"installations": [{"path": "/opt"}]})
-
-    assert judged(report(rocm=bare), code).status is Status.SKIPPED
-    assert judged(report(rocm=installed), code).message == closed.message
-    computing = replace(installed, presence=Presence.USABLE)
-    assert judged(report(rocm=computing), code).status is Status.PASSED
+W, N, E = Severity.WARNING, Severity.NOTE, Severity.ERROR
+PASSED, FAILED, SKIPPED, UNKNOWN = Status.PASSED, Status.FAILED, Status.SKIPPED, Status.UNKNOWN
+TOO_OLD = told(warnings=(Reason("driver-too-old", "torch needs driver 580; this is 535.183.01"),))
+COMPATIBLE = {"forward_compatibility": True}
+NO_UVM = (Reason("device-nodes-missing", "there is no /dev/nvidia-uvm"),)
+LOST = Reason("access-lost", "nvmlInit returned 999: the driver does not say why")
+ROWS: dict[str, FactValue] = {"remapped_rows": 2, "row_remap_pending": False}
+WAITS = Reason("row-remap-pending", "GPU 0 replaces a broken row of its memory at its next reset")
+SWITCHES: dict[str, FactValue] = {"nvswitches": 4, "fabric_manager": False}
+CLOSED = Reason("permission-denied", "/dev/kfd exists, but this user may not open it")
+OVERRIDE = Reason("target-overridden", "it makes ROCm use gfx1103 as gfx1100", "unset it")
+BARE, GUEST, DOCKER = server(), server(virtualisation="kvm"), server(container="docker")
 
 
-def test_a_container_with_some_of_the_gpus_is_as_it_should_be() -> None:
-    facts: dict[str, FactValue] = {"unreadable_node_count": 6, "visible_gpu_count": 2}
+def loading(release: str, model: str, **fields: Any) -> Report:
+    """Return a machine whose programs load a forward-compatibility libcuda."""
+    return report(cuda_driver=compatibility(release, **fields), nvidia=nvidia(gpu(name=model)))
 
-    assert judged(report(rocm=told(facts=facts)), "rocm-gpus-forbidden").status is Status.PASSED
+
+def with_module(number: str, kind: str, release: str) -> Report:
+    """Return a machine with an unbound GPU of a PCI number, and a kernel module."""
+    unbound = replace(gpu(presence=Presence.FOUND), facts={"pci_id": f"10de:{number}"})
+    facts = {"kernel_module": kind, "driver_release": release}
+    return report(nvidia=told(devices=(unbound,), facts=facts))
+
+
+def without_driver(code: str, host: ProbeReport, *libraries: Library) -> Report:
+    reasons = (Reason(code, "the GPU 0000:01:00.0 is driven by another"),)
+    device = gpu(presence=Presence.FOUND, facts={"kernel_driver": "other"}, reasons=reasons)
+    return report(nvidia=told(devices=(device,)), host=host, cudnn=told(libraries=libraries))
+
+
+def with_gpu(host: ProbeReport | None = None, **fields: Any) -> Report:
+    return report(nvidia=nvidia(gpu(**fields)), **({"host": host} if host else {}))
+
+
+def waiting(**facts: FactValue) -> Report:
+    """Return a machine with a GPU whose row is to be remapped at its next reset."""
+    return report(nvidia=nvidia(gpu(facts={"remapped_rows": 1, **facts}), warnings=(WAITS,)))
+
+
+def linked(*active: int, **facts: FactValue) -> Report:
+    """Return a machine with a GPU for each number of active links."""
+    gpus = (
+        gpu(index, facts={"nvlinks": 18, "nvlinks_active": up, **facts})
+        for index, up in enumerate(active)
+    )
+    return report(nvidia=nvidia(*gpus))
+
+
+def switched(
+    facts: dict[str, FactValue],
+    state: str = "",
+    host: ProbeReport = BARE,
+    **probes: ProbeReport,
+) -> Report:
+    device = gpu(facts={"fabric_state": state} if state else {})
+    return report(nvidia=nvidia(device, facts=facts), host=host, **probes)
+
+
+def sliced(release: str, value: str | None, *instances: int) -> Report:
+    """Return a GPU in MIG mode, with the GPU instance of each MIG instance."""
+    parts = [
+        Device("mig", slot, uuid=f"MIG-{slot + 1}", facts={"parent": 0, "gpu_instance": instance})
+        for slot, instance in enumerate(instances)
+    ]
+    probe = nvidia(gpu(0, facts={"mig": True}), *parts, facts={"driver_release": release})
+    variables = {} if value is None else {"CUDA_VISIBLE_DEVICES": value}
+    return report(nvidia=probe, host=server(), environment=environment(**variables))
+
+
+def ordered(*names: str, order: tuple[int, ...] = (), **variables: str) -> Report:
+    """Return GPUs by model, and CUDA's own order of them."""
+    gpus = [gpu(index, name=name) for index, name in enumerate(names)]
+    seen = tuple(replace(gpus[index], index=place) for place, index in enumerate(order))
+    driver = told(Presence.USABLE, devices=seen)
+    return report(nvidia=nvidia(*gpus), environment=environment(**variables), cuda_driver=driver)
+
+
+def narrowed(now: Any, card: int | None, slot: int | None) -> Report:
+    facts = {"max_pcie_width": card, "max_pcie_slot_width": slot}
+    known = {name: value for name, value in facts.items() if value is not None}
+    volatile = {} if now is None else {"pcie_width": now, "pcie_generation": 1}
+    device = gpu(presence=Presence.FOUND, facts=known, volatile=volatile)
+    return report(nvidia=told(devices=(device,)), rocm=told(), host=server())
+
+
+def narrowed_radeon(target: str) -> Report:
+    facts: dict[str, FactValue] = {"max_pcie_width": 16}
+    device = Device("rocm", 0, capability=target, facts=facts, volatile={"pcie_width": 8})
+    return report(nvidia=told(), rocm=told(devices=(device,)), host=server())
+
+
+def translated(domain: str, host: ProbeReport, *names: str) -> Report:
+    facts: dict[str, FactValue] = {"iommu_domain": domain} if domain else {}
+    models = names or ("NVIDIA L40S", "NVIDIA L40S")
+    gpus = (gpu(index, name=name, facts=facts) for index, name in enumerate(models))
+    return report(nvidia=nvidia(*gpus), host=host)
+
+
+def cached(levels: list[int], host: ProbeReport, presence: Presence = Presence.FOUND) -> Report:
+    caches = [{"level": level} for level in levels]
+    cpu = told(facts={"capability": "AVX2", "caches": caches})
+    nnpack = told(presence, libraries=(Library("nnpack", "/lib/libtorch_cpu.so"),))
+    return report(cpu=cpu, host=host, nnpack=nnpack)
+
+
+def closed(presence: Presence = Presence.FOUND, **facts: Any) -> Report:
+    rocm = told(presence, devices=(Device("rocm", 0),), reasons=(CLOSED,), facts=facts)
+    return report(rocm=rocm)
+
+
+def overridden(**probes: ProbeReport) -> Report:
+    rocm = told(devices=(Device("rocm", 0, capability="gfx1103"),), warnings=(OVERRIDE,))
+    return report(rocm=rocm, **probes)
+
+
+CUDNN = Library("cudnn", "/usr/lib/libcudnn.so.9")
+GEFORCE = "NVIDIA GeForce RTX 4090"
+REFUSED = (Reason("compat-unsupported", "cuInit: 804"),)
+#: A hazard, and reports with the status or severity of its only check.
+CASES: dict[str, list[tuple[Report, Status | Severity]]] = {
+    "nvidia-driver-older-than-runtime": [
+        (report(torch=TOO_OLD, cuda_driver=told(Presence.USABLE, facts=COMPATIBLE)), PASSED),
+        (report(torch=TOO_OLD, cuda_driver=told(facts=COMPATIBLE)), FAILED),
+    ],
+    "nvidia-compat-library": [
+        (loading("590.44.01", "NVIDIA L40S"), PASSED),
+        (loading("590.44.01", "NVIDIA GeForce RTX 3090"), FAILED),
+        (loading("590.44.01", "NVIDIA TITAN V", presence=Presence.USABLE), PASSED),
+        (loading("575.51.03", "NVIDIA L40S"), FAILED),
+        (loading("580.65.06", "NVIDIA L40S"), PASSED),
+        (loading("", ""), PASSED),
+        (loading("590.44.01", "NVIDIA L4", reasons=REFUSED), FAILED),
+    ],
+    "nvidia-module-does-not-fit": [
+        (with_module("1b80", "open", "570.86.15"), FAILED),
+        (with_module("1b80", "proprietary", "580.65.06"), PASSED),
+        (with_module("1db6", "proprietary", "590.44.01"), FAILED),
+        (with_module("1e04", "open", "590.44.01"), PASSED),
+        (with_module("28a0", "proprietary", "570.86.15"), PASSED),
+        (with_module("2901", "proprietary", "570.86.15"), FAILED),
+        (with_module("2bb5", "open", "570.86.15"), PASSED),
+        (with_module("zzzz", "open", "570.86.15"), PASSED),
+        (with_module("1b80", "", ""), PASSED),
+        # NVML describes it.
+        (
+            report(
+                nvidia=nvidia(gpu(facts={"pci_id": "10de:1b80"}), facts={"kernel_module": "open"})
+            ),
+            PASSED,
+        ),
+    ],
+    "nvidia-no-driver": [
+        (without_driver("nouveau-bound", server(), CUDNN), FAILED),
+        (without_driver("no-driver", server(), CUDNN), FAILED),
+        (without_driver("bound-elsewhere", server(), CUDNN), PASSED),
+        (without_driver("nouveau-bound", server()), SKIPPED),
+        (without_driver("no-driver", DOCKER, CUDNN), SKIPPED),
+    ],
+    "nvidia-device-nodes-missing": [
+        (report(nvidia=nvidia(gpu(), warnings=NO_UVM)), FAILED),
+        (report(nvidia=nvidia(gpu(), warnings=NO_UVM), cuda_driver=told(Presence.USABLE)), PASSED),
+        (report(nvidia=nvidia(gpu(), warnings=NO_UVM, facts={"jetson_model": "Orin"})), SKIPPED),
+    ],
+    "container-lost-devices": [
+        (
+            report(
+                nvidia=told(reasons=(LOST,), facts={"device_nodes": ["/dev/nvidia0"]}),
+                host=server(),
+            ),
+            SKIPPED,
+        ),
+        (machine("macbook-m3"), SKIPPED),
+    ],
+    "nvidia-throttled": [
+        (machine("wsl2-nvidia"), UNKNOWN),
+        *(
+            (with_gpu(volatile={"clock_limits": limits}), expected)
+            for limits, expected in (
+                ([], PASSED),
+                (["idle"], PASSED),
+                (["software-power-cap"], PASSED),
+                (["application-clocks", "sync-boost", "display-clocks"], PASSED),
+                (["idle", "hardware-slowdown"], PASSED),
+                (["hardware-slowdown"], N),
+                (["hardware-slowdown", "hardware-thermal-slowdown"], W),
+                (["software-thermal-slowdown"], W),
+                (["hardware-slowdown", "hardware-power-brake"], W),
+                ("idle", PASSED),
+            )
+        ),
+    ],
+    "nvidia-ecc-errors": [
+        (with_gpu(facts=facts, volatile={"ecc_uncorrected_since_load": 3}), expected)
+        for facts, expected in (
+            ({**ROWS, "recovery_action": "none"}, PASSED),
+            ({**ROWS, "recovery_action": "gpu-reset"}, E),
+            ({**ROWS, "row_remap_pending": True, "recovery_action": "gpu-reset"}, PASSED),
+            ({**ROWS, "row_remap_failed": True}, PASSED),
+            (ROWS, N),  # an old driver
+            ({}, W),  # Volta
+        )
+    ],
+    "nvidia-row-remap": [
+        (waiting(recovery_action="none"), N),
+        (waiting(recovery_action="gpu-reset"), W),
+        (waiting(), W),
+    ],
+    "nvidia-nvlink-down": [
+        (linked(18, 18, 17), FAILED),
+        (linked(0, 0, 0), PASSED),
+        (linked(12, 12, 0), PASSED),
+        (linked(18, 18, 0, nvlinks_lead_to_switch=True), FAILED),
+        (linked(18, 18, 17, mig=True), PASSED),
+    ],
+    "nvidia-persistence-off": [
+        (
+            with_gpu(
+                server(), facts={"persistence_mode": False}, volatile={"display_active": True}
+            ),
+            PASSED,
+        ),
+        (with_gpu(server(), facts={"persistence_mode": False}), FAILED),
+        (with_gpu(server(container="podman"), facts={"persistence_mode": False}), SKIPPED),
+    ],
+    "nvidia-fabric-manager": [
+        (switched(SWITCHES), FAILED),
+        (switched({"nvswitches": 4, "fabric_manager": True}), PASSED),
+        (switched({}), PASSED),
+        (switched({"nvswitches": 4}, "completed"), PASSED),
+        (switched({}, "in-progress"), FAILED),
+        (switched({"nvswitches": 4}, "in-progress", cuda_driver=told(Presence.USABLE)), PASSED),
+        (switched(SWITCHES, host=DOCKER), PASSED),
+    ],
+    "nvidia-mig-visible-devices": [
+        (sliced("535.161.08", None, 1, 2), PASSED),
+        (sliced("535.161.08", "MIG-1", 1, 2), PASSED),
+        (sliced("535.161.08", "MIG-1,MIG-2", 1, 2), W),
+        (sliced("535.161.08", "0", 1, 2), N),
+        (sliced("535.161.08", "", 1, 2), PASSED),
+        (sliced("570.86.10", "MIG-1,MIG-2", 1, 2, 2), PASSED),
+        (sliced("570.86.10", "MIG-1,MIG-2,MIG-3", 1, 2, 2), FAILED),
+        (sliced("570.86.10", "0", 1, 2, 2), PASSED),
+    ],
+    "nvidia-device-order": [
+        (ordered("A10", "L40S"), N),
+        (ordered("A10", "L40S", CUDA_VISIBLE_DEVICES="1"), W),
+        (ordered("A10", "L40S", CUDA_VISIBLE_DEVICES="GPU-1"), N),
+        (ordered("A10", "L40S", CUDA_DEVICE_ORDER="PCI_BUS_ID"), PASSED),
+        (ordered("A10", "A10"), PASSED),
+        (ordered("L40S", "A10", order=(0, 1)), PASSED),
+        (ordered("A10", "L40S", order=(1, 0)), N),
+    ],
+    "pcie-width-degraded": [
+        (narrowed(8, 16, 16), FAILED),
+        (narrowed(8, 16, None), FAILED),
+        (narrowed(8, 16, 8), PASSED),
+        (narrowed(16, 16, 16), PASSED),
+        (narrowed(8, None, None), PASSED),
+        (narrowed(None, 16, 16), SKIPPED),
+        (narrowed("8", 16, 16), SKIPPED),
+        (narrowed_radeon("gfx942"), FAILED),
+        (narrowed_radeon("gfx1100"), SKIPPED),  # it reduces lanes while idle
+        (
+            report(
+                nvidia=nvidia(gpu(facts={"max_pcie_width": 16}, volatile={"pcie_width": 1})),
+                rocm=told(),
+                host=GUEST,
+            ),
+            SKIPPED,
+        ),
+    ],
+    "pcie-access-control": [
+        (translated("DMA-FQ", server()), FAILED),
+        (translated("DMA", server()), FAILED),
+        (translated("identity", server()), PASSED),
+        (translated("", server()), UNKNOWN),
+        (translated("", server(kernel_parameters={"iommu": "pt"})), PASSED),
+        (translated("DMA-FQ", GUEST), SKIPPED),
+        (translated("DMA", server(machine="aarch64")), SKIPPED),
+        (translated("DMA", server(), "NVIDIA L40S"), SKIPPED),
+        (translated("DMA", server(), GEFORCE, GEFORCE), SKIPPED),
+    ],
+    "nnpack-cache-hidden": [
+        (cached([1, 1, 2], GUEST), FAILED),
+        (cached([1, 1, 2, 3], GUEST), PASSED),
+        (cached([1, 1, 2], GUEST, Presence.USABLE), PASSED),
+        (cached([], GUEST), UNKNOWN),
+        (cached([1, 1, 2], server()), SKIPPED),
+    ],
+    "rocm-hsa-override": [
+        (overridden(), W),
+        (overridden(rocblas=told(facts={"targets": ["gfx1100", "gfx1101", "gfx1102"]})), N),
+    ],
+    "rocm-kfd-not-accessible": [
+        (closed(), SKIPPED),
+        (closed(installations=[{"path": "/opt"}]), FAILED),
+        (closed(Presence.USABLE, installations=[{"path": "/opt"}]), PASSED),
+    ],
+    "rocm-gpus-forbidden": [
+        (report(rocm=told(facts={"unreadable_node_count": 6, "visible_gpu_count": 2})), PASSED),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("code", "subject", "expected"),
+    [
+        pytest.param(code, subject, expected, id=f"{code}-{at}")
+        for code, cases in CASES.items()
+        for at, (subject, expected) in enumerate(cases)
+    ],
+)
+def test_a_report_has_a_hazard_or_not(
+    code: str, subject: Report, expected: Status | Severity
+) -> None:
+    check = judged(subject, code)
+
+    if isinstance(expected, Severity):
+        assert (check.status, check.severity) == (Status.FAILED, expected)
+    else:
+        assert check.status is expected
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "release", "words"),
+    [
+        ("1b80", "open", "570.86.15", "needs the proprietary kernel module"),
+        ("1db6", "proprietary", "590.44.01", "left out since 590"),
+        ("2901", "proprietary", "570.86.15", "needs the open kernel module"),
+    ],
+)
+def test_the_message_names_the_module_that_a_gpu_needs(
+    number: str, kind: str, release: str, words: str
+) -> None:
+    check = judged(with_module(number, kind, release), "nvidia-module-does-not-fit")
+
+    assert words in check.message
 
 
 def rewriter() -> ModuleType:
