@@ -67,13 +67,22 @@ def canonical_facts(name: str, probe: ProbeReport, canonical: Canonical) -> Fact
         elif role == "fact":
             facts.update(_leaves(f"{name}.{fact}", canonical.plain(value)))
     facts.update((f"{name}.warnings.{warning.code}", True) for warning in probe.warnings)
-    for soname, copies in _copies(probe.libraries, canonical):
-        fields = (_leaves(f"{name}.libraries[{soname}]", canonical.fields(one)) for one in copies)
+    by_soname: dict[str, list[Library]] = {}
+    for library in probe.libraries:
+        by_soname.setdefault(library.soname or library.path.rpartition("/")[2], []).append(library)
+    for soname, copies in by_soname.items():
+        copies.sort(key=lambda library: (not library.wins, canonical.plain(library.path)))
+        prefix = f"{name}.libraries[{soname}]"
+        fields = (_leaves(prefix, canonical.fields(library)) for library in copies)
         facts.update(_columns(fields, len(copies)))
     if probe.devices:
         facts[f"{name}.devices"] = len(probe.devices)
-        rows = (dict(_leaves(f"{name}.devices", canonical.fields(one))) for one in probe.devices)
-        facts.update(_counted(rows))
+        counts: dict[str, Counter[str]] = {}
+        for device in probe.devices:
+            for field, value in dict(_leaves(f"{name}.devices", canonical.fields(device))).items():
+                text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+                counts.setdefault(field, Counter())[text] += 1
+        facts.update((field, dict(values)) for field, values in counts.items())
     return facts
 
 
@@ -106,31 +115,10 @@ def _sorted(values: Iterable[Any]) -> list[Any]:
     return sorted(values, key=lambda each: msgspec.json.encode(each, order="deterministic"))
 
 
-def _copies(
-    libraries: Iterable[Library], canonical: Canonical
-) -> Iterator[tuple[str, list[Library]]]:
-    """Yield the copies of each library by soname, the one that wins first."""
-    by_soname: dict[str, list[Library]] = {}
-    for library in libraries:
-        by_soname.setdefault(library.soname or library.path.rpartition("/")[2], []).append(library)
-    for soname, copies in by_soname.items():
-        yield soname, sorted(copies, key=lambda one: (not one.wins, canonical.plain(one.path)))
-
-
 def _columns(rows: Iterable[Iterable[tuple[str, FactValue]]], count: int) -> Facts:
     """Return the values of one row, and of several a list for each name."""
-    found: dict[str, list[Any]] = {}
+    columns: dict[str, list[Any]] = {}
     for at, row in enumerate(rows):
         for name, value in row:
-            found.setdefault(name, [None] * count)[at] = value
-    return {name: values[0] if count == 1 else values for name, values in found.items()}
-
-
-def _counted(rows: Iterable[dict[str, FactValue]]) -> Facts:
-    """Return how often each value of a name appears in the rows."""
-    found: dict[str, Counter[str]] = {}
-    for row in rows:
-        for name, value in row.items():
-            text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-            found.setdefault(name, Counter())[text] += 1
-    return {name: dict(counts) for name, counts in found.items()}
+            columns.setdefault(name, [None] * count)[at] = value
+    return {name: values[0] if count == 1 else values for name, values in columns.items()}

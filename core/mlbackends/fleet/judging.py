@@ -73,7 +73,17 @@ class Judge:
         if number is None:
             self.evaluated += 1
             read: set[Place] = set()
-            outcome = self._outcome(data, read)
+            try:
+                report = msgspec.json.decode(data, type=Report)
+            except (msgspec.DecodeError, RecursionError) as error:
+                # Values that a collection does not compare may have any type in a foreign report.
+                message = f"not checked: it is not a report of probes: {error}"
+                title = "every node has a report"
+                check = Check(REPORTED, title, Severity.ERROR, Status.UNKNOWN, message)
+                tool = f"backends {__version__}"
+                outcome = Outcome(SCHEMA, tool, "doctor", "", "", "", (check,))
+            else:
+                outcome = self._judgement(_watched(report, read))
             if not read <= self._places:
                 self._places |= read
                 self._numbers.clear()
@@ -88,18 +98,6 @@ class Judge:
         for outcome, nodes in self.outcomes.values():
             for check in outcome.failed():
                 yield Hazard(check, tuple(nodes))
-
-    def _outcome(self, data: Raw, read: set[Place]) -> Outcome:
-        try:
-            report = msgspec.json.decode(data, type=Report)
-        except (msgspec.DecodeError, RecursionError) as error:
-            # Values that a collection does not compare may have any type in a foreign report.
-            message = f"not checked: it is not a report of probes: {error}"
-            check = Check(
-                REPORTED, "every node has a report", Severity.ERROR, Status.UNKNOWN, message
-            )
-            return Outcome(SCHEMA, f"backends {__version__}", "doctor", "", "", "", (check,))
-        return self._judgement(_watched(report, read))
 
     def _key(self, data: Raw) -> tuple[Any, ...]:
         """Return the values that an outcome can depend on."""
@@ -147,13 +145,6 @@ def _field(row: Raw, name: str) -> bytes:
 def _not_compared(probe: str) -> frozenset[str]:
     """Return the facts of a probe that differ between equal machines."""
     return frozenset(name for name, fact in facts_of(probe).items() if fact.role != "fact")
-
-
-@cache
-def _unlike(probe: str) -> frozenset[str]:
-    """Return those of them that are not metrics."""
-    declared = facts_of(probe)
-    return frozenset(name for name in _not_compared(probe) if declared[name].role != "metric")
 
 
 def places_of(policies: Sequence[Policy]) -> set[Place]:
@@ -269,7 +260,9 @@ def _watched(report: Report, read: set[Place]) -> Report:
         def note(fact: str) -> None:
             read.add(Place(name, False, fact))
 
-        facts = _Watched(probe.facts, _unlike(name), note)
+        declared = facts_of(name)
+        unlike = (fact for fact in _not_compared(name) if declared[fact].role != "metric")
+        facts = _Watched(probe.facts, frozenset(unlike), note)
         return replace(
             probe, facts=facts, devices=tuple(device(name, each) for each in probe.devices)
         )

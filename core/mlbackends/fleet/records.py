@@ -54,10 +54,10 @@ def contents(data: Raw) -> tuple[str, Facts, Figures]:
         if (
             isinstance(value, int | float)
             and not isinstance(value, bool)
-            and _is(kind, "figures", name)
+            and _patterns(kind, "figures").fullmatch(name)
         ):
             figures[f"{kind}.{name}"] = float(value)
-        elif value is not None and _is(kind, "facts", name):
+        elif value is not None and _patterns(kind, "facts").fullmatch(name):
             facts[f"{kind}.{name}"] = value
     return kind, facts, figures
 
@@ -142,10 +142,6 @@ def _patterns(kind: str, what: str) -> re.Pattern[str]:
     rows = table("fleet/records.toml")
     globs = rows.get(kind, rows["others"])[what]
     return re.compile("|".join(map(fnmatch.translate, globs)) or r"(?!)")
-
-
-def _is(kind: str, what: str, name: str) -> bool:
-    return _patterns(kind, what).fullmatch(name) is not None
 
 
 def outliers(figures: Mapping[str, Mapping[str, float]], nodes: Sequence[str]) -> Iterator[Outlier]:
