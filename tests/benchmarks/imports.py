@@ -1,4 +1,4 @@
-"""What `import mlbackends` and the read of a switch cost, beside bare Python, msgspec and torch.
+"""The cost of `import mlbackends` and of reading a switch, compared with bare Python, msgspec and torch.
 
     python tests/benchmarks/imports.py [--rounds 31] [--torch PYTHON]
 

@@ -1,10 +1,10 @@
-"""Attention on the CPU under another system beside this one: Windows' Python under Wine, on one machine.
+"""Attention on the CPU under another system and this one: Windows' Python under Wine, on one machine.
 
     PYTHON tests/benchmarks/other_system.py [--rounds 15] COMMAND...
 
 COMMAND runs the other Python with a program as its last argument (``... python.exe -c``); the packages and
 the library, built by the same compiler, can be imported there. Both Pythons stay, and compute each problem in
-turn (A B A B), the least time of a few calls in a row, as they are told through a socket. Medians of rounds
+turn (A B A B), which arrive by a socket: the least time of a few calls in a row. Medians of rounds
 are printed, and of each round's ratio.
 """
 
@@ -52,7 +52,7 @@ for line in talk:
 
 
 class Worker:
-    """A Python that computes what it is told."""
+    """A Python that computes the problems that it receives."""
 
     def __init__(self, command: list[str]) -> None:
         server = socket.create_server(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""What `backends` costs beside bare Python and torch.utils.collect_env: CPU time, wall time, memory.
+"""The cost of `backends` compared with bare Python and torch.utils.collect_env: CPU and wall time, memory.
 
     python tests/benchmarks/start.py [--rounds 15] [--torch PYTHON]
 
@@ -38,7 +38,7 @@ def measured(command: list[str]) -> tuple[float, float, float]:
 
 
 def processor() -> str:
-    """Return the processor's name, as our own probe tells it."""
+    """Return the name of the CPU that our probe reports."""
     command = [BACKENDS, "info", "--get", "cpu.model_name"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip() or platform.processor()

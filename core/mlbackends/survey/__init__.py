@@ -1,7 +1,10 @@
 """Ask every probe, and merge what it finds with what its libraries return into one report.
 
-`find` runs here and reads files. The libraries that it found are opened and used in a child: see
-`mlbackends.isolation.client`. A probe that fails is a failure in the report, never the end of it.
+`find` runs in this process and reads files. The libraries that it found are opened and used in a child: see
+`mlbackends.isolation.client`. A probe that fails is a failure in the report; the others still run.
+
+The child is started first, and comes up while probes search. The libraries that take longest to open are
+requested first. When all are requested, `meanwhile` is called: the command imports what renders its page.
 """
 
 import itertools
