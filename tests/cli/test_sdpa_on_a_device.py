@@ -76,7 +76,9 @@ def test_a_device_s_backend_is_right_is_timed_by_events_and_drawn(
 
     assert done.returncode == 0, done.stdout
     assert found["errors"]["largest_absolute"] <= found["errors"]["largest_allowed"]
-    assert found["timing"]["timed_by"].startswith("events of CUDA around each call; 2 MiB")
+    assert found["timing"]["timed_by"].startswith(
+        "CUDA events around each call, after writing 2 MiB"
+    )
     assert found["timing"]["host_seconds"] > 0
     assert found["memory"]["measured_by"] == "the high-water mark of the device's memory pool"
     assert "torch" in problem["peak_by"]
@@ -113,8 +115,10 @@ def test_every_format_of_a_check_names_the_device(
     }
 
     assert all("NVIDIA H200 (cuda:0)" in text for text in shown.values())
-    assert "timed by: events of CUDA around each call" in shown["markdown"]
-    assert "more than 100% of the peak: the product that it is measured by" in shown["table"]
+    assert "timed by: CUDA events around each call" in shown["markdown"]
+    assert "more than 100% of the peak: the matrix product that measures it" in " ".join(
+        shown["table"].split()
+    )
 
 
 def test_a_device_that_computes_nothing_is_wrong(on_device: Any) -> None:
