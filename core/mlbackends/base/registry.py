@@ -56,10 +56,17 @@ def load(package: str, name: str) -> ModuleType:
     Raises UnknownName, with the nearest name, where neither the folder nor an entry point has it.
     """
     if name not in names(package):
-        entry = GROUPS.get(package, package).rpartition(".")[2].removeprefix("mlbackends_")
-        error = UnknownName(entry.removesuffix("s"), name, names(package))
-        if not nearest(name, names(package)) and 0 < len(near := _about(package, name)) <= 5:
-            error.hint = did_you_mean(near)
+        kind = GROUPS.get(package, package).rpartition(".")[2].removeprefix("mlbackends_")
+        error = UnknownName(kind.removesuffix("s"), name, names(package))
+        if not nearest(name, names(package)):
+            # Entries whose first line has the word: blas, openblas and others for lapack.
+            titles = {
+                entry: (load(package, entry).__doc__ or "").partition("\n")[0]
+                for entry in names(package)
+            }
+            near = [entry for entry, title in titles.items() if name.lower() in title.lower()]
+            if 0 < len(near) <= 5:
+                error.hint = did_you_mean(near)
         raise error
     if name in own_names(package):
         return importlib.import_module(f"{package}.{name}")
@@ -80,14 +87,6 @@ def load(package: str, name: str) -> ModuleType:
     module = ModuleType(name, f"{name}: an addition that cannot be imported")
     vars(module).update(find=find, import_error=failure)
     return module
-
-
-def _about(package: str, word: str) -> list[str]:
-    """Return the entries of which the first line has a word: blas, openblas and others for lapack."""
-    titles = {
-        name: (load(package, name).__doc__ or "").partition("\n")[0] for name in names(package)
-    }
-    return [each for each, title in titles.items() if word.lower() in title.lower()]
 
 
 def import_error(entry: object) -> Exception | None:

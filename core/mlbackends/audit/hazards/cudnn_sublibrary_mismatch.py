@@ -38,15 +38,12 @@ def symptoms(report: ReportView) -> Symptoms:
         if not found:
             continue
         more = f"; and {len(found) - 1} more" if len(found) > 1 else ""
+        # "take FOLDER out of VARIABLE"
+        folder, _, variable = found[0].hint.removeprefix("take ").rpartition(" out of ")
+        command = without_folder(report, variable, f"{folder}/libcudnn") if folder else ""
         yield Symptom(
             found[0].message + more,
             hint=found[0].hint,
-            command=_command(report, found[0].hint),
+            command=command,
             evidence={"cudnn.warnings.message": [warning.message for warning in found]},
         )
-
-
-def _command(report: ReportView, hint: str) -> str:
-    """Return the command for "take FOLDER out of VARIABLE", "" for another hint."""
-    folder, _, variable = hint.removeprefix("take ").rpartition(" out of ")
-    return without_folder(report, variable, f"{folder}/libcudnn") if folder else ""

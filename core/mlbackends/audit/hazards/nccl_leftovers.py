@@ -35,13 +35,12 @@ def _is_one(value: str) -> bool:
     return integer(value) == 1
 
 
-def _is_none(value: str) -> bool:
-    return value == "LOC" or (value[:1].isdecimal() and integer(value) == 0)
-
-
 _BETWEEN_GPUS = {
     "NCCL_P2P_DISABLE": (_is_one, "GPUs do not read each other's memory over NVLink or PCI"),
-    "NCCL_P2P_LEVEL": (_is_none, "GPUs do not read each other's memory over NVLink or PCI"),
+    "NCCL_P2P_LEVEL": (
+        lambda value: value == "LOC" or (value[:1].isdecimal() and integer(value) == 0),
+        "GPUs do not read each other's memory over NVLink or PCI",
+    ),
     "NCCL_SHM_DISABLE": (_is_one, "processes on this machine communicate over the network"),
 }
 _OVER_TCP = "nodes communicate over TCP sockets instead of this machine's RDMA device"

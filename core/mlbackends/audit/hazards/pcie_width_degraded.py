@@ -7,7 +7,6 @@ No alarm:  the speed, which is lower while a GPU idles; a slot that is narrower 
 
 from mlbackends.audit.gpus import called
 from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
-from mlbackends.model.records import Device
 
 SEVERITY = Severity.WARNING
 PROBLEM = Problem.NODE
@@ -33,10 +32,13 @@ def symptoms(report: ReportView) -> Symptoms:
     for probe, kind in _KINDS.items():
         for gpu in report.devices(probe):
             now = gpu.volatile.get("pcie_width")
-            if gpu.kind != kind or not isinstance(now, int) or not _is_steady(gpu):
+            # NVIDIA's GPUs and Instincts keep the width of their links while they are idle.
+            is_steady = gpu.kind == "cuda" or gpu.capability.startswith("gfx9")
+            if gpu.kind != kind or not isinstance(now, int) or not is_steady:
                 continue
             looked_at += 1
-            most = _most(gpu)
+            ends = (gpu.facts.get("max_pcie_width"), gpu.facts.get("max_pcie_slot_width"))
+            most = min((width for width in ends if isinstance(width, int)), default=0)
             if 0 < now < most:
                 names = ("max_pcie_width", "max_pcie_slot_width")
                 evidence = {name: gpu.facts[name] for name in names if name in gpu.facts}
@@ -50,13 +52,3 @@ def symptoms(report: ReportView) -> Symptoms:
                 )
     if not looked_at:
         raise DoesNotApply("no GPU reports the width of its link")
-
-
-def _is_steady(gpu: Device) -> bool:
-    """Return whether a GPU keeps its link width while idle: NVIDIA's and Instincts do."""
-    return gpu.kind == "cuda" or gpu.capability.startswith("gfx9")
-
-
-def _most(gpu: Device) -> int:
-    ends = (gpu.facts.get("max_pcie_width"), gpu.facts.get("max_pcie_slot_width"))
-    return min((width for width in ends if isinstance(width, int)), default=0)

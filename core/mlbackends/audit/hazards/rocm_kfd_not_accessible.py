@@ -14,7 +14,6 @@ from mlbackends.audit.hazard import (
     Symptoms,
     from_warning,
 )
-from mlbackends.base.reasons import Reason
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
@@ -48,14 +47,15 @@ def symptoms(report: ReportView) -> Symptoms:
         raise DoesNotApply("no ROCm software is installed")
     kind = str(report.fact("host.container", "none"))
     reasons = [reason for reason in probe_report.reasons if "/dev/kfd" in reason.message]
-    reasons += [reason for gpu in gpus for reason in gpu.reasons if _is_denied(reason)]
+    reasons += [
+        reason
+        for gpu in gpus
+        for reason in gpu.reasons
+        if reason.code == "permission-denied" and "/dev/dri/" in reason.message
+    ]
     for reason in dict.fromkeys(reasons):
         yield from_warning(
             reason,
             command=_COMMANDS.get(kind, ""),
             evidence={"rocm.reasons.code": [reason.code], "host.container": kind},
         )
-
-
-def _is_denied(reason: Reason) -> bool:
-    return reason.code == "permission-denied" and "/dev/dri/" in reason.message

@@ -5,8 +5,6 @@ No alarm:  the same contents in both; two variants of one framework, which packa
 Severity:  a note for files that no program imports, such as tests or a licence at the top of site-packages.
 """
 
-from typing import Any
-
 from mlbackends.audit.environment import FRAMEWORKS, uninstall
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
@@ -27,7 +25,9 @@ _ASIDE = frozenset({"test", "tests", "doc", "docs", "example", "examples", "benc
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each pair of packages."""
-    flavours = _flavours(report)
+    # The distributions of one framework, which its probe has found next to each other.
+    installed = [report.fact(f"{name}.installations", []) for name in FRAMEWORKS]
+    flavours = [{installation["name"] for installation in flavour} for flavour in installed]
     pairs = report.fact("packages.owned_twice", [])
     for pair, warning in zip(pairs, report.warnings("packages", "file-owned-twice"), strict=False):
         names = {pair["first"], pair["second"]}
@@ -47,9 +47,3 @@ def _severity(example: str) -> Severity | None:
         return Severity.NOTE
     is_library = rest.endswith(_LIBRARIES) or ".so." in rest
     return None if is_library else Severity.WARNING
-
-
-def _flavours(report: ReportView) -> list[set[str]]:
-    """Return the sets of distributions that one framework's probe has found side by side."""
-    found: list[Any] = [report.fact(f"{name}.installations", []) for name in FRAMEWORKS]
-    return [{one["name"] for one in installed} for installed in found]
