@@ -100,7 +100,9 @@ def recorded(platform: str, machines: tuple[str, ...]) -> int:
     """Return the number of machine descriptions of a kind in tests/hosts."""
     count = 0
     for file in (TESTS / "hosts").glob("*.machine"):
-        host = json.loads(read(str(file)).entries["host.json"])
+        description = read(str(file)).entries["host.json"]
+        assert isinstance(description, bytes | str)
+        host = json.loads(description)
         count += host["platform"] == platform and host["uname"]["machine"] in machines
     return count
 
