@@ -205,6 +205,22 @@ def test_a_package_imports_what_its_row_names_and_nothing_else(name: str) -> Non
     assert MAY_IMPORT[name] == {package_of(use) for _, use in uses}
 
 
+def test_model_holds_records_only() -> None:
+    """It reads no file, starts no process and loads no plugin, but for the tracer that explains a signature."""
+    outside = {
+        f"{importer}: {use}"
+        for importer, used in all_imports().items()
+        if package_of(importer) == "model"
+        for use in used
+        if use.partition(".")[0]
+        in {"os", "sys", "io", "pathlib", "importlib", "subprocess", "tomllib", "json"}
+        or use.startswith(
+            ("mlbackends.base.tables", "mlbackends.base.registry", "mlbackends.base.mounts")
+        )
+    }
+    assert outside == {"mlbackends.model.signature: mlbackends.base.registry.load"}
+
+
 def test_the_table_goes_from_low_to_high() -> None:
     seen: set[str] = set()
     for name, may in MAY_IMPORT.items():
