@@ -206,7 +206,7 @@ def test_a_package_imports_what_its_row_names_and_nothing_else(name: str) -> Non
 
 
 def test_model_holds_records_only() -> None:
-    """It reads no file, starts no process and loads no plugin, but for the tracer that explains a signature."""
+    """It reads no file, starts no process and loads no plugin but the tracer of a signature."""
     outside = {
         f"{importer}: {use}"
         for importer, used in all_imports().items()
