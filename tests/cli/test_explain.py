@@ -185,7 +185,7 @@ def test_a_kind_that_is_not_here_is_explained_without_a_verdict() -> None:
     text = " ".join(done.stdout.split())
     assert "No such device was found; the following describes the kind in general." in text
     assert "Applies" not in text
-    assert "bfloat16 Below compute capability 8.0: It can be stored, and is emulated" in text
+    assert "bfloat16 Below compute capability 8.0: It can be stored, but is emulated" in text
     assert "It needs CUDA driver 11.2 and CUDA attribute memory-pools." in text
 
 
@@ -222,7 +222,7 @@ def test_markdown_has_a_table_that_no_name_can_break() -> None:
     assert "\x1b" not in text
     assert "\n# <b>" not in text
     (row,) = (line for line in text.splitlines() if line.startswith("| float64 "))
-    assert row.startswith("| float64 | Applies: the driver says no. | A kernel that needs it")
+    assert row.startswith("| float64 | Applies: the driver says no. | A kernel that uses it")
 
 
 def test_devices_that_differ_are_named_by_their_numbers() -> None:

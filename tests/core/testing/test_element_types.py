@@ -76,7 +76,7 @@ def test_what_the_report_does_not_tell_does_not_count() -> None:
 def test_the_emulated_types_are_those_whose_limit_says_so() -> None:
     for kind in kinds():
         for limit in load(kind).limits:
-            words = ("emulated", "computed in", "by way of float32")
+            words = ("emulated", "computed in")
             is_said = any(word in limit.detail for word in words)
             assert limit.emulated is (limit.concern is Concern.DTYPE and is_said), (kind, limit)
 
