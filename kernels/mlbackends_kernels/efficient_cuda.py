@@ -44,9 +44,9 @@ class EfficientCuda(AttentionBackend):
     tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 4.0}  # noqa: RUF012
 
     def missing_parts(self) -> tuple[Reason, ...]:
-        from mlbackends_kernels.attention_cuda import requirements
+        from mlbackends_kernels import attention_cuda
 
-        return requirements.missing_parts()
+        return attention_cuda.missing_parts()
 
     def run(self, problem: AttentionProblem, *tensors: Any, **more: Any) -> Any:
         self.require_here(problem)

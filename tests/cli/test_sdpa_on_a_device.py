@@ -21,7 +21,7 @@ from running import in_process
 
 from mlbackends.libraries.cuda import driver
 from mlbackends_cli.report.schemas import SCHEMAS
-from mlbackends_kernels.attention_cuda import requirements
+from mlbackends_kernels import attention_cuda
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +44,7 @@ def on_device(fake_library: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         pytest.skip("cuda-core is not installed")
     folders = [str(fake_library(name, soname).parent) for name, soname in LIBRARIES]
     monkeypatch.setattr(driver, "driver_release", lambda _: "580.95.05")
-    requirements.missing_parts.cache_clear()  # of a machine without this driver
+    attention_cuda.missing_parts.cache_clear()  # of a machine without this driver
 
     def run(*words: str, kernels: Path | str = "") -> CompletedProcess[str]:
         variables = {
@@ -60,7 +60,7 @@ def on_device(fake_library: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         )
 
     yield run
-    requirements.missing_parts.cache_clear()
+    attention_cuda.missing_parts.cache_clear()
 
 
 def test_a_device_s_backend_is_right_is_timed_by_events_and_drawn(

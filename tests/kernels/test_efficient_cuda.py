@@ -11,7 +11,7 @@ from mlbackends.host.host import Host
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
 from mlbackends.sdpa.dispatch import choose
-from mlbackends_kernels.attention_cuda import requirements
+from mlbackends_kernels import attention_cuda
 from mlbackends_kernels.efficient_cuda import EfficientCuda
 
 if TYPE_CHECKING:
@@ -90,11 +90,11 @@ def test_values_wider_than_256_are_refused_by_name() -> None:
 
 def test_what_is_missing_is_told_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "proc").mkdir()
-    reasons = requirements.missing_parts(Host(str(tmp_path)))
+    reasons = attention_cuda.missing_parts(Host(str(tmp_path)))
     assert [reason.code for reason in reasons] == ["missing-part"] * 3
     words = ("cuda.core", "libnvrtc.so", "libcuda.so.1")
     assert all(word in each.message for word, each in zip(words, reasons, strict=True))
-    monkeypatch.setattr(requirements, "missing_parts", lambda: reasons)
+    monkeypatch.setattr(attention_cuda, "missing_parts", lambda: reasons)
     with pytest.raises(NoBackend, match=r"cannot run here: it launches by cuda\.core"):
         EfficientCuda().run(TAKEN["plain"], None, None, None)
 

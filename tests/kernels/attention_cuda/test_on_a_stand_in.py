@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 PROGRAM = """
 from mlbackends.sdpa import SDPBackend
-from mlbackends_kernels.attention_cuda import requirements
-requirements.missing_parts = lambda: ()
+from mlbackends_kernels import attention_cuda
+attention_cuda.missing_parts = lambda: ()
 def array(*shape): return rng.standard_normal(shape).astype(np.float16)
 shapes = (2, 4, 70, 32), (2, 2, 70, 32), (2, 2, 70, 32), (2, 4, 70, 32)
 q, k, v, coming = [array(*shape) for shape in shapes]
@@ -63,8 +63,8 @@ def test_attention_and_its_gradients_come_back_from_a_driver(
 
 CASE = """
 from mlbackends.sdpa import SDPBackend
-from mlbackends_kernels.attention_cuda import requirements
-requirements.missing_parts = lambda *_, **__: ()
+from mlbackends_kernels import attention_cuda
+attention_cuda.missing_parts = lambda *_, **__: ()
 forward = mlbackends.scaled_dot_product_attention
 backward = mlbackends.scaled_dot_product_attention_backward
 def numbers(heads=4, rows=40): return rng.standard_normal((2, heads, rows, 32)).astype(np.float16)
@@ -133,9 +133,9 @@ TENSORS = """
 import contextlib, torch
 from types import SimpleNamespace
 from mlbackends.sdpa import SDPBackend
-from mlbackends_kernels.attention_cuda import requirements
+from mlbackends_kernels import attention_cuda
 from mlbackends_kernels.cuda.devices import on_device as current
-requirements.missing_parts = lambda *_, **__: ()
+attention_cuda.missing_parts = lambda *_, **__: ()
 place, kind = torch.device("cuda:0"), torch.Tensor
 empty, seen, now = torch.empty, set(), [55]
 class Stream(contextlib.nullcontext):

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 ATTENTION = """
 from mlbackends.sdpa import SDPBackend
-from mlbackends_kernels.attention_cuda import requirements
-requirements.missing_parts = lambda *_, **__: ()
+from mlbackends_kernels import attention_cuda
+attention_cuda.missing_parts = lambda *_, **__: ()
 q = on_device(np.zeros((2, 4, 70, 32), "f2"))
 k, v = (on_device(np.zeros((2, 2, 90, width), "f2")) for width in (32, 24))
 mask = on_device(np.zeros((4, 1, 90), "f2"))

@@ -7,8 +7,8 @@ from typing import Any
 OTHER = """
 from mlbackends_kernels.cuda import devices, streams
 from mlbackends.sdpa import SDPBackend
-from mlbackends_kernels.attention_cuda import requirements
-requirements.missing_parts = lambda *_, **__: ()
+from mlbackends_kernels import attention_cuda
+attention_cuda.missing_parts = lambda *_, **__: ()
 def ones(device=0): return on_device(np.ones((1, 1, 4, 8), "f2"), device)
 def attend(*tensors):
     with mlbackends.sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
