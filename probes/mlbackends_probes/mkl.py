@@ -113,7 +113,7 @@ def use(opened: CDLL, library: Library) -> Answer:
     if hasattr(opened, "MKL_Set_Threading_Layer"):
         layer = int(opened.MKL_Set_Threading_Layer(-1))  # an invalid layer changes nothing
         facts |= {"threading": _LAYERS[layer]} if layer in range(len(_LAYERS)) else {}
-    try:  # what this process, the child that asks, has mapped (Linux)
+    try:  # what this process, the child that runs the check, has mapped (Linux)
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
             names = [os.path.basename(line.rstrip()) for line in file if "libmkl_" in line]
     except OSError:

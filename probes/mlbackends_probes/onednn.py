@@ -5,7 +5,7 @@ Finds:    every libdnnl and libmkldnn, in wheels, the interpreter's prefix, cond
 Usable:   a matrix product of floats is right (before version 3: a transposition).
 Caveats:  torch hides oneDNN's functions, so of that copy only the version is known, and only where
           a C++ string can be received: on x86-64 with Linux. Copies inside other frameworks have
-          no functions that could be asked.
+          no functions that could be called.
 Source:   oneDNN developer guide: dnnl_version, dnnl_get_effective_cpu_isa, CPU dispatcher control.
 """
 
@@ -100,7 +100,7 @@ def _described(opened: CDLL, library: Library, prefix: str) -> Answer:
 
 
 def _other_isa(effective: int, name: str) -> tuple[Reason, ...]:
-    """Warn where a variable asks for another instruction set than the one that is in effect."""
+    """Warn if a variable requests another instruction set than the one in effect."""
     names = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
     variable = next((name for name in names if os.environ.get(name)), "")
     value = os.environ.get(variable, "")

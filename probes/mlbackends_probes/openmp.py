@@ -219,7 +219,7 @@ def use(opened: CDLL, library: Library) -> Answer:
         region = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(body)
         opened.GOMP_parallel(region, None, 2, 0)
     threads = len(pairs)
-    # Fewer than two are right where OMP_THREAD_LIMIT or OMP_DYNAMIC asks for it.
+    # Fewer than two are right if OMP_THREAD_LIMIT or OMP_DYNAMIC demands it.
     if not pairs or sorted(pairs) != [(number, threads) for number in range(threads)]:
         message = f"a parallel region of two threads ran as (number, of how many) {sorted(pairs)}"
         raise NotUsable("wrong-result", message)

@@ -56,7 +56,7 @@ def query(executable: str, timeout: float = 10.0) -> dict[str, Any]:
         raise BadInput(f"{executable} did not answer within {timeout:g} s", hint)
     kind, how = ending(outcome.status or 0)
     if kind == "crashed":
-        raise BadInput(f"{executable} died of {how} when it was asked")
+        raise BadInput(f"{executable} died of {how} when it was queried")
     lines = outcome.output.splitlines()
     try:
         description = msgspec.json.decode(lines[-1] if lines else "", type=dict[str, Any])

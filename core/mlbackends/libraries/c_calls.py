@@ -175,7 +175,7 @@ class Calls:
         return NotUsable(code, message, hint or self._hint, self.learned)
 
     def name_of(self, status: int) -> str:
-        """Return the name of a status, `unnamed` where nothing tells."""
+        """Return the name of a status, `unnamed` if it has none."""
         text: bytes | None = None
         if self._namer == "cuGetErrorName":  # it writes the name's address to its second argument
             name = ctypes.c_char_p()

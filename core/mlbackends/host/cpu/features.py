@@ -177,6 +177,6 @@ def capability(
         used, end = "DEFAULT", "torch warns and uses DEFAULT"
     return used, Reason(
         "override-exceeds-hardware",
-        f"{VARIABLE}={override} asks for more than this CPU has, which is {hardware}: {end}",
+        f"{VARIABLE}={override} requests more than this CPU has, which is {hardware}: {end}",
         f"unset {VARIABLE}",
     )

@@ -73,7 +73,7 @@ def must(nvml: Any, function: str, *arguments: Any) -> Any:
 
 
 def query(nvml: Any, function: str, *arguments: Any) -> Any:
-    """Return what a function returns, None if it cannot tell; raises GpuGone for a lost GPU."""
+    """Return what a function returns, None if the value is unavailable; raises GpuGone for a lost GPU."""
     try:
         value = getattr(nvml, function)(*arguments)
     except nvml.NVMLError as error:
@@ -87,7 +87,7 @@ def query(nvml: Any, function: str, *arguments: Any) -> Any:
 
 
 def query_system(nvml: Any, function: str, *arguments: Any) -> Any:
-    """Return what a function returns, None if it cannot tell, also for a lost GPU."""
+    """Return what a function returns, None if the value is unavailable, also for a lost GPU."""
     try:
         return query(nvml, function, *arguments)
     except GpuGone:
