@@ -428,7 +428,7 @@ def test_weights_that_a_peer_drops_for_itself_are_not_compared(additions: dict[s
 
     assert data["exit"] == 0
     assert rows["halved"].get("errors") is None
-    assert "drops" in rows["halved"]["incomparable"]
+    assert "draws its own dropout" in rows["halved"]["incomparable"]
     assert rows["noisy"]["errors"]["in_reference_errors"] == 1
 
 

@@ -114,8 +114,8 @@ def test_a_run_is_saved_drawn_and_compared(tmp_path: Path) -> None:
         (("--output", "/"), "it is a folder"),
         (("--output", "x.svg", "--plot", "./x.svg"), "two outputs would be written to ./x.svg"),
         (("--plot", "-"), "two outputs would be written to standard output"),
-        (("--python", sys.executable), "no peer is to run"),
-        (("--device", "sm90"), "only this machine's CPU and CUDA devices"),
+        (("--python", sys.executable), "no peer was chosen"),
+        (("--device", "sm90"), "is not a CPU or CUDA device of this machine"),
     ],
 )
 def test_what_makes_no_sense_exits_2(words: tuple[str, ...], said: str) -> None:
@@ -158,7 +158,7 @@ def test_who_was_timed_then_and_does_not_run_now_fails_below_any_ratio(tmp_path:
     unasked = ran("bench", *words, "--backend", "math")
 
     assert gone.returncode == 1
-    assert "efficient_cuda: the tensors are on cpu" in gone.stdout
+    assert "efficient_cuda: needs cuda tensors; these are on cpu" in gone.stdout
     assert unasked.returncode == 0, unasked.stdout
 
 

@@ -9,8 +9,9 @@ from functools import cache
 from typing import Any
 
 from mlbackends.base.errors import MlBackendsError
+from mlbackends.base.version import install_command
 
-INSTALL = "pip install 'mlbackends[cuda]' nvidia-cuda-nvrtc"
+INSTALL = install_command("cuda", "nvidia-cuda-nvrtc")
 #: What the bindings raise where a library or one of its functions is missing, by name.
 _MISSING = (
     "DynamicLibNotFoundError", "DynamicLibNotAvailableError", "FunctionNotFoundError",
