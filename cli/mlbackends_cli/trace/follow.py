@@ -61,7 +61,7 @@ def follow(files: Sequence[str], request: "Request") -> int:
 
 
 class _Screen:
-    """Draws views over what it drew before; where output is no terminal, only the last time."""
+    """Redraws views in place; if output is not a terminal, draws them once at the end."""
 
     def __init__(self, request: "Request") -> None:
         self._request = request

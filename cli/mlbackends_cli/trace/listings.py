@@ -45,7 +45,7 @@ def printed(
 ) -> str:
     """Return views in a format.
 
-    top: so many rows a group at most, in lists; 0 is all. everything: unchanged calls too.
+    top: the largest number of rows per group, in lists; 0 for all. everything: unchanged calls too.
     Several views have titles, in one record names.
     """
     if formats.has(form, "view"):
@@ -60,7 +60,7 @@ def printed(
         if isinstance(view, trace_views.Findings) and 0 < top < len(groups):
             notes = (*found.notes, f"{len(groups) - top:,} more; --top 0 shows all")
             found = replace(found, groups=groups[:top], notes=notes)
-        # A row that says "1 more" would be as long as the one that it replaces.
+        # "1 more" would be as long as the row that it replaces.
         elif top and name in _CUT and any(len(group.rows) > top + 1 for group in groups):
             cut = tuple(replace(group, rows=_first_rows(group.rows, top)) for group in groups)
             found = replace(found, groups=cut, notes=(*found.notes, "--top 0 shows all rows"))
@@ -68,7 +68,7 @@ def printed(
             found = narrowed(found, page)
         if isinstance(view, trace_views.Difference):  # at the end, where it is read first
             found = replace(found, notes=(*found.notes, verdict(view)))
-        # What is to be copied stands on lines of its own length.
+        # Lines to be copied are not wrapped.
         width = _UNBROKEN if isinstance(view, trace_views.Repro) else page.width
         text = formats.text(form, "listing", found, replace(page, width=width)).lstrip("\n")
         if len(views) > 1:
@@ -264,7 +264,7 @@ def uncompared(view: trace_views.Difference) -> str:
     counts = {"before": view.before_count, "after": view.after_count}
     empty = [name for name, count in counts.items() if not count]
     if empty:
-        return f"there is no call in the trace {' and the trace '.join(empty)}"
+        return f"no call in the trace {' and the trace '.join(empty)}"
     return "no call is in both traces"
 
 

@@ -14,7 +14,7 @@ _NUMBERS = frozenset(
 _GAP = 2
 Row = tuple[str, ...]
 _LEAST = 10
-#: So many columns a word keeps at least, where the page lets it.
+#: The fewest columns that a word keeps, if the page allows it.
 _LEAST_OF = {"dtype": 8, "shape": 12, "implementation": 14, "call": 13}
 _ARROW = " → "
 _ALIKE = 4
@@ -23,8 +23,8 @@ _ALIKE = 4
 def narrowed(listing: Listing, page: Page) -> Listing:
     """Make a table fit the page side by side, and note what that cost; unchanged where nothing helps.
 
-    Columns go, the least important first, then the middles of long words. Numbers stay whole, and stand
-    at the right of their columns.
+    Columns go, the least important first, then the middles of long words. Numbers stay whole and
+    are right-aligned.
     """
     # A page without "→" and "…" gets "->" for the one: a column more.
     width = page.width if page.unicode else page.width - 1
@@ -39,7 +39,7 @@ def narrowed(listing: Listing, page: Page) -> Listing:
             del widths[listing.columns.index(name)]
             dropped.append(name)
     first, *others = widths
-    # A row of what is left over says so in its first cell.
+    # The row of the remaining groups is labelled in its first cell.
     shortened = _mapped(
         listing, lambda row: (row[first] or row[0], *(row[other] for other in others))
     )
@@ -93,7 +93,7 @@ def _shrunk(names: Sequence[str], widths: Sequence[int], room: int, indent: int)
 
 
 def middle_left_out(text: str, width: int) -> str:
-    """Return a text in so many columns: "brg_ma…_bf16"; of "a → b" each half is shortened for itself.
+    """Return a text cut to `width` columns: "brg_ma…_bf16"; of "a → b" each half is shortened for itself.
 
     Halves with the same end lose their ends, since the beginnings differ.
     """
@@ -111,7 +111,7 @@ def middle_left_out(text: str, width: int) -> str:
 
 
 def _cut(text: str, width: int, head: int) -> str:
-    """Return a text in so many columns, of which `head` are its beginning."""
+    """Return a text cut to `width` columns, of which `head` are its beginning."""
     if len(text) <= width:
         return text
     if width <= 1:

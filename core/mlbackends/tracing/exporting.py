@@ -91,7 +91,7 @@ _NAMES = (
         "raw",
     ),
 )
-#: The names and types. What is not known is None, of texts ""; bytes that are no UTF-8 stay as they are.
+#: The names and types. What is not known is None, of texts ""; bytes that are not UTF-8 stay as they are.
 COLUMNS = {name: fields.KINDS[name] for name in _NAMES}
 _EMPTY = {name: "" if kind is str else None for name, kind in COLUMNS.items()}
 

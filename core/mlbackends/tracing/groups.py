@@ -142,7 +142,7 @@ class Group:
 class Groups:
     """Puts calls into groups as they come; holds a group for each different call, and no call.
 
-    by: fields (`fields.field_name`). of: a name in OF. top: so many groups are shown, 0 is all.
+    by: fields (`fields.field_name`). of: a name in OF. top: the number of groups shown, 0 for all.
     Raises BadInput for a negative number.
     """
 

@@ -1,6 +1,6 @@
-"""When and where each call ran, with what the trace tells of it.
+"""When and where each call ran, as far as the trace records it.
 
-A lane is a thread of a process; where the capture could not tell them, a source (a rank) or the whole trace.
+A lane is a thread of a process; where these are not known, a source (a rank) or the whole trace.
 Stamps of different clocks (the wall's, the machine's since it started) cannot be compared, so each
 clock's first call begins at 0. Calls without a stamp begin where the call before them on their lane ended:
 a synthetic time, and marked so.

@@ -130,12 +130,10 @@ def parsed(tracer: Any, line: bytes) -> AnyRecord | None:
     if cut is not None and cut[1] is not None:
         equal = _calls.get(cut[0])
         if equal is not None:
-            record = copy(equal)  # it is new, and nobody else's yet
-            structs.force_setattr(record, "raw", text)
-            structs.force_setattr(record, "duration_ns", cut[1])
-            structs.force_setattr(record, "start_ns", cut[2])
-            structs.force_setattr(record, "clock", "" if cut[2] is None else "epoch")
-            return record  # type: ignore[return-value]
+            clock = "" if cut[2] is None else "epoch"
+            return structs.replace(
+                equal, raw=text, duration_ns=cut[1], start_ns=cut[2], clock=clock
+            )  # type: ignore[return-value]
     found: AnyRecord | None = tracer.parse(text)
     if cut is not None and isinstance(found, Call) and is_cut_right(found, cut):
         if len(_calls) >= _MOST_CALLS:

@@ -256,7 +256,7 @@ def _losses(
     if trace.is_shared:
         yield warning(
             f"another capture was writing to {trace.path}; these lines are mixed with its own"
-            " (name the variable that holds a rank to have a file each)"
+            " (name the rank variable for separate files)"
         )
 
 

@@ -2,8 +2,8 @@
 
 A trace line starts with a marker anywhere in a line, for programs print without ending theirs, and
 continues as a record of its tracer to the line's end, or to the program's text behind it.
-All other bytes are the program's, and come out as they went in, a line with a marker that is no record
-too. However the stream is cut into pieces, the result is the same.
+All other bytes are the program's and come out unchanged, including lines with a marker that are not
+records. However the stream is cut into pieces, the result is the same.
 """
 
 import re

@@ -11,12 +11,12 @@ _CREATIONS = frozenset({"primitive creations", "graph compilations"})
 
 
 class Finder(finder.Finder):
-    """Adds up what is nested, by why."""
+    """Adds up what is nested, by reason."""
 
     WANTS = frozenset(("uncounted",))
     WHY = (
-        "a graph's part holds its primitives, a creation the ones inside it, and asking for the size"
-        " of a workspace is no work"
+        "a graph partition includes its primitives, and a creation the nested ones; a workspace size"
+        " query does no work"
     )
     ACTION = "nothing to do; group by kind or event, of all calls, to see them"
 

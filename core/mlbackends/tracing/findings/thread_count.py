@@ -1,6 +1,6 @@
 """The libraries had more threads than CPUs, or far fewer than there are cores.
 
-oneDNN's header says how many threads it has (nthr), each call of MKL how many it may use (NThr).
+oneDNN's header has its number of threads (nthr), each call of MKL the number that it may use (NThr).
 """
 
 from collections import Counter, defaultdict

@@ -67,7 +67,7 @@ def above_standard(descriptor: int) -> int:
 class Redirected:
     """Descriptor 1 or 2, from now until `end`.
 
-    descriptor: where to; it is closed. outside: the original stream, None if the process has none.
+    descriptor: where to; it is closed. outside: the original stream, None if the process lacks it.
     What was buffered before goes where it would have gone. Raises OSError where that cannot be.
     """
 

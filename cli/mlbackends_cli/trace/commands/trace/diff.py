@@ -122,12 +122,12 @@ def command(
     Calls are found again by tracer, operation, shape, dtype and `parameters`: what else the program wants, as
     forward or backward, the algorithm, bias, what is fused, the layouts of a reorder, a transposed matrix
     of a product, MKL's words such as N,T. What a library chooses is not in it, so that another
-    implementation, or layout of a convolution, shows as a change of the same call. The direction stands
-    behind the operation: fwd_t (training), fwd_i (inference), bwd_d (data), bwd_w (weights). A reorder
+    implementation, or layout of a convolution, shows as a change of the same call. The direction follows
+    the operation: fwd_t (training), fwd_i (inference), bwd_d (data), bwd_w (weights). A reorder
     into another block is another call.
 
     Versions, threads, instruction sets and MKL's branch that differ between the traces are named below,
-    and a trace whose times are unsteady: there ratios say little.
+    and a trace whose times are unsteady: their ratios mean little.
     """
     if before == after == "-":
         raise BadInput("only one of the traces can come from standard input")
@@ -139,7 +139,7 @@ def command(
         "diff", **options
     )  # an error in the options comes before the files are read
     where = filters.where(*wheres)
-    # Headers, which are not calls, say what differs between the traces.
+    # Headers, which are not calls, show which settings differ.
     shown = replace(where, test=lambda record: not isinstance(record, Call) or where(record))
     logs = (Logs([before]), Logs([after]))
     with closing(logs[0]), closing(logs[1]):
@@ -151,7 +151,7 @@ def command(
     for each in logs:
         each.print_problems()
         if not each.readable:
-            log(f"there is no line of MKL or oneDNN in {each.names[0]}")
+            log(f"no line of MKL or oneDNN in {each.names[0]}")
     if any(each.damage or not each.readable for each in logs):
         return exits.UNKNOWN
     if found.failed:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _VIEWS = tuple(name for name in registry.names("mlbackends.tracing.views") if name != "diff")
 _RECORDS = "records"
-#: What also shows lines that are no calls.
+#: Views that also use lines other than calls.
 _OF_LINES = frozenset({_RECORDS, "findings", "dispatch"})
 _FIELDS = """\b
 Fields, for --where and --group-by:
@@ -205,7 +205,7 @@ def _show(files: Sequence[str], request: Request) -> int:
         if logs.lines:
             log(f"no line in {shown} can be read as one of MKL or oneDNN")
         else:
-            log(f"there is no line of MKL or oneDNN in {shown}")
+            log(f"no line of MKL or oneDNN in {shown}")
         return exits.NO
     return code
 

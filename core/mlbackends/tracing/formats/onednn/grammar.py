@@ -13,7 +13,7 @@ create line behind the operation, by version:
     oneDNN 1.0           engine first
     1.1 to 3.13          attributes behind the descriptors
 
-GPUs have no time at level 1 of 1.0 and 1.1. What has no primitive has forms of its own: kernels that
+GPUs have no time at level 1 of 1.0 and 1.1. Lines without a primitive have other forms: kernels that
 a graph runs on the host (3.12), Arm's library (`exec:external`), padding on a GPU (1.8).
 
 What is taken is strict where a torn line could pass for a whole one, and open where versions differ:
@@ -106,11 +106,11 @@ _PARTITION = {
     "implementation": _ANY,
     "backend": re.compile(r"[A-Za-z0-9_]+"),
 }
-#: What begins a line of MKL: one that stands within a line tore it.
+#: What begins a line of MKL: inside a line, it means that the line was torn.
 _FOREIGN = ("MKL_VERBOSE ", "MKL ERROR: ", "MKL FATAL ERROR: ")
 _LEVELS = {"error": "error", "warn": "warning", "warning": "warning", "debuginfo": "debug"}
 _TIME = re.compile(r",\d++(?:[.,]\d++)?+(?:e[-+]\d++)?+(?=[^\d.,])(?![eE](?:[-+\d]|$))")
-#: Numbers with a text behind them stand before the time too, but few do: `,64x64,`.
+#: Numbers with text behind them also come before the time, but rarely: `,64x64,`.
 _MOST_TRIED = 32
 _AFTER_FORMAT = len("onednn_verbose,v1,")
 _FORMAT = ord("v")
@@ -196,7 +196,7 @@ def split(line: str) -> tuple[AnyRecord, str] | None:
 
 
 def _record(head: _Head, event: str, rest: list[str]) -> AnyRecord | None:
-    """Read what stands behind the head. event: "exec", "create:cache_hit", "info", ..."""
+    """Read the fields behind the head. event: "exec", "create:cache_hit", "info", ..."""
     operation, _, state = event.partition(":")
     if not rest:
         return None
@@ -323,7 +323,7 @@ def _primitive(head: _Head, event: str, rest: list[str]) -> Primitive | Ukernel 
 
 
 def _of_graph(head: _Head, event: str, found: re.Match[str]) -> Primitive | None:
-    """Read a kernel that is no primitive and no partition; its tensors read as those of a partition."""
+    """Read a kernel that is neither a primitive nor a partition; its tensors are printed as a partition's."""
     engine, name, _, attributes, inputs, outputs, time = found.groups(default="")
     duration = nanoseconds(time, MILLISECONDS)
     if duration is None or event != "exec":
@@ -373,7 +373,7 @@ def _signature(head: _Head, event: str, fields: dict[str, str]) -> PrimitiveSign
 
 
 def _partition(head: _Head, event: str, rest: list[str]) -> GraphPartition | None:
-    """Read a partition; since 3.13 one more field, the eighth, tells the scratchpad."""
+    """Read a partition; since 3.13 the eighth field is the scratchpad."""
     place, scratchpad = next(
         (each for each in enumerate(rest) if each[1].startswith("scratchpad:")), (0, "")
     )

@@ -31,7 +31,7 @@ Elements = Mapping[str, float]
 
 
 def named_sizes(problem: str) -> dict[str, int] | None:
-    """Return the sizes of a problem by name, None where it has none such.
+    """Return the sizes of a problem by name, None if they are not named.
 
     mb4_ic3oc16_ih64oh64kh3sh1dh0ph1_iw64ow64kw3sw1dw0pw1, m128n64k256 (matmul in 1.x to 2.3),
     g2mb4ic16_ih8. `*` is a size that is only known when it runs; what holds one has no sizes here.
@@ -157,7 +157,7 @@ def _spatial(sizes: dict[str, int]) -> Elements:
 
 
 def _lists(call: PrimitiveSignature, counts: list[int], tensors: "_Tensors") -> Elements:
-    """Count the elements where a list of sizes stands for each tensor, or one for all."""
+    """Count the elements from a list of sizes per tensor, or one list for all."""
     if len(counts) == 1:
         return dict.fromkeys(tensors.large, counts[0])
     if call.primitive == "concat":
@@ -192,7 +192,7 @@ class _Tensors:
             self._parts.append((amounts, size, 0 if name in _SMALL else nan))
 
     def traffic(self, amounts: Elements) -> float | None:
-        """Add up the bytes of so many elements; None where a tensor's type or size is not known."""
+        """Return the bytes of the elements; None where a tensor's type or size is not known."""
         total = 0.0
         for names, size, default in self._parts:
             for name in names:
