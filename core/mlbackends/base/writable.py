@@ -34,7 +34,7 @@ def csv_cell(value: object) -> object:
     """Return a value as CSV has it: truths in lower case, U+FFFD for what must not be shown."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if not isinstance(value, str):
+    if not isinstance(value, str) or (value.isascii() and value.isprintable()):
         return value
     return "\r\n".join(UNFIT.sub("\ufffd", line) for line in value.split("\r\n"))
 
