@@ -228,7 +228,7 @@ def _expectation(condition: str) -> expectation.Expectation:
 
 
 def _found(values: Values, name: str) -> dict[str, Any]:
-    """Return the values of a dotted name, by their full names; {} where the report has none."""
+    """Return the values of a dotted name, by their full names; {} if the report lacks them."""
     return values.found(selection.read(name), "version").values
 
 
@@ -285,20 +285,21 @@ def _text(
         text = format(found, form) if form and not isinstance(found, str) else str(found)
         return quoted(text) if is_command else text
 
-    def optional(match: re.Match[str]) -> str:
+    parts = _OPTIONAL.split(template)  # every second one is optional
+    for at in range(1, len(parts), 2):
         try:
-            return _VALUE.sub(value, match[1])
+            parts[at] = _VALUE.sub(value, parts[at])
         except _Missing:
-            return ""
-
+            parts[at] = ""
     try:
-        return _VALUE.sub(value, _OPTIONAL.sub(optional, template))
+        parts[::2] = [_VALUE.sub(value, part) for part in parts[::2]]
     except _Missing:
         return "" if is_command else _VALUE.sub("unknown", template)
+    return "".join(parts)
 
 
 def sections(row: Row) -> Iterator[tuple[str, str]]:
-    """Yield what a row says besides its reason and fix, as (word, text)."""
+    """Yield the other texts of a row, as (word, text)."""
     for word, text in (
         ("found by", row.found_by),
         ("no alarm", row.no_alarm),

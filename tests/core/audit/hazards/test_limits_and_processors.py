@@ -237,3 +237,20 @@ def test_a_pool_that_its_own_variable_steers_is_told_by_that_variable() -> None:
     (check,) = checks(with_facts("mig-pod", "limits", **facts), "cpu-quota-below-threads")
 
     assert check.command == "export OMP_NUM_THREADS=4 MKL_NUM_THREADS=4"
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ("1.2.5", "the C library is musl 1.2.5 ("),
+        (None, "the C library is musl ("),
+        ("{cpu.model_name}", "the C library is musl {cpu.model_name} ("),
+    ],
+)
+def test_a_text_leaves_out_what_is_missing_and_reads_no_template_in_a_value(
+    version: str | None, words: str
+) -> None:
+    subject = with_facts("alpine-container", "host", libc_version=version)
+
+    (check,) = checks(subject, "musl-libc")
+    assert check.message.startswith(words)
