@@ -1,4 +1,4 @@
-"""Small reports, and what transports make of lines: they are cut as the manuals and sources tell."""
+"""Small reports, and lines cut as the manuals and sources of transports describe."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mlbackends.model.fleet import Envelope
 from mlbackends.model.records import SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 #: Bytes of a message from a task, in Slurm's SLURM_IO_MAX_MSG_LEN.
 SRUN = 1024
@@ -50,8 +50,8 @@ def cut(text: bytes, size: int, label: bytes = b"") -> list[bytes]:
     return pieces
 
 
-def collected(lines: Iterable[bytes], read: Callable[..., Any] | None = None) -> Collection:
-    """Return what the lines come to."""
+def collected(lines: Iterable[bytes]) -> Collection:
+    """Return the collection of the reports in the lines."""
     reader, collection = Reader(), Collection()
     for envelope in reader.read(lines):
         collection.add(envelope)

@@ -167,18 +167,58 @@ def test_indented_reports_are_read_behind_labels_and_without() -> None:
     }
 
 
-def test_the_label_comes_before_the_name_in_a_report() -> None:
-    lines = [b"edge1: " + line.encode() for line in frames(envelope_of("localhost"))]
-    lines += [b"edge2: " + msgspec.json.encode(envelope_of("localhost"))]
-    lines += [b"0: " + msgspec.json.encode(envelope_of("node3"))]
-
-    assert [*collected(lines).nodes] == ["edge1", "edge2", "node3"]
+def framed(node: str, label: bytes = b"") -> list[bytes]:
+    return [label + line.encode() for line in frames(envelope_of(node))]
 
 
-def test_a_pod_is_called_as_its_report_says() -> None:
-    line = b"[pod/backends-x7/main] " + msgspec.json.encode(envelope_of("gpu-node-4"))
+def enveloped(node: str) -> bytes:
+    return msgspec.json.encode(envelope_of(node))
 
-    assert [*collected([line]).nodes] == ["gpu-node-4"]
+
+@pytest.mark.parametrize(
+    ("lines", "nodes", "silent"),
+    [
+        # The label comes before the name in a report, but a bare number is not a name.
+        (
+            [
+                *framed("localhost", b"edge1: "),
+                b"edge2: " + enveloped("localhost"),
+                b"0: " + enveloped("node3"),
+            ],
+            ["edge1", "edge2", "node3"],
+            [],
+        ),
+        ([b"[pod/backends-x7/main] " + enveloped("gpu-node-4")], ["gpu-node-4"], []),
+        # Frames after a line of Ansible belong to its host.
+        (
+            [
+                b"edge7 | CHANGED | rc=0 >>",
+                *framed("localhost"),
+                b"edge8 | CHANGED | rc=0 >>",
+                b"hello",
+            ],
+            ["edge7"],
+            ["edge8"],
+        ),
+        ([b"clush: node[3-4,9] (3): exited with exit code 1"], [], ["node3", "node4", "node9"]),
+        # Words before a colon that are not nodes.
+        (
+            [b"node1: " + report_of(), b"Warning: Permanently added", b"srun: job 7 queued"],
+            ["node1"],
+            [],
+        ),
+        ([*framed("n1", b"INFO: "), *framed("n2", b"INFO: ")], ["n1", "n2"], []),
+        # An exit code after a report is not a second one.
+        ([*framed("n1"), b"srun: error: n1: task 0: Exited with exit code 3"], ["n1"], []),
+        # JSON that is not a record.
+        ([b'{"level": "info"}', b"{}", b'{"schema": 7}', b"n1: " + report_of()], ["n1"], []),
+    ],
+)
+def test_lines_belong_to_nodes(lines: list[bytes], nodes: list[str], silent: list[str]) -> None:
+    collection = collected(lines)
+
+    assert ([*collection.nodes], [*collection.silent]) == (nodes, silent)
+    assert not collection.repeated and not collection.garbled
 
 
 def test_ansible() -> None:
@@ -202,17 +242,6 @@ def test_ansible() -> None:
         "node3": Status.ERROR,
     }
     assert "backends: not found" in collection.silent["node3"][1]
-
-
-def test_frames_below_a_line_of_ansible_are_of_its_host() -> None:
-    lines = [
-        b"edge7 | CHANGED | rc=0 >>",
-        *(each.encode() for each in frames(envelope_of("localhost"))),
-    ]
-    collection = collected([*lines, b"edge8 | CHANGED | rc=0 >>", b"hello"])
-
-    assert [*collection.nodes] == ["edge7"]
-    assert [*collection.silent] == ["edge8"]
 
 
 @pytest.mark.parametrize(
@@ -249,19 +278,6 @@ def test_what_a_transport_says_of_a_node_without_a_report(
     assert {name: status for name, (status, _) in collection.silent.items()} == {node: status}
 
 
-def test_a_set_of_nodes_in_one_message_is_each_of_them() -> None:
-    collection = collected([b"clush: node[3-4,9] (3): exited with exit code 1"])
-
-    assert [*collection.silent] == ["node3", "node4", "node9"]
-
-
-def test_words_of_programs_are_no_nodes() -> None:
-    lines = [b"node1: " + report_of(), b"Warning: Permanently added", b"srun: job 7 queued"]
-
-    collection = collected(lines)
-    assert [*collection.nodes] == ["node1"] and not collection.silent
-
-
 def test_a_node_that_timed_out_amid_its_report_timed_out() -> None:
     collection = collected([b"node1: " + report_of()[:90], b"clush: node1: command timeout"])
 
@@ -276,13 +292,6 @@ def test_frames_that_were_cut_by_a_limit_are_late() -> None:
 
     assert [status for status, _ in collection.silent.values()] == [Status.TIMEOUT] * 2
     assert not collection.repeated
-
-
-def test_an_exit_code_after_a_report_is_no_second_report() -> None:
-    lines = [line.encode() for line in frames(envelope_of("n1"))]
-    collection = collected([*lines, b"srun: error: n1: task 0: Exited with exit code 3"])
-
-    assert [*collection.nodes] == ["n1"] and not collection.repeated
 
 
 @pytest.mark.parametrize("label", ["2026-11-23T17:08:39Z ", "17:08:39 n1: ", "\ufeff", "user@n1: "])
@@ -302,14 +311,6 @@ def test_colors_and_addresses_are_labels(label: str) -> None:
     collection = collected(cut(report_of(LONG), SRUN, label.encode()))
 
     assert [*collection.nodes] == ["node1" if "node1" in label else "2001:db8::5"]
-
-
-def test_levels_of_a_log_are_no_nodes() -> None:
-    lines = [
-        b"INFO: " + line.encode() for name in ("n1", "n2") for line in frames(envelope_of(name))
-    ]
-
-    assert [*collected(lines).nodes] == ["n1", "n2"]
 
 
 def test_a_report_that_is_too_deep_is_an_error_of_its_node() -> None:
@@ -351,12 +352,6 @@ def test_a_report_that_begins_anew_ends_the_one_before() -> None:
 
     assert [*collection.nodes] == ["n1"]
     assert collection.repeated == {"n1": 1}
-
-
-def test_json_that_is_no_record_is_text() -> None:
-    collection = collected([b'{"level": "info"}', b"{}", b'{"schema": 7}', b"n1: " + report_of()])
-
-    assert [*collection.nodes] == ["n1"] and not collection.silent and not collection.garbled
 
 
 def test_a_report_that_is_too_large_is_an_error_of_its_node() -> None:
