@@ -1,6 +1,6 @@
 """Scaled-dot-product attention: backends, their constraints and switches, and the dispatcher.
 
-The public names are loaded at their first use: reading a switch loads no dispatcher.
+The public names are loaded at their first use.
 """
 
 from mlbackends.base.lazy import lazy_names
