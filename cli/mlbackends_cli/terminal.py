@@ -26,7 +26,7 @@ _WIDEST = 1000
 class Page(Struct, frozen=True):
     """What a format may use. width: columns. details: probes were named, so show everything.
 
-    absent: show what is not here, and nothing else. terminal: somebody looks at it, and no program.
+    absent: show only what was not found. terminal: the reader is a person, not a program.
     fail_on: the least severity of what counts as failed, for formats that show nothing else.
     """
 

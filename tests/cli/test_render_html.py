@@ -255,7 +255,7 @@ def test_what_is_broken_stands_first_with_its_cure_and_torch_before_other_packag
 
     assert '<span class="severity high">broken</span>' in look_at and "mend it" in look_at
     assert listed.index("#probe-torch") < listed.index("#probe-jax")
-    assert "<strong>1 more is not here</strong>" in page
+    assert "<strong>1 more was not found</strong>" in page
 
 
 def test_facts_come_with_what_they_mean() -> None:

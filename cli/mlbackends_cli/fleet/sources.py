@@ -87,8 +87,8 @@ def read_by(
 ) -> "Collection":
     """Return what the sources hold, read by an engine's workers. looks: for hazards too.
 
-    Raises BadInput for what cannot be read, MlBackendsError where a worker fails, and Incomplete where no
-    node has said anything.
+    Raises BadInput for what cannot be read, MlBackendsError where a worker fails, and Incomplete if no
+    node has reported.
     """
     collection = Collection(expected_nodes(expect))
     parts = parts_of(sources)

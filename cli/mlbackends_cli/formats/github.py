@@ -1,7 +1,7 @@
 """GitHub workflow commands: annotations on the run, the worst first, and a summary of the step.
 
-GitHub shows ten annotations of a kind; the tenth then says which more there are, and all of them
-stand in the log.
+GitHub shows ten annotations of a kind; the tenth then names the others, and all of them
+are in the log.
 """
 
 import os

@@ -1,6 +1,6 @@
 """GitLab code quality: what failed, as the list that a merge request compares with its target's.
 
-What is accepted, does not apply or was not checked is no finding there; JUnit has all of that.
+What is accepted, does not apply or was not checked is not a finding there; JUnit has all of that.
 """
 
 from mlbackends.model.audit import Outcome, Severity

@@ -78,7 +78,11 @@ def report(report: Report, page: Page) -> str:
     uses = probes.uses(report.probes.get("uses"))
     missing = probes.missing(report)
     absent = folded(
-        [words("strong", f"{len(missing)} more {'is' if len(missing) == 1 else 'are'} not here")],
+        [
+            words(
+                "strong", f"{len(missing)} more {'was' if len(missing) == 1 else 'were'} not found"
+            )
+        ],
         element("p", ", ".join(map(_link, missing))),
         anchor="not-here",
     )

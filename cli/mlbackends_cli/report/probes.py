@@ -24,7 +24,7 @@ MEANINGS = {
     "found": "found only",
     "broken": "broken",
     "unknown": "could not be determined",
-    "absent": "not here",
+    "absent": "not found",
 }
 #: The first parts of a machine; the others keep their order.
 _PARTS = ("cpu", "memory", "limits")
