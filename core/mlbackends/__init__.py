@@ -14,7 +14,7 @@ from mlbackends.base.version import __version__ as __version__
 
 _MODULES = (
     "cpu", "cuda", "cudnn", "cusparselt", "kleidiai", "mha", "miopen", "mkl", "mkldnn", "mps", "nnpack",
-    "openmp", "opt_einsum", "python_native", "quantized", "xeon", "xnnpack", "jit", "sdpa",
+    "openmp", "opt_einsum", "python_native", "quantized", "xeon", "xnnpack", "sdpa",
 )  # fmt: skip
 #: Where each name is defined: a module, or a module and an attribute of it.
 _LAZY = {

@@ -5,7 +5,6 @@ from mlbackends import cpu as cpu
 from mlbackends import cuda as cuda
 from mlbackends import cudnn as cudnn
 from mlbackends import cusparselt as cusparselt
-from mlbackends import jit as jit
 from mlbackends import kleidiai as kleidiai
 from mlbackends import mha as mha
 from mlbackends import miopen as miopen

@@ -59,14 +59,6 @@ ELSEWHERE = {
         "dsl-controllers-stay": "test_torch_lets_a_dsl_be_overwritten_and_we_do_not",
         "dsl-enabled-is-a-bool": "test_torch_takes_any_value_for_enabled_and_we_take_a_bool",
     },
-    "test_jit_agrees.py": {
-        "jit-spec-any-value": "test_values_of_a_spec_have_one_type_in_torch_and_any_here",
-        "jit-lowering-nests": "test_what_is_lowered_inside_is_lowered_again_here_and_not_in_torch",
-        "jit-selects-objects": "test_one_of_two_submodules_of_a_class_can_be_lowered",
-        "jit-wrong-arguments": "test_wrong_arguments_are_also_a_type_error_here",
-        "jit-unavailable-is-a-runtime-error": "test_a_backend_that_is_not_available_is_a_runtime",
-        "jit-missing-file-not-found": "test_a_missing_file_is_a_value_error_in_torch_and_not_found",
-    },
     "test_run_cpu_agrees.py": {
         "launcher-refuses-misuse": "test_too_few_cores_are_taken_as_they_are_by_torch_and",
         "launcher-checks-core-lists": "test_a_core_list_is_taken_as_it_comes_by_torch_and_checked",

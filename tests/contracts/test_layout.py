@@ -45,7 +45,7 @@ REGISTRIES = (
 )
 #: The public names of torch.backends that are modules, and what belongs to them.
 TORCH_NAMES = frozenset({
-    "__main__", "cpu", "cuda", "cudnn", "cusparselt", "jit", "kleidiai", "mha", "miopen", "mkl",
+    "__main__", "cpu", "cuda", "cudnn", "cusparselt", "kleidiai", "mha", "miopen", "mkl",
     "mkldnn", "mps", "nnpack", "openmp", "opt_einsum", "python_native", "quantized", "xeon", "xnnpack",
 })  # fmt: skip
 TORCH = "torch's names"
