@@ -14,12 +14,7 @@ from mlbackends.host.declared import not_valid, steering
 from mlbackends.host.host import Host
 from mlbackends.libraries.blas_symbols import require_product
 from mlbackends.libraries.c_calls import CDLL
-from mlbackends.model.records import Answer, Fact, Finding, Library
-
-FACTS = (
-    Fact("build", str, "The framework's build number, in Apple's words."),
-    Fact("new_lapack", bool, "Whether it has the functions of LAPACK 3.9 and newer (macOS 13.3)."),
-)
+from mlbackends.model.records import Answer, Finding, Library
 
 _FRAMEWORK = "/System/Library/Frameworks/Accelerate.framework"
 

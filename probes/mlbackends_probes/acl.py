@@ -15,12 +15,7 @@ from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.search import SharedLibrary
-from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
-
-FACTS = (
-    Fact("interface_version", str, "The version of its C interface."),
-    Fact("build", str, "The options that it was built with, in its own words."),
-)
+from mlbackends.model.records import Answer, Finding, Library, nonempty
 
 LIBRARY = SharedLibrary("acl", ("libarm_compute",), homes=("ACL_ROOT_DIR", "ACL_ROOT"))
 _MACHINES = ("aarch64", "arm64", "ARM64", "armv7l", "armv8l")

@@ -22,16 +22,7 @@ from mlbackends.libraries.blas_symbols import (
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.library_names import stem_of
 from mlbackends.libraries.search import SharedLibrary
-from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library, nonempty
-
-FACTS = (
-    Fact("implementation", str, "openblas, mkl, blis, flexiblas, armpl, nvpl, atlas or netlib."),
-    Fact("real_path", str, "The file that the name leads to through links."),
-    Fact("blas", str, "The implementation that programs get for libblas."),
-    Fact("cblas", str, "The implementation that programs get for libcblas."),
-    Fact("lapack", str, "The implementation that programs get for liblapack."),
-    Fact("lapack_version", str, "The version of LAPACK, from ilaver."),
-)
+from mlbackends.model.records import Answer, FactValue, Finding, Library, nonempty
 
 
 def _described(host: Host, library: Library) -> Library:

@@ -13,14 +13,7 @@ from mlbackends.base.reasons import NotUsable
 from mlbackends.libraries.blas_symbols import require_product
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.search import SharedLibrary
-from mlbackends.model.records import Answer, Fact, FactValue, Library
-
-FACTS = (
-    Fact("architecture", str, "The processor whose kernels it uses, as it reports it."),
-    Fact("threading", str, "Where its threads come from: serial, pthreads or openmp."),
-    Fact("threads", int, "The number of threads that it would use."),
-    Fact("integer_bits", int, "The width of the integers of its BLAS functions."),
-)
+from mlbackends.model.records import Answer, FactValue, Library
 
 LIBRARY = SharedLibrary(
     "blis",

@@ -17,18 +17,10 @@ from mlbackends.host.declared import steering
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.libraries.cuda.libraries import nvcc_release
 from mlbackends.libraries.owners import owner_of
-from mlbackends.model.records import Fact, FactValue, Finding, Presence, nonempty
+from mlbackends.model.records import FactValue, Finding, Presence, nonempty
 
 GROUP = "framework"
 SUMMARY = ("{versions}",)
-FACTS = (
-    Fact(
-        "compilers",
-        list[dict[str, str]],
-        "Each compiler: name, path, target (the file that its links lead to), package, version.",
-    ),
-    Fact("versions", dict[str, str], "The version of each compiler whose version is reported."),
-)
 
 _NAMES = (
     "cc", "c++", "gcc", "g++", "gfortran", "clang", "clang++", "cl", "nvcc", "nvc++", "hipcc",

@@ -14,10 +14,8 @@ from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.cuda.device import expect, first_device
-from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, agree, version_macros
+from mlbackends.libraries.cuda.libraries import CudaLibrary, agree, version_macros
 from mlbackends.model.records import Answer, Finding, Library
-
-FACTS = COPY_FACTS
 
 LIBRARY = CudaLibrary(
     "cublas",

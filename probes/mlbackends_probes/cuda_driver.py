@@ -22,7 +22,6 @@ from mlbackends.libraries.library_names import native_names
 from mlbackends.model.records import (
     Answer,
     Device,
-    Fact,
     FactValue,
     Finding,
     Library,
@@ -32,12 +31,6 @@ from mlbackends.model.records import (
 
 GROUP = "accelerator"
 SUMMARY = ("CUDA {version}", "driver {driver_release}")
-FACTS = (
-    Fact("driver_release", str, "The release in the name of the libcuda that programs get."),
-    Fact("forward_compatibility", bool, "Whether programs get a forward-compatibility libcuda."),
-    Fact("environment", dict[str, str], "The variables that decide which GPUs a program sees."),
-    Fact("device_count", int, "How many devices the driver shows to a program started here."),
-)
 CODES = driver.CUDA_CODES
 
 #: After this long no further device is computed on, so that the answer comes in time.

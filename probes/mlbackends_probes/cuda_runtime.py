@@ -18,14 +18,8 @@ from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.cuda import driver
 from mlbackends.libraries.cuda.libraries import HOMES
 from mlbackends.libraries.search import absent, libraries_named
-from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
+from mlbackends.model.records import Answer, Finding, Library, nonempty
 
-FACTS = (
-    Fact(
-        "driver_cuda_version", str, "The newest CUDA that the driver serves, as libcudart sees it."
-    ),
-    Fact("device_count", int, "How many devices the runtime shows."),
-)
 CODES = driver.CUDA_CODES
 
 FOLDERS = ("/usr/local/cuda*/lib64", "/opt/cuda/lib64", "/usr/lib/cuda/lib64")

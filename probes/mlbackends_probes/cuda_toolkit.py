@@ -21,18 +21,7 @@ from mlbackends.libraries.cuda.libraries import (
     nvcc_release,
     version_in_header,
 )
-from mlbackends.model.records import Fact, Finding, Presence, nonempty
-
-FACTS = (
-    Fact(
-        "toolkits",
-        list[dict[str, str]],
-        "Every toolkit: path, found_by, version, nvcc, nvcc_version, headers, headers_version.",
-    ),
-    Fact("chosen", str, "The toolkit that build systems use."),
-    Fact("nvcc", str, "The nvcc that is first on PATH."),
-    Fact("wheels", dict[str, str], "Installed wheels with parts of a toolkit."),
-)
+from mlbackends.model.records import Finding, Presence, nonempty
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDAToolkit_ROOT", "CUDA_TOOLKIT_ROOT_DIR")
 FOLDERS = (

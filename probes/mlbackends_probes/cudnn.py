@@ -20,7 +20,6 @@ from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.cuda import cudnn_release
 from mlbackends.libraries.cuda.device import expect, first_device
 from mlbackends.libraries.cuda.libraries import (
-    COPY_FACTS,
     CudaLibrary,
     agree,
     runtime_version,
@@ -28,15 +27,8 @@ from mlbackends.libraries.cuda.libraries import (
     versioned,
 )
 from mlbackends.libraries.search import libraries_named
-from mlbackends.model.records import Answer, Fact, Finding, Library
+from mlbackends.model.records import Answer, Finding, Library
 
-FACTS = (
-    *COPY_FACTS,
-    Fact("cuda_version", str, "The CUDA runtime that it was built with."),
-    Fact("max_compute_capability", str, "The highest compute capability that it knows."),
-    Fact("sub_libraries", list[str], "The sub-libraries next to this copy."),
-    Fact("missing_sub_libraries", list[str], "The sub-libraries that this copy lacks."),
-)
 CODES = {
     "sub-library-missing": "It opens, but lacks a library that it opens when it is used.",
     "sub-library-mismatch": "One of its sub-libraries is of another version than itself.",

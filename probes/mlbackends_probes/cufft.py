@@ -8,10 +8,8 @@ Source:   cuFFT documentation, cufftGetProperty, cufftPlan1d, cufftExecC2C.
 
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.cuda.device import expect, first_device
-from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, version_macros
+from mlbackends.libraries.cuda.libraries import CudaLibrary, version_macros
 from mlbackends.model.records import Answer, Library
-
-FACTS = COPY_FACTS
 
 LIBRARY = CudaLibrary(
     "cufft",

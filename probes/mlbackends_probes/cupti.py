@@ -10,10 +10,8 @@ Source:   CUPTI documentation, cuptiGetVersion, cuptiActivityEnable.
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL
 from mlbackends.libraries.cuda.device import first_device
-from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, versioned
+from mlbackends.libraries.cuda.libraries import CudaLibrary, versioned
 from mlbackends.model.records import Answer, Finding, Library
-
-FACTS = COPY_FACTS
 
 KERNELS = 3
 

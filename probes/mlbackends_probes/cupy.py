@@ -7,16 +7,11 @@ Source:   CuPy documentation, "Installation", "Environment variables".
 
 from mlbackends.base.patterns import pattern
 from mlbackends.host.host import Host
-from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, package
+from mlbackends.host.python.frameworks import found, package
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
-from mlbackends.model.records import Fact, Finding
+from mlbackends.model.records import Finding
 
 GROUP = "framework"
-FACTS = (
-    *PACKAGE_FACTS,
-    Fact("cuda_version", str, 'The CUDA releases that the wheel is for: "12.x", "11.2".'),
-    Fact("rocm_version", str, 'The ROCm releases that the wheel is for: "5.0", "7.x".'),
-)
 
 _CUDA = pattern(r"cupy-cuda(\d{2})(\d|x)")
 _ROCM = pattern(r"cupy-rocm-(\d+)-(\d+|x)")

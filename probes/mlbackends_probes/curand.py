@@ -11,13 +11,8 @@ Source:   cuRAND documentation, curandGetProperty, curandCreateGeneratorHost, cu
 from mlbackends.base.reasons import NotUsable
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.cuda.device import expect, first_device
-from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, version_macros
-from mlbackends.model.records import Answer, Fact, Library
-
-FACTS = (
-    *COPY_FACTS,
-    Fact("checked_on", str, "Where its numbers were seen to be right: host, or host and device."),
-)
+from mlbackends.libraries.cuda.libraries import CudaLibrary, version_macros
+from mlbackends.model.records import Answer, Library
 
 LIBRARY = CudaLibrary(
     "curand",

@@ -9,10 +9,8 @@ Source:   cuSPARSELt documentation, cusparseLtGetProperty, cusparseLtInit.
 
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.cuda.device import first_device
-from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, version_macros
+from mlbackends.libraries.cuda.libraries import CudaLibrary, version_macros
 from mlbackends.model.records import Answer, Library
-
-FACTS = COPY_FACTS
 
 LIBRARY = CudaLibrary(
     "cusparselt",

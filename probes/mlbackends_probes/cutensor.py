@@ -9,10 +9,8 @@ Source:   cuTENSOR documentation, cutensorGetVersion, cutensorGetCudartVersion, 
 
 from mlbackends.libraries.c_calls import CDLL, decimal_version
 from mlbackends.libraries.cuda.device import first_device
-from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, runtime_version, versioned
-from mlbackends.model.records import Answer, Fact, Library
-
-FACTS = (*COPY_FACTS, Fact("cuda_version", str, "The CUDA runtime that it was built with."))
+from mlbackends.libraries.cuda.libraries import CudaLibrary, runtime_version, versioned
+from mlbackends.model.records import Answer, Library
 
 LIBRARY = CudaLibrary(
     "cutensor",

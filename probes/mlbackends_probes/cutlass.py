@@ -6,15 +6,11 @@ Source:   CUTLASS documentation, "CuTe DSL quick start"; cuda-tile documentation
 """
 
 from mlbackends.host.host import Host
-from mlbackends.host.python.frameworks import SET_FACTS, found_set, named, package
-from mlbackends.model.records import Fact, Finding, nonempty
+from mlbackends.host.python.frameworks import found_set, named, package
+from mlbackends.model.records import Finding, nonempty
 
 GROUP = "framework"
 SUMMARY = ("{packages}",)
-FACTS = (
-    *SET_FACTS,
-    Fact("dsl_libraries", dict[str, str], "The packages with the compiled part of the DSL."),
-)
 
 
 def find(host: Host) -> Finding:

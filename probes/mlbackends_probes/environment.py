@@ -16,10 +16,9 @@ from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.system.thread_counts import thread_counts
 from mlbackends.libraries.library_names import library_path
-from mlbackends.model.records import Fact, Finding, Presence
+from mlbackends.model.records import Finding, Presence
 
 GROUP = "machine"
-FACTS = (Fact("variables", dict[str, str], "The variables that steer ML libraries and are set."),)
 
 _PYTHONS = pattern(r"PYTHON[A-Z0-9]*[A-Z][A-Z0-9]*")
 _OF_CONTAINERS = ("/usr/local/nvidia/", "/usr/local/cuda/compat")

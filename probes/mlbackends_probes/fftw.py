@@ -18,15 +18,7 @@ from mlbackends.libraries.blas_symbols import require_equal
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.library_names import stem_of
 from mlbackends.libraries.search import SharedLibrary
-from mlbackends.model.records import Answer, Fact, Library, nonempty
-
-FACTS = (
-    Fact(
-        "precision", str, "The type that it computes with: double, float, long double, quadruple."
-    ),
-    Fact("instruction_sets", list[str], "The instruction sets that it has code for."),
-    Fact("threads", list[str], "The libraries for threads next to it: threads, omp."),
-)
+from mlbackends.model.records import Answer, Library, nonempty
 
 _PRECISIONS = {
     "libfftw3": ("fftw", "double"),

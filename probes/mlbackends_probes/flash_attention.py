@@ -10,21 +10,14 @@ import re
 from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
-from mlbackends.host.python.frameworks import SET_FACTS, built_for_torch, found_set, package
+from mlbackends.host.python.frameworks import built_for_torch, found_set, package
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.python.requirements import same_public_version
 from mlbackends.libraries.library_names import stem_of
-from mlbackends.model.records import Fact, Finding, nonempty
+from mlbackends.model.records import Finding, nonempty
 
 GROUP = "framework"
 SUMMARY = ("{packages}",)
-FACTS = (
-    *SET_FACTS,
-    Fact("built_for_torch", str, "The release of torch that flash-attn's wheel was built for."),
-    Fact("built_for_cuda", str, "The CUDA that flash-attn's wheel was built for."),
-    Fact("extension_modules", list[str], "The compiled modules of flash-attn that are installed."),
-    Fact("flashinfer_parts", dict[str, str], "FlashInfer's packages of compiled kernels."),
-)
 
 _LOCAL = pattern(r"cu(\d{2,3})[.-]?torch(\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)
 _PARTS = ("flashinfer-cubin", "flashinfer-jit-cache")

@@ -14,15 +14,7 @@ from mlbackends.host.host import Host
 from mlbackends.libraries.blas_symbols import require_product
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import SharedLibrary
-from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library, nonempty
-
-FACTS = (
-    Fact(
-        "default_backend", str, "The backend that the configuration names; FLEXIBLAS overrides it."
-    ),
-    Fact("backend", str, "The backend that is in effect, in its own words."),
-    Fact("backends", list[str], "The backends that the configuration knows."),
-)
+from mlbackends.model.records import Answer, FactValue, Finding, Library, nonempty
 
 LIBRARY = SharedLibrary(
     "flexiblas",

@@ -15,14 +15,9 @@ from mlbackends.host.host import Host
 from mlbackends.host.pci import link_facts, of_vendor, pci_record
 from mlbackends.host.python.packages import distribution
 from mlbackends.libraries.search import absent, absent_but_on_linux, libraries_named
-from mlbackends.model.records import Fact, FactValue, Finding, nonempty
+from mlbackends.model.records import FactValue, Finding, nonempty
 
 GROUP = "accelerator"
-FACTS = (
-    Fact("card_count", int, "How many cards are on PCI."),
-    Fact("driver_version", str, "The version of the habanalabs kernel module."),
-    Fact("torch_plugin", str, "The installed version of habana-torch-plugin."),
-)
 
 _FOLDERS = ("/usr/lib/habanalabs", "/opt/habanalabs/lib")
 # Below the card's folder in sysfs: the fact, and the files that may hold it.

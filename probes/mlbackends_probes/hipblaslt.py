@@ -11,9 +11,7 @@ from msgspec.structs import replace
 from mlbackends.host.host import Host
 from mlbackends.libraries.amd import library_finding, rocm_calls
 from mlbackends.libraries.c_calls import CDLL, ctypes, decimal_version
-from mlbackends.model.records import Answer, Fact, Finding, Library
-
-FACTS = (Fact("targets", list[str], "The instruction sets for which it has GPU code."),)
+from mlbackends.model.records import Answer, Finding, Library
 
 
 def find(host: Host) -> Finding:

@@ -14,19 +14,9 @@ from mlbackends.host.host import Host
 from mlbackends.host.python import frameworks
 from mlbackends.host.python.packages import distribution
 from mlbackends.libraries.cuda.driver import cuda_of_driver, driver_release, driver_warning
-from mlbackends.model.records import Fact, Finding, nonempty
+from mlbackends.model.records import Finding, nonempty
 
 GROUP = "framework"
-FACTS = (
-    *frameworks.PACKAGE_FACTS,
-    Fact("jaxlib_version", str, "The version of jaxlib, which holds the compiled part."),
-    Fact("plugins", dict[str, str], "The plugins for accelerators, with their versions."),
-    Fact(
-        "plugin_entry_points",
-        dict[str, str],
-        "What registers itself when jax is imported: the entry points of jax_plugins.",
-    ),
-)
 
 _PLUGINS = (
     "jax-cuda11-*", "jax-cuda12-*", "jax-cuda13-*", "jax-rocm*", "jax-metal", "libtpu",

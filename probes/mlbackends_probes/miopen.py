@@ -15,9 +15,7 @@ from msgspec.structs import replace
 from mlbackends.host.host import Host
 from mlbackends.libraries.amd import library_finding, rocm_calls
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
-
-FACTS = (Fact("databases", list[str], "The kernel and tuning databases beside the library."),)
+from mlbackends.model.records import Answer, Finding, Library, nonempty
 
 DATABASES_LIMIT = 100
 

@@ -24,16 +24,7 @@ from mlbackends.host.host import Host
 from mlbackends.libraries.blas_symbols import require_product
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import SharedLibrary
-from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library, nonempty
-
-FACTS = (
-    Fact("version_text", str, "MKL's own text about its version, with the build's date."),
-    Fact("build", str, "The date of the build, as YYYYMMDD."),
-    Fact("max_threads", int, "The number of threads that MKL would use."),
-    Fact("threading", str, "The threading layer that it uses: intel, gnu, tbb, pgi or sequential."),
-    Fact("kernel_libraries", list[str], "The kernels for one processor next to libmkl_rt."),
-    Fact("kernels_used", list[str], "The kernels that were mapped after a product was computed."),
-)
+from mlbackends.model.records import Answer, FactValue, Finding, Library, nonempty
 
 _KERNEL = pattern(
     r"(?:lib)?mkl_(def|mc|mc3|avx|avx2|avx512|avx10|avx512_mic)\.(?:so|(?:\d+\.)?(?:dylib|dll))"

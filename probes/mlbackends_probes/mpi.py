@@ -17,14 +17,7 @@ from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.search import SharedLibrary
 from mlbackends.libraries.symbols import extract_symbols
-from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
-
-FACTS = (
-    Fact("implementation", str, "The implementation: openmpi, mpich (or derived from it), intel."),
-    Fact("library_version", str, "The first line of the library's own description."),
-    Fact("standard", str, "The version of the MPI standard, such as 4.1."),
-    Fact("launchers", list[dict[str, str]], "mpirun and mpiexec on PATH: name, path, real path."),
-)
+from mlbackends.model.records import Answer, Finding, Library, nonempty
 
 _SIGNS = {
     "ompi_mpi_comm_world": "openmpi",

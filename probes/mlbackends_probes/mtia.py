@@ -11,10 +11,9 @@ from mlbackends.base.quantities import dotted_numbers
 from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distribution, distributions
-from mlbackends.model.records import Fact, FactValue, Finding, Presence
+from mlbackends.model.records import FactValue, Finding, Presence
 
 GROUP = "accelerator"
-FACTS = (Fact("torch_version", str, "The installed torch, which alone could detect MTIA."),)
 #: The local versions of PyTorch's own wheels, at PyPI and download.pytorch.org, without numbers.
 _PUBLIC = ("", "cpu", "cu", "rocm", "xpu")
 

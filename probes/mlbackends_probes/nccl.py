@@ -15,14 +15,9 @@ from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, ctypes, decimal_version
 from mlbackends.libraries.cuda.device import expect, first_device
-from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, versioned
+from mlbackends.libraries.cuda.libraries import CudaLibrary, versioned
 from mlbackends.libraries.search import inside
-from mlbackends.model.records import Answer, Fact, Finding, Library
-
-FACTS = (
-    Fact("configuration", list[dict[str, str]], "What nccl.conf sets: name, value, and the file."),
-    *COPY_FACTS,
-)
+from mlbackends.model.records import Answer, Finding, Library
 
 LIBRARY = CudaLibrary(
     "nccl",

@@ -15,15 +15,9 @@ from mlbackends.host.host import Host
 from mlbackends.host.pci import of_vendor, pci_record
 from mlbackends.host.python.packages import distribution
 from mlbackends.libraries.search import absent, absent_but_on_linux, libraries_named
-from mlbackends.model.records import Fact, Finding, nonempty
+from mlbackends.model.records import Finding, nonempty
 
 GROUP = "accelerator"
-FACTS = (
-    Fact("device_count", int, "How many Neuron devices are on PCI."),
-    Fact("nodes", list[str], "The device nodes."),
-    Fact("driver_version", str, "The version of the neuron kernel module."),
-    Fact("wheels", list[str], "Installed Neuron wheels, with their versions."),
-)
 
 _WHEELS = ("neuronx-cc", "libneuronxla", "torch-neuronx", "jax-neuronx", "neuron-cc")
 _FOLDERS = ("/opt/aws/neuron/lib",)

@@ -14,10 +14,9 @@ from mlbackends.host.device_nodes import accel_nodes, unusable
 from mlbackends.host.host import Host
 from mlbackends.host.pci import FOLDER, of_vendor
 from mlbackends.libraries.search import libraries_named
-from mlbackends.model.records import Device, Fact, Finding, nonempty
+from mlbackends.model.records import Device, Finding, nonempty
 
 GROUP = "accelerator"
-FACTS = (Fact("driver", str, "The kernel driver of the NPUs: intel_vpu, amdxdna."),)
 
 _DRIVERS = {"8086": "intel_vpu", "1022": "amdxdna"}
 

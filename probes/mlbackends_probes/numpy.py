@@ -8,18 +8,11 @@ Source:   NumPy reference, numpy.show_config, numpy.show_runtime and "Global con
 """
 
 from mlbackends.host.host import Host
-from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, package
-from mlbackends.host.python.numpy_config import CONFIG_FACTS, config_facts
-from mlbackends.model.records import Fact, Finding
+from mlbackends.host.python.frameworks import found, package
+from mlbackends.host.python.numpy_config import config_facts
+from mlbackends.model.records import Finding
 
 GROUP = "framework"
-FACTS = (
-    *PACKAGE_FACTS,
-    *CONFIG_FACTS,
-    Fact("simd_baseline", list[str], "The instruction sets that it was compiled for."),
-    Fact("simd_found", list[str], "Those of its faster code that this processor has."),
-    Fact("simd_not_found", list[str], "Those that the processor lacks, or a variable disables."),
-)
 CHECK = """
 import numpy
 

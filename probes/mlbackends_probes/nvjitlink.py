@@ -8,10 +8,8 @@ Source:   nvJitLink documentation, nvJitLinkVersion, nvJitLinkCreate, nvJitLinkC
 
 from mlbackends.base.reasons import NotUsable
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, versioned
+from mlbackends.libraries.cuda.libraries import CudaLibrary, versioned
 from mlbackends.model.records import Answer, Library
-
-FACTS = COPY_FACTS
 
 LIBRARY = CudaLibrary("nvjitlink", ("libnvJitLink",), parts=2)
 find = LIBRARY.find

@@ -8,13 +8,8 @@ Source:   NVRTC documentation, nvrtcVersion, nvrtcGetSupportedArchs, nvrtcCompil
 
 from mlbackends.base.reasons import NotUsable
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, versioned
-from mlbackends.model.records import Answer, Fact, Library
-
-FACTS = (
-    *COPY_FACTS,
-    Fact("compute_capabilities", list[str], "The compute capabilities it compiles for."),
-)
+from mlbackends.libraries.cuda.libraries import CudaLibrary, versioned
+from mlbackends.model.records import Answer, Library
 
 LIBRARY = CudaLibrary(
     "nvrtc",

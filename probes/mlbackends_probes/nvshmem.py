@@ -8,10 +8,8 @@ Source:   NVSHMEM documentation, nvshmemx_vendor_get_version_info, environment v
 """
 
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, versioned
+from mlbackends.libraries.cuda.libraries import CudaLibrary, versioned
 from mlbackends.model.records import Answer, Library
-
-FACTS = COPY_FACTS
 
 LIBRARY = CudaLibrary(
     "nvshmem",

@@ -20,18 +20,7 @@ from mlbackends.libraries.blas_symbols import require_equal
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.c_runtime import returned_string
 from mlbackends.libraries.search import SharedLibrary
-from mlbackends.model.records import Answer, Fact, Library, nonempty
-
-FACTS = (
-    Fact("commit", str, "The source's commit, as the library reports it."),
-    Fact(
-        "cpu_runtime",
-        str,
-        "Where its threads come from: openmp, tbb, sequential, threadpool, sycl.",
-    ),
-    Fact("gpu_runtime", str, "What it reaches GPUs with: none, opencl or sycl."),
-    Fact("instruction_set", str, "The highest instruction set that its kernels use here."),
-)
+from mlbackends.model.records import Answer, Library, nonempty
 
 _IN_TORCH = "_ZN2at18get_mkldnn_version"
 

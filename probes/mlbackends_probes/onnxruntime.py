@@ -11,20 +11,12 @@ from typing import Any
 
 from mlbackends.base.patterns import pattern
 from mlbackends.host.host import Host
-from mlbackends.host.python.frameworks import PACKAGE_FACTS, assigned_text, found, package
+from mlbackends.host.python.frameworks import assigned_text, found, package
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.libraries.library_names import stem_of
-from mlbackends.model.records import Fact, Finding, nonempty
+from mlbackends.model.records import Finding, nonempty
 
 GROUP = "framework"
-FACTS = (
-    *PACKAGE_FACTS,
-    Fact("built_as", str, "The flavour of the installed files, as they state it."),
-    Fact("providers", list[str], "The execution providers that have a library here."),
-    Fact("cuda_version", str, "The CUDA release that it was built for."),
-    Fact("cudnn_version", str, "The cuDNN release that it was built for."),
-    Fact("rocm_version", str, "The ROCm release that it was built for."),
-)
 
 _FLAVOURS = (
     "gpu", "directml", "openvino", "rocm", "migraphx", "training", "training-cpu", "qnn", "cann",

@@ -30,13 +30,9 @@ from mlbackends.libraries.c_calls import (
 )
 from mlbackends.libraries.library_names import native_names
 from mlbackends.libraries.search import absent, libraries_named
-from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Presence, nonempty
+from mlbackends.model.records import Answer, Device, Finding, Library, Presence, nonempty
 
 GROUP = "accelerator"
-FACTS = (
-    Fact("drivers", list[dict[str, str]], "ICD files and the library that each names."),
-    Fact("platforms", list[dict[str, str]], "Platforms as the loader lists them."),
-)
 
 _FRAMEWORK = "/System/Library/Frameworks/OpenCL.framework/OpenCL"
 _FILES_LIMIT = 64

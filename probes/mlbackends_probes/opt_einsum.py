@@ -6,11 +6,10 @@ Source:   opt_einsum documentation; PyTorch documentation, torch.backends.opt_ei
 """
 
 from mlbackends.host.host import Host
-from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, package
+from mlbackends.host.python.frameworks import found, package
 from mlbackends.model.records import Finding
 
 GROUP = "framework"
-FACTS = PACKAGE_FACTS
 
 
 def find(host: Host) -> Finding:

@@ -13,9 +13,7 @@ from mlbackends.host.host import Host
 from mlbackends.libraries.amd import library_finding, rocm_calls
 from mlbackends.libraries.blas_symbols import require_equal
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.model.records import Answer, Fact, Finding, Library
-
-FACTS = (Fact("targets", list[str], "The instruction sets for which it has GPU code."),)
+from mlbackends.model.records import Answer, Finding, Library
 
 NO_TRANSPOSE = 111
 TO_DEVICE, TO_HOST = 1, 2

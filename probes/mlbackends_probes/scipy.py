@@ -6,15 +6,11 @@ Source:   SciPy reference, scipy.show_config; SciPy toolchain roadmap, "NumPy".
 """
 
 from mlbackends.host.host import Host
-from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, package, range_warnings
-from mlbackends.host.python.numpy_config import CONFIG_FACTS, config_facts
+from mlbackends.host.python.frameworks import found, package, range_warnings
+from mlbackends.host.python.numpy_config import config_facts
 from mlbackends.model.records import Finding
 
 GROUP = "framework"
-FACTS = (
-    *PACKAGE_FACTS,
-    *CONFIG_FACTS,
-)
 
 
 def find(host: Host) -> Finding:

@@ -11,9 +11,7 @@ from msgspec.structs import replace
 from mlbackends.base.patterns import pattern
 from mlbackends.host.host import Host
 from mlbackends.libraries.search import SharedLibrary, with_file_version
-from mlbackends.model.records import Fact, Finding, nonempty
-
-FACTS = (Fact("adapters", list[str], "The adapters next to it: level_zero, opencl, cuda, hip."),)
+from mlbackends.model.records import Finding, nonempty
 
 LIBRARY = SharedLibrary(
     "SYCL",

@@ -10,13 +10,7 @@ from msgspec.structs import replace
 
 from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.search import SharedLibrary
-from mlbackends.model.records import Answer, Fact, FactValue, Library
-
-FACTS = (
-    Fact(
-        "interface_version", int, "The number of the interface, such as 12110 for oneTBB 2021.11."
-    ),
-)
+from mlbackends.model.records import Answer, FactValue, Library
 
 LIBRARY = SharedLibrary(
     "tbb",

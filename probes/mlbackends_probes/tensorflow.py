@@ -8,13 +8,12 @@ Source:   TensorFlow, tensorflow/python/platform/build_info.py (tf.sysconfig.get
 import re
 
 from mlbackends.host.host import Host
-from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, gpu_unused, package
+from mlbackends.host.python.frameworks import found, gpu_unused, package
 from mlbackends.host.python.packages import distribution
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.model.records import Finding, nonempty
 
 GROUP = "framework"
-FACTS = PACKAGE_FACTS
 
 _NAMES = (
     "tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-rocm", "tensorflow-macos",

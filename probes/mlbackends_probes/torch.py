@@ -41,7 +41,6 @@ SUMMARY = (
     "XPU {xpu_version}",
     "{cpu_capability} kernels",
 )
-FACTS = frameworks.PACKAGE_FACTS
 
 CHECK = """
 import torch

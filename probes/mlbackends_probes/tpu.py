@@ -18,15 +18,9 @@ from mlbackends.host.pci import of_vendor, pci_record
 from mlbackends.host.python.packages import distribution
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, absent_but_on_linux, libraries_named
-from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
+from mlbackends.model.records import Answer, Finding, Library, nonempty
 
 GROUP = "accelerator"
-FACTS = (
-    Fact("chip_count", int, "How many TPU chips are on PCI."),
-    Fact("generation", str, "The generation of the chips: v4, v5e, v5p, v6e, 7x."),
-    Fact("nodes", list[str], "The device nodes through which the chips are reached."),
-    Fact("pjrt_api_version", str, "The version of the PJRT interface of libtpu."),
-)
 
 _OWN_VARIABLES = ("TPU_", "LIBTPU_")
 _PATH = "TPU_LIBRARY_PATH"

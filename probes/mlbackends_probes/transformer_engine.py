@@ -9,7 +9,6 @@ from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import (
-    PACKAGE_FACTS,
     assigned_text,
     found,
     named,
@@ -17,14 +16,9 @@ from mlbackends.host.python.frameworks import (
     torch_version_file,
 )
 from mlbackends.host.python.requirements import same_public_version
-from mlbackends.model.records import Fact, Finding, nonempty
+from mlbackends.model.records import Finding, nonempty
 
 GROUP = "framework"
-FACTS = (
-    *PACKAGE_FACTS,
-    Fact("parts", dict[str, str], "Its other packages, with their versions."),
-    Fact("cuda_major", str, "The major version of CUDA that its compiled part is for."),
-)
 
 _PARTS = (
     "transformer-engine-cu*", "transformer-engine-torch", "transformer-engine-jax",

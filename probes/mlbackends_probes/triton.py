@@ -7,15 +7,10 @@ Source:   Triton, triton/backends and triton/knobs.py.
 
 from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
-from mlbackends.host.python.frameworks import PACKAGE_FACTS, entry_points, found, package
-from mlbackends.model.records import Fact, Finding, nonempty
+from mlbackends.host.python.frameworks import entry_points, found, package
+from mlbackends.model.records import Finding, nonempty
 
 GROUP = "framework"
-FACTS = (
-    *PACKAGE_FACTS,
-    Fact("backends", list[str], "The back ends in triton/backends and those that are registered."),
-    Fact("bundled_tools", list[str], "The NVIDIA tools that it includes, such as ptxas."),
-)
 
 _NAMES = (
     "triton", "pytorch-triton", "pytorch-triton-rocm", "pytorch-triton-xpu", "triton-rocm",

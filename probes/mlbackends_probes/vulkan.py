@@ -18,12 +18,9 @@ from mlbackends.host.windows.pci import registered_drivers
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.libraries.vulkan import added, version_text
-from mlbackends.model.records import Answer, Fact, Finding, Library, Presence, nonempty
+from mlbackends.model.records import Answer, Finding, Library, Presence, nonempty
 
 GROUP = "accelerator"
-FACTS = (
-    Fact("drivers", list[dict[str, str]], "Driver manifests: file, library and Vulkan version."),
-)
 
 _STEMS = ("libvulkan", "libMoltenVK")
 _LIMIT = 64

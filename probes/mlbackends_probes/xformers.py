@@ -11,20 +11,11 @@ from typing import Any
 import msgspec
 
 from mlbackends.host.host import Host
-from mlbackends.host.python.frameworks import PACKAGE_FACTS, built_for_torch, found, package
+from mlbackends.host.python.frameworks import built_for_torch, found, package
 from mlbackends.libraries.cuda.driver import decode
-from mlbackends.model.records import Fact, Finding, nonempty
+from mlbackends.model.records import Finding, nonempty
 
 GROUP = "framework"
-FACTS = (
-    *PACKAGE_FACTS,
-    Fact("built_for_torch", str, "The torch that its operators were built for."),
-    Fact("built_for_cuda", str, "The CUDA release that they were built for."),
-    Fact("built_for_python", str, "The Python that they were built with."),
-    Fact("built_for_architectures", str, "The GPUs that they were built for, from the build."),
-    Fact("flash_attention_version", str, "The FlashAttention that is built in."),
-    Fact("uses_flash_attention_of_torch", bool, "Whether it uses torch's FlashAttention instead."),
-)
 
 
 def find(host: Host) -> Finding:

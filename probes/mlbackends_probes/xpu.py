@@ -21,15 +21,9 @@ from mlbackends.host.host import Host
 from mlbackends.host.pci import FOLDER, link_facts, of_vendor, pci_record, product_name
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.search import absent, libraries_named, with_file_version
-from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Presence, nonempty
+from mlbackends.model.records import Answer, Device, Finding, Library, Presence, nonempty
 
 GROUP = "accelerator"
-FACTS = (
-    Fact("gpu_count", int, "How many Intel GPUs are on PCI."),
-    Fact("driver", str, "The kernel drivers of the GPUs: xe, i915."),
-    Fact("level_zero_drivers", list[str], "Level Zero drivers that lie in the loader's folders."),
-    Fact("checked_device", int, "The device on which memory was filled and read."),
-)
 
 _HOMES = ("LEVEL_ZERO_ROOT",)
 _COMPUTE_DRIVERS = ("xe", "i915")

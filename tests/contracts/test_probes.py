@@ -16,7 +16,7 @@ import mlbackends_probes
 from mlbackends.base import registry
 from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
-from mlbackends.model.records import Finding, Presence, Report
+from mlbackends.model.records import Fact, Finding, Presence, Report
 from mlbackends.survey import all_codes, survey
 from mlbackends_cli.report import probes
 from mlbackends_cli.report.schemas import report_schema
@@ -81,10 +81,18 @@ def test_a_docstring_says_what_is_found_and_from_where() -> None:
 
 
 def test_facts_are_declared_once_in_words() -> None:
+    declared = msgspec.json.decode((ROOT / "probes/mlbackends_probes/facts.json").read_bytes())
+    groups = {name for name in declared if name.startswith("_")}
+    assert declared.keys() - groups <= set(PROBES)
     for name, module in MODULES.items():
-        names = [fact.name for fact in getattr(module, "FACTS", ())]
+        rows = [
+            *getattr(module, "FACTS", ()),
+            *msgspec.convert(declared.get(name, []), list[Fact | str]),
+        ]
+        names = [row if isinstance(row, str) else row.name for row in rows]
 
         assert len(names) == len(set(names)), name
+        assert {row for row in rows if isinstance(row, str)} <= groups, name
         for fact in facts_of(name).values():
             where = f"{name}.{fact.name}"
             assert re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", fact.name), where

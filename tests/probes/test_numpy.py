@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
 from mlbackends.survey import survey
@@ -156,6 +157,6 @@ def test_numpy_is_imported_to_compute_where_it_is_named() -> None:
 
 
 def test_the_blas_of_the_build_is_called_so() -> None:
-    for module in (numpy, scipy):
-        (fact,) = (fact for fact in module.FACTS if fact.name == "blas_configuration")
-        assert fact.label == "blas_configuration of the build"
+    for probe in ("numpy", "scipy"):
+        label = facts_of(probe)["blas_configuration"].label
+        assert label == "blas_configuration of the build"

@@ -9,6 +9,7 @@ lower case, or as written if `case` is true.
 import os
 import re
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ _KINDS: dict[str, Any] = {
     "dict[str, str]": dict[str, str],
     "list[dict[str, str]]": list[dict[str, str]],
     "list[dict[str, Any]]": list[dict[str, Any]],
+    "list[dict[str, FactValue]]": list[dict[str, FactValue]],
     "dict[str, list[str]]": dict[str, list[str]],
     "list[dict[str, int | str]]": list[dict[str, int | str]],
     "list[dict[str, int | list[int]]]": list[dict[str, int | list[int]]],
@@ -40,23 +42,31 @@ _KINDS: dict[str, Any] = {
 def facts_of(probe: str) -> dict[str, Fact]:
     """Return the facts that a probe declares, by name; {} for a probe that is not installed.
 
-    They are in its FACTS or, if they are so many that they would hide its code, in a JSON file next to it:
-    cpu.json for cpu.py. All probes with variables in host/variables.json have the fact `environment`.
+    Those of our probes are in facts.json, where a text among them stands for the facts of that name; a probe
+    may also have them in its FACTS. All with variables in host/variables.json have the fact `environment`.
     """
     if probe not in names(PROBES):
         return {}
-    module = load(PROBES, probe)
-    facts = {fact.name: fact for fact in getattr(module, "FACTS", ())}
-    path = f"{os.path.splitext(getattr(module, '__file__', None) or '')[0]}.json"
-    if os.path.isfile(path):
-        kinds = {**_KINDS, "list[dict[str, FactValue]]": list[dict[str, FactValue]]}
-        with open(path, "rb") as file:
-            declared = msgspec.json.decode(file.read(), type=tuple[Fact, ...])
-        facts |= {fact.name: replace(fact, kind=kinds[fact.kind]) for fact in declared}
+    facts = {fact.name: fact for fact in getattr(load(PROBES, probe), "FACTS", ())}
+    for row in _facts_file().get(probe, ()):
+        rows = _facts_file()[row] if isinstance(row, str) else (row,)
+        facts |= {
+            fact.name: replace(fact, kind=_KINDS[fact.kind])
+            for fact in rows
+            if isinstance(fact, Fact)
+        }
     if probe in table("host/variables"):
         steering = Fact("environment", dict[str, str], "The variables that steer it and are set.")
         facts.setdefault("environment", steering)
     return facts
+
+
+@cache
+def _facts_file() -> dict[str, tuple[Fact | str, ...]]:
+    """Return the facts in facts.json: by probe, and those of several probes by a name with "_"."""
+    folder = os.path.dirname(str(import_module(PROBES).__file__))
+    with open(os.path.join(folder, "facts.json"), "rb") as file:
+        return msgspec.json.decode(file.read(), type=dict[str, tuple[Fact | str, ...]])
 
 
 def steering(host: Host, probe: str) -> dict[str, FactValue]:

@@ -25,37 +25,7 @@ from mlbackends.host.python.packages import (
     python_folders,
 )
 from mlbackends.host.python.requirements import Requirement, required, same_public_version
-from mlbackends.model.records import Fact, FactValue, Finding, Presence, nonempty
-
-#: The facts that `found` reports of a package.
-PACKAGE_FACTS = (
-    Fact("distribution", str, "The distribution that contains it, by its normalised name."),
-    Fact("location", str, "The folder or file that is imported."),
-    Fact(
-        "installations",
-        list[dict[str, str]],
-        "Every installation (name, version, folder), the one that is imported first; "
-        "only where there are several.",
-    ),
-    Fact("editable", bool, "Whether it is imported from a source tree."),
-    Fact("source", str, "The URL that it was installed from, where the metadata keeps it."),
-    Fact(
-        "pins",
-        list[dict[str, str]],
-        "Each package of which it allows one version: package, wanted, installed.",
-    ),
-)
-
-#: The facts that `found_set` reports of several packages.
-SET_FACTS = (
-    Fact("packages", dict[str, str], "The version of each of its packages that is installed."),
-    Fact("locations", dict[str, str], "The folder that each of them is imported from."),
-    Fact(
-        "pins",
-        list[dict[str, str]],
-        "Where one of them allows one version of a package: package, wanted, installed, by.",
-    ),
-)
+from mlbackends.model.records import FactValue, Finding, Presence, nonempty
 
 
 class Package(Struct, frozen=True):

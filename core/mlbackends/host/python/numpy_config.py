@@ -10,24 +10,7 @@ import re
 
 from mlbackends.base.patterns import pattern
 from mlbackends.host.host import Host
-from mlbackends.model.records import Fact, FactValue
-
-#: The facts that `config_facts` reports.
-CONFIG_FACTS = (
-    Fact("blas", str, "The BLAS that it was built with, by the name that the build used."),
-    Fact("blas_version", str, "The version of that BLAS at the build."),
-    Fact(
-        "blas_configuration",
-        str,
-        "That BLAS's own description on the build machine, with its kernels; for those used here see uses.",
-        label="blas_configuration of the build",
-    ),
-    Fact("blas_folder", str, "The library folder of that BLAS on the machine that built it."),
-    Fact("lapack", str, "The LAPACK that it was built with."),
-    Fact("lapack_version", str, "The version of that LAPACK at the build."),
-    Fact("compiler", str, "The C compiler and its version."),
-    Fact("bundled_libraries", list[str], "The libraries that the wheel includes."),
-)
+from mlbackends.model.records import FactValue
 
 _SECTION = pattern(r"""['"](blas|lapack|c)['"]\s*:\s*\{(.*?)\}""", re.DOTALL)
 _ITEM = pattern(r"""['"]([\w +]+)['"]\s*:\s*r?(['"])(.*?)\2""")

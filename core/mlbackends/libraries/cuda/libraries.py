@@ -27,7 +27,7 @@ from mlbackends.host.python.packages import distributions
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.library_names import key_of, stem_of
 from mlbackends.libraries.search import absent, libraries_named
-from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
+from mlbackends.model.records import Answer, Finding, Library, nonempty
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 
@@ -45,16 +45,6 @@ _HPC_SDK_PARTS = ("cuda/*/lib64", "math_libs/*/lib64", "comm_libs/*/lib")
 
 #: Below the system's library folder: those that have a folder for each CUDA version.
 _VERSIONED = ("libcusparseLt", "libcutensor", "nvshmem")
-
-#: The facts of every copy, which each probe of a library has.
-COPY_FACTS = (
-    Fact("package_version", str, "The version of the package that installed this copy, in full."),
-    Fact(
-        "version_source",
-        str,
-        "Where the version is from: file name, resource, header, package or library.",
-    ),
-)
 
 _HEADER_READ = 1 << 16
 _CONFLICT_HINT = "two packages may have written the same folder; reinstall the one you mean"
