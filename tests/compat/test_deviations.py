@@ -71,8 +71,8 @@ ELSEWHERE = {
         "launcher-instances-stay-on-a-node": "test_throughput_on_uneven_nodes_spans_them_in_torch",
         "launcher-instances-share-no-core": "test_instances_of_hyper_threads_share_cores_in_torch",
         "launcher-binds-by-itself": "test_without_numactl_and_taskset_torch_gives_up_and_our",
-        "launcher-threads-of-a-rank": "test_plans_below_torchrun_agree_and_our_threads_are_the",
-        "launcher-iomp-affinity": "test_threads_of_iomp_stay_on_their_cores_in_a_mode_here_and_not",
+        "launcher-splits-no-ranks": "test_below_torchrun_cores_are_split_by_torch_and_must_be",
+        "launcher-iomp-affinity": "test_threads_of_iomp_wander_where_a_core_is_shared_here_and",
         "launcher-keeps-preloads": "test_a_library_that_the_loader_finds_is_dropped_by_torch_and",
     },
 }

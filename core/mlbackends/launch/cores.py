@@ -8,14 +8,13 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from mlbackends.base.errors import BadInput
 from mlbackends.base.quantities import parse_cpu_list
 from mlbackends.host.cpu.cpuinfo import read_blocks
 from mlbackends.host.cpu.topology import core_groups, online_cpus
 from mlbackends.host.host import Host
 from mlbackends.host.system.cgroups import allowed_cpus, allowed_memory_nodes
 from mlbackends.host.system.numa import numa_nodes
-from mlbackends.launch.errors import Refused
+from mlbackends.launch.options import Refused
 
 
 class Core(Struct, frozen=True, order=True):
@@ -39,23 +38,6 @@ class Topology(Struct, frozen=True):
     def nodes(self) -> tuple[int, ...]:
         """The NUMA nodes that have a usable CPU; their numbers may have gaps."""
         return tuple(dict.fromkeys(core.node for core in self.cores))
-
-    def physical(self, node: int | None = None) -> tuple[int, ...]:
-        """Return the lowest CPU of each core, of one node or of all; raises BadInput for an unknown node."""
-        return tuple(core.cpus[0] for core in self._of(node))
-
-    def logical(self, node: int | None = None) -> tuple[int, ...]:
-        """Return every usable CPU, core by core; of one node or of all, as `physical` does."""
-        return tuple(cpu for core in self._of(node) for cpu in core.cpus)
-
-    def node_of(self) -> dict[int, int]:
-        """Return the node of each usable CPU."""
-        return {cpu: core.node for core in self.cores for cpu in core.cpus}
-
-    def _of(self, node: int | None) -> list[Core]:
-        if node is not None and node not in self.nodes:
-            raise BadInput(f"Invalid node id: {node}. Valid node ids: {list(self.nodes)}")
-        return [core for core in self.cores if node in (None, core.node)]
 
 
 def topology_of(

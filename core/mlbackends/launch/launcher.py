@@ -7,26 +7,16 @@ cores and nodes that it will get; without it the launcher sets the affinity of e
 import os
 import shlex
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 
-from msgspec import Struct
-
 from mlbackends.base.notices import Notice, information, warning
+from mlbackends.base.quantities import format_cpu_list
 from mlbackends.host.host import Host
 from mlbackends.launch.cores import Topology, read_topology
-from mlbackends.launch.errors import Refused
-from mlbackends.launch.options import Options
+from mlbackends.launch.options import Options, Refused
 from mlbackends.launch.planning import Instance, plan
 from mlbackends.launch.processes import Child, executable, run
 from mlbackends.launch.variables import THREADS, child_environment
-
-
-class Launch(Struct, frozen=True):
-    """Programs that are ready to be started, and the notices to show before."""
-
-    children: tuple[Child, ...]
-    notices: tuple[Notice, ...]
 
 
 def launch(
@@ -34,24 +24,21 @@ def launch(
     command: Sequence[str],
     environment: Mapping[str, str] | None = None,
     *,
-    say: Callable[[str, str], None] | None = None,
+    say: Callable[[str, str], None],
 ) -> int:
     """Start a program on its cores, once or several times, and return the first failure's exit code.
 
     command: a Python script and its arguments; with `module` a module's name, with `no_python` any
     command. environment: the base of the programs' environment; this process's by default. say:
-    receives each notice as a level and a sentence; by default they go to standard error.
+    receives each notice as a level and a sentence.
 
-    Raises before anything is started: Refused (a RuntimeError), BadInput (a ValueError), UnknownCpu (a
-    KeyError) or TooFewCores (an AssertionError), as torch does.
+    Raises before anything is started: Refused (a RuntimeError), BadInput (a ValueError) or UnknownCpu (a
+    KeyError), as torch does.
     """
-    say = say or write_notice
-    prepared = prepare(options, command, environment)
-    for level, sentence in prepared.notices:
+    children, notices = prepare(options, command, environment)
+    for level, sentence in notices:
         say(level, sentence)
-    return run(
-        prepared.children, say, log_path=options.log_path, log_file_prefix=options.log_file_prefix
-    )
+    return run(children, say, log_path=options.log_path, log_file_prefix=options.log_file_prefix)
 
 
 def prepare(
@@ -61,8 +48,8 @@ def prepare(
     *,
     topology: Topology | None = None,
     works: Callable[[list[str]], bool] | None = None,
-) -> Launch:
-    """Return what `launch` would start. Raises as `launch` does.
+) -> tuple[list[Child], list[Notice]]:
+    """Return the programs that `launch` would start, and its notices. Raises as `launch` does.
 
     topology: the cores; this machine's by default. works: tells whether a binding command can be
     used; it is tried by default.
@@ -84,7 +71,7 @@ def prepare(
             )
         )
     is_bound = not (options.disable_numactl and options.disable_taskset)
-    children = tuple(
+    children = [
         Child(
             (*(numactl(instance) if by_numactl else ()), *program),
             # As many threads of OpenMP as the instance has CPUs, unless that was set.
@@ -92,9 +79,9 @@ def prepare(
             instance.cpus if is_bound and not by_numactl else (),
         )
         for instance in planned.instances
-    )
+    ]
     commands = [information(shlex.join(child.command)) for child in children]
-    return Launch(children, (*planned.notices, *notices, *commands))
+    return children, [*planned.notices, *notices, *commands]
 
 
 def program_command(options: Options, command: Sequence[str]) -> list[str]:
@@ -115,27 +102,10 @@ def program_command(options: Options, command: Sequence[str]) -> list[str]:
     return [sys.executable, "-u", *(("-m",) if options.module else ()), *command]
 
 
-def write_notice(level: str, sentence: str) -> None:
-    """Write a line to standard error: time, name, level and sentence, in the form of torch's launcher."""
-    now = time.time()
-    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
-    line = f"{stamp},{int(now * 1000) % 1000:03d} - mlbackends.launch - {level} - {sentence}\n"
-    if sys.stderr is not None:
-        sys.stderr.write(line)
-        sys.stderr.flush()
-
-
 def numactl(instance: Instance) -> list[str]:
-    """Return the command that binds an instance, with ranges in torch's spelling: 0-3,8-8."""
-    ranges: list[list[int]] = []
-    for cpu in sorted(instance.cpus):
-        if ranges and cpu == ranges[-1][1] + 1:
-            ranges[-1][1] = cpu
-        else:
-            ranges.append([cpu, cpu])
-    nodes = ",".join(map(str, instance.memory_nodes))
-    cpus = ",".join(f"{low}-{high}" for low, high in ranges)
-    return ["numactl", "-C", cpus, *(("-m", nodes) if nodes else ())]
+    """Return the command that binds an instance to its CPUs, and its memory to their nodes."""
+    memory = ("-m", ",".join(map(str, instance.memory_nodes))) if instance.memory_nodes else ()
+    return ["numactl", "-C", format_cpu_list(instance.cpus), *memory]
 
 
 def can_start_behind(command: list[str]) -> bool:

@@ -1,6 +1,7 @@
-"""The options of a launch, from which argparse, click and the man page are made; texts are in options.json.
+"""The options of a launch, from which argparse, click and the man page are made, and its errors.
 
-Names, spellings and defaults are those of torch 2.15's run_cpu; `cores` is ours.
+Names, spellings and defaults are those of torch 2.15's run_cpu; --cores is another name of --core-list.
+The texts are in options.json.
 """
 
 from typing import get_args
@@ -8,24 +9,36 @@ from typing import get_args
 from msgspec import Struct
 from msgspec.structs import fields
 
+from mlbackends.base.errors import MlBackendsError
 from mlbackends.base.tables import table
 
 
+class Refused(MlBackendsError, RuntimeError):
+    """Options that contradict each other, or need more than this machine has."""
+
+
+class UnknownCpu(MlBackendsError, KeyError):
+    """A CPU that does not exist, is off, or that this process may not use."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError itself would put it in quotes
+
+
 class Option(Struct, frozen=True, kw_only=True):
-    """One option. kind: bool (a flag without a value), int or str. short: one letter, or ""."""
+    """One option. kind: bool (a flag without a value), int or str. also: another spelling, or ""."""
 
     name: str
-    group: tuple[str, str]
+    group: str
     help: str
     kind: type
     default: bool | int | str | None
     metavar: str = ""
-    short: str = ""
+    also: str = ""
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Every spelling, short first: -m --module; --node-id --node_id."""
-        spellings = (self.short, f"--{self.name.replace('_', '-')}", f"--{self.name}")
+        """Every spelling: -m --module; --node-id --node_id."""
+        spellings = (self.also, f"--{self.name.replace('_', '-')}", f"--{self.name}")
         return tuple(dict.fromkeys(filter(None, spellings)))
 
 
@@ -50,20 +63,17 @@ class Options(Struct, frozen=True, kw_only=True):
     disable_numactl: bool = False
     disable_taskset: bool = False
     core_list: str | None = None
-    cores: str | None = None
     log_path: str = ""
     log_file_prefix: str = "run"
 
 
-_TABLE = table("launch/options")
 #: Every option, in the order of `Options`.
 OPTIONS: tuple[Option, ...] = tuple(
     Option(
         name=field.name,
         kind=(*get_args(field.type), field.type)[0],
         default=field.default,
-        **{**row, "group": (row["group"], _TABLE["groups"][row["group"]])},
+        **table("launch/options")[field.name],
     )
     for field in fields(Options)
-    for row in [_TABLE["options"][field.name]]
 )

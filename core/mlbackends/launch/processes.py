@@ -11,7 +11,7 @@ from msgspec import Struct
 from mlbackends.base.errors import BadInput
 from mlbackends.base.mounts import which
 from mlbackends.host.signals import RESTORED, WaitedSignals, ended, send
-from mlbackends.launch.errors import Refused
+from mlbackends.launch.options import Refused
 
 _BEAT_SECONDS = 0.5
 _GRACE_SECONDS = 30.0

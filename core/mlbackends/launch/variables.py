@@ -9,34 +9,32 @@ from collections.abc import Mapping
 from glob import escape, glob
 
 from mlbackends.base.mounts import call_or
-from mlbackends.base.notices import Notice, information, warning
-from mlbackends.launch.errors import Refused
-from mlbackends.launch.options import Options
+from mlbackends.base.notices import Notice, warning
+from mlbackends.launch.options import Options, Refused
 from mlbackends.launch.planning import Plan
 
 THREADS = "OMP_NUM_THREADS"
-_JEMALLOC_SETTINGS = "oversize_threshold:1,background_thread:true,metadata_thp:auto"
-_AFFINITY = "granularity=fine,compact,1,0"
-_PACKAGES = {
-    "tcmalloc": "conda install -c conda-forge gperftools",
-    "jemalloc": "conda install -c conda-forge jemalloc",
-    "iomp5": "conda install mkl, or pip install intel-openmp",
+#: The libraries that can be preloaded, and the variables that are set for each.
+_SETTINGS = {
+    "tcmalloc": {},
+    "jemalloc": {"MALLOC_CONF": "oversize_threshold:1,background_thread:true,metadata_thp:auto"},
+    "iomp5": {"KMP_AFFINITY": "granularity=fine,compact,1,0", "KMP_BLOCKTIME": "1"},
 }
 
 
 def child_environment(
     options: Options, plan: Plan, environment: Mapping[str, str]
 ) -> tuple[dict[str, str], list[Notice]]:
-    """Return the whole environment of the instances, and the notices about it.
+    """Return the whole environment of the first instance, and the notices about it.
 
     Raises Refused if both allocators are requested.
     """
-    if options.enable_tcmalloc and options.enable_jemalloc:
+    requested = [name for name in ("tcmalloc", "jemalloc") if getattr(options, f"enable_{name}")]
+    if len(requested) > 1:
         raise Refused("Unable to enable TCMalloc and JEMalloc at the same time: give one of them")
     entries = environment.get("LD_PRELOAD", "").replace(":", " ").split()
     folders = library_folders(environment)
     notices: list[Notice] = []
-    variables: dict[str, str] = {}
 
     def preload(name: str) -> bool:
         if not is_preloaded(name, entries):
@@ -44,38 +42,26 @@ def child_environment(
             entries[:0] = [path] if path else []
         return is_preloaded(name, entries)
 
-    requested = [name for name in ("tcmalloc", "jemalloc") if getattr(options, f"enable_{name}")]
     keeps_its_own = requested or options.use_default_allocator or is_preloaded("jemalloc", entries)
     if not (keeps_its_own or preload("tcmalloc") or preload("jemalloc")):
         consequence = "the program keeps its own allocator, which may be slower"
         notices.append(
             warning(f"neither libtcmalloc.so nor libjemalloc.so was found; {consequence}")
         )
+    variables = {THREADS: str(len(plan.instances[0].cpus))}
     for name in (*requested, *(() if options.disable_iomp else ("iomp5",))):
-        if not preload(name):
-            notices.append(
-                warning(
-                    f"lib{name}.so was not found, so it is not preloaded; to install it: {_PACKAGES[name]}"
-                )
-            )
-        elif name == "jemalloc":
-            variables["MALLOC_CONF"] = _JEMALLOC_SETTINGS
-        elif name == "iomp5":
-            if not plan.shares_cores:
-                variables["KMP_AFFINITY"] = _AFFINITY
-            variables["KMP_BLOCKTIME"] = "1"
-    variables[THREADS] = str(plan.threads)
-    merged = {**variables, **environment}
-    for name, value in variables.items():
-        if merged[name] == value:
-            notices.append(information(f"{name}={value}"))
+        if preload(name):
+            variables |= _SETTINGS[name]
         else:
-            kept = f"{name} is {merged[name]!r} in the environment and is not changed"
+            notices.append(warning(f"lib{name}.so was not found, so it is not preloaded"))
+    if plan.shares_cores:
+        variables.pop("KMP_AFFINITY", None)
+    for name, value in variables.items():
+        if environment.get(name, value) != value:
+            kept = f"{name} is {environment[name]!r} in the environment and is not changed"
             notices.append(warning(f"{kept}; the launcher would set {value!r}"))
-    if entries:
-        merged["LD_PRELOAD"] = ":".join(entries)
-        notices.append(information(f"LD_PRELOAD={merged['LD_PRELOAD']}"))
-    return merged, notices
+    preloads = {"LD_PRELOAD": ":".join(entries)} if entries else {}
+    return {**variables, **environment, **preloads}, notices
 
 
 def library_folders(environment: Mapping[str, str]) -> list[str]:

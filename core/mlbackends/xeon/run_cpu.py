@@ -35,10 +35,11 @@ def create_args(parser: argparse.ArgumentParser | None = None) -> argparse.Argum
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     groups = {
-        group: parser.add_argument_group(*group)
-        for group in dict.fromkeys(option.group for option in OPTIONS)
+        title: parser.add_argument_group(title)
+        for title in dict.fromkeys(option.group for option in OPTIONS)
     }
     for option in OPTIONS:
         settings: dict[str, Any] = {"action": "store_true"}
@@ -55,15 +56,12 @@ def create_args(parser: argparse.ArgumentParser | None = None) -> argparse.Argum
 def main(args: argparse.Namespace) -> int:
     """Launch what was parsed and return the exit code; raises as `launch` does."""
     options = Options(**{option.name: getattr(args, option.name) for option in OPTIONS})
-    return launch(options, [args.program, *args.program_args])
+    return launch(options, [args.program, *args.program_args], say=say)
 
 
 def run(arguments: list[str]) -> int:
     """Run the command line and return the exit code; a mistake in it is one line, and 2."""
-    own, command = split(arguments)
-    # argparse would also read options of the program: behind "--" it gets only the first word.
-    args = create_args().parse_args([*own, "--", command[0]] if command else own)
-    args.program_args = command[1:]
+    args = create_args().parse_args(arguments)
     try:
         return main(args)
     except MlBackendsError as error:
@@ -74,20 +72,10 @@ def run(arguments: list[str]) -> int:
         return 130
 
 
-def split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Return the launcher's own arguments, and the program with its arguments.
-
-    The program is the first word that is neither an option nor an option's value; "--" may precede it.
-    """
-    valued = [flag for option in OPTIONS if option.kind is not bool for flag in option.flags]
-    at = 0
-    while at < len(arguments) and arguments[at].startswith("-") and arguments[at] != "-":
-        word = arguments[at]
-        if word == "--":
-            return arguments[:at], arguments[at + 1 :]
-        # argparse accepts abbreviations of long options.
-        at += 2 if any(flag.startswith(word) for flag in valued) else 1
-    return arguments[:at], arguments[at:]
+def say(level: str, sentence: str) -> None:
+    """Write a notice as a line of standard error."""
+    if sys.stderr is not None:
+        sys.stderr.write(f"run_cpu: {level} - {sentence}\n")
 
 
 if __name__ == "__main__":

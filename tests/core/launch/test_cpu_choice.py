@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -14,16 +13,13 @@ from mlbackends.launch.cores import topology_of
 from mlbackends.launch.options import Options
 from mlbackends.launch.planning import chosen_cpus
 
-if TYPE_CHECKING:
-    from mlbackends.base.notices import Notice
-
 # Two nodes of two cores with two threads: core 0 is CPUs 0 and 4. CPU 8 is on, and not for us.
 NODES = {0: 0, 1: 0, 2: 1, 3: 1, 4: 0, 5: 0, 6: 1, 7: 1}
 MACHINE = topology_of([(0, 4), (1, 5), (2, 6), (3, 7)], NODES, (0, 1), range(9))
 
 
 def chosen(options: Options) -> tuple[int, ...]:
-    return chosen_cpus(options, MACHINE, [])
+    return chosen_cpus(options, MACHINE)
 
 
 def test_one_thread_of_each_core_is_the_default() -> None:
@@ -39,28 +35,19 @@ def test_a_node_is_its_cores_alone() -> None:
     assert chosen(Options(node_id=1, use_logical_core=True)) == (2, 6, 3, 7)
 
 
-def test_a_core_list_is_taken_by_number() -> None:
-    assert chosen(Options(core_list="3,2,1", ncores_per_instance=1)) == (1, 2, 3)
+def test_a_node_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"Invalid node id: 2\. Valid node ids: \[0, 1\]"):
+        chosen(Options(node_id=2))
 
 
-def test_a_core_list_without_counts_is_refused() -> None:
-    with pytest.raises(RuntimeError, match="--ncores-per-instance"):
-        chosen(Options(core_list="1"))
-
-
-def test_cores_need_no_counts_and_come_core_by_core() -> None:
-    assert chosen(Options(cores="0-1,4")) == (0, 4, 1)
+def test_listed_cpus_come_core_by_core() -> None:
+    assert chosen(Options(core_list="0-1,4")) == (0, 4, 1)
 
 
 def test_cores_of_a_node_are_those_in_both() -> None:
-    assert chosen(Options(cores="0-2", node_id=1)) == (2,)
+    assert chosen(Options(core_list="0-2", node_id=1)) == (2,)
     with pytest.raises(RuntimeError, match="is on node 1"):
-        chosen(Options(cores="0,1", node_id=1))
-
-
-def test_two_lists_exclude_each_other() -> None:
-    with pytest.raises(RuntimeError, match="give one of them"):
-        chosen(Options(cores="0", core_list="0", ncores_per_instance=1))
+        chosen(Options(core_list="0,1", node_id=1))
 
 
 @pytest.mark.parametrize(
@@ -68,15 +55,8 @@ def test_two_lists_exclude_each_other() -> None:
 )
 def test_a_cpu_that_cannot_be_used_says_why(cpu: str, seen: str) -> None:
     with pytest.raises(KeyError) as raised:
-        chosen(Options(cores=cpu))
+        chosen(Options(core_list=cpu))
     assert str(raised.value) == f"CPU {cpu} {seen}; this process may use 0-7"
-
-
-def test_what_does_not_count_beside_a_core_list_is_told() -> None:
-    notices: list[Notice] = []
-    options = Options(core_list="0", ncores_per_instance=1, node_id=1, latency_mode=True)
-    assert chosen_cpus(options, MACHINE, notices) == (0,)
-    assert [sentence.split()[0] for _, sentence in notices] == ["--node-id", "--latency-mode"]
 
 
 @pytest.mark.parametrize(
@@ -84,20 +64,20 @@ def test_what_does_not_count_beside_a_core_list_is_told() -> None:
     [("0", (0,)), ("0,2,1", (0, 1, 2)), ("0-3,7", (0, 1, 2, 3, 7)), (" 1 , 2 ", (1, 2))],
 )
 def test_a_list_has_numbers_and_ranges(text: str, cpus: tuple[int, ...]) -> None:
-    assert chosen(Options(core_list=text, ncores_per_instance=1)) == cpus
+    assert chosen(Options(core_list=text)) == cpus
 
 
 @pytest.mark.parametrize(
     "text",
     ["", "a", "1,", ",1", "1;2", "3-1", "-1", "1 2", "0-9:2/4", "1.5", "99999999", "1,1", "0-3,2"],
 )
-def test_what_is_not_a_list_is_refused_by_the_options_name(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^--core-list"):
-        chosen(Options(core_list=text, ncores_per_instance=1))
+def test_what_is_not_a_list_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a list of CPUs|names a CPU twice"):
+        chosen(Options(core_list=text))
 
 
 @given(st.text(max_size=40))
 def test_any_text_is_a_list_or_a_misuse(text: str) -> None:
     with contextlib.suppress(MlBackendsError):
-        cpus = chosen(Options(cores=text))
+        cpus = chosen(Options(core_list=text))
         assert cpus and len(set(cpus)) == len(cpus)

@@ -29,7 +29,7 @@ def test_one_instance_has_every_physical_core_and_the_memory_of_their_nodes() ->
     made = plan(Options(), machine(4, 4, threads=2), {})
     assert cpus(made) == [tuple(range(8))]
     assert made.instances[0].memory_nodes == (0, 1)
-    assert made.threads == 8
+    assert len(made.instances[0].cpus) == 8
     assert not made.shares_cores
 
 
@@ -71,39 +71,19 @@ def test_a_count_below_one_is_refused(name: str, number: int) -> None:
         plan(options, machine(4), {})
 
 
-def test_processes_of_torchrun_share_each_instance() -> None:
+def test_below_torchrun_each_launcher_needs_its_own_cores() -> None:
     environment = {"LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "1"}
-    made = plan(Options(ninstances=2), machine(4, 4), environment)
-    assert cpus(made) == [(2, 3), (6, 7)]
-    assert made.threads == 2
-
-
-def test_a_rank_of_torchrun_without_a_core_is_refused() -> None:
-    with pytest.raises(AssertionError, match="there are 4 for 5 ranks"):
-        plan(Options(), machine(4), {"LOCAL_WORLD_SIZE": "5"})
-
-
-@pytest.mark.parametrize(
-    "environment",
-    [
-        {"LOCAL_WORLD_SIZE": "two"},
-        {"LOCAL_WORLD_SIZE": "0"},
-        {"LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "-1"},
-        {"LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "2"},
-        {"LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": ""},
-    ],
-)
-def test_variables_of_torchrun_that_make_no_sense_are_refused(environment: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="LOCAL_"):
-        plan(Options(), machine(4), environment)
+    with pytest.raises(RuntimeError, match="torchrun starts 2 launchers"):
+        plan(Options(ninstances=2), machine(4, 4), environment)
+    assert cpus(plan(Options(core_list="2-3"), machine(4, 4), environment)) == [(2, 3)]
 
 
 def test_hyper_threads_in_use_are_known() -> None:
     smt = machine(2, threads=2)
     assert plan(Options(use_logical_core=True), smt, {}).shares_cores
-    assert plan(Options(cores="0,2"), smt, {}).shares_cores
-    assert not plan(Options(cores="0,1"), smt, {}).shares_cores
-    assert not plan(Options(use_logical_core=True, throughput_mode=True), smt, {}).shares_cores
+    assert plan(Options(core_list="0,2"), smt, {}).shares_cores
+    assert not plan(Options(core_list="0,1"), smt, {}).shares_cores
+    assert plan(Options(use_logical_core=True, throughput_mode=True), smt, {}).shares_cores
 
 
 COUNTS = st.integers(-1, 9)
@@ -118,31 +98,28 @@ OPTIONS = st.builds(
     throughput_mode=st.booleans(),
     node_id=st.sampled_from([-1, -1, 0, 1, 5]),
     use_logical_core=st.booleans(),
-    core_list=st.sampled_from([None, None, "0,1,2,3", "3,1", "0-7"]),
-    cores=st.sampled_from([None, None, "0-4", "2", "1,9"]),
+    core_list=st.sampled_from([None, None, "0,1,2,3", "3,1", "0-7", "0-4", "2", "1,9"]),
 )
 MACHINES = st.builds(
     lambda sizes, threads: machine(*sizes, threads=threads),
     st.lists(st.integers(1, 7), min_size=1, max_size=12),
     st.sampled_from([1, 2, 4]),
 )
-WORLDS = st.sampled_from([{}, {}, {"LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "1"}])
 
 
-@given(OPTIONS, MACHINES, WORLDS)
+@given(OPTIONS, MACHINES)
 def test_instances_share_no_core_and_take_none_that_is_not_there(
-    options: Options, topology: Topology, environment: dict[str, str]
+    options: Options, topology: Topology
 ) -> None:
     try:
-        made = plan(options, topology, environment)
+        made = plan(options, topology, {})
     except MlBackendsError:
         return
     used = [cpu for one in made.instances for cpu in one.cpus]
     assert used
     assert len(used) == len(set(used))
-    assert set(used) <= set(topology.logical())
-    assert len(made.instances[0].cpus) == made.threads
-    owner = topology.node_of()
+    owner = {cpu: core.node for core in topology.cores for cpu in core.cpus}
+    assert set(used) <= set(owner)
     for one in made.instances:
         assert set(one.memory_nodes) == {owner[cpu] for cpu in one.cpus}
 
@@ -157,7 +134,7 @@ def test_where_spanning_is_forbidden_no_instance_spans(
     try:
         made = plan(options, topology, {})
     except RuntimeError:
-        take = topology.logical if logical else topology.physical
-        assert size > max(len(take(node)) for node in topology.nodes)
+        taken = [core.node for core in topology.cores for _ in core.cpus[: None if logical else 1]]
+        assert size > max(map(taken.count, topology.nodes))
     else:
         assert all(len(one.memory_nodes) == 1 for one in made.instances)

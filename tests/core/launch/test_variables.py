@@ -105,17 +105,6 @@ def test_both_allocators_are_refused(conda: dict[str, str]) -> None:
         made(Options(enable_tcmalloc=True, enable_jemalloc=True), conda)
 
 
-@pytest.mark.parametrize("name", ["tcmalloc", "jemalloc"])
-def test_a_library_that_is_not_there_is_told_with_how_to_install_it(
-    name: str, tmp_path: Path
-) -> None:
-    options = Options(**{f"enable_{name}": True, "disable_iomp": True})  # type: ignore[arg-type]
-    environment = {"HOME": str(tmp_path)}
-    _, notices = child_environment(options, plan(options, MACHINE, {}), environment)
-    told = [sentence for level, sentence in notices if level == "WARNING"]
-    assert not told or "conda install" in told[0]  # the system may have it
-
-
 def test_a_library_that_is_preloaded_already_is_not_added_again(
     conda: dict[str, str], tmp_path: Path
 ) -> None:

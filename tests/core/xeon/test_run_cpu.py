@@ -15,7 +15,7 @@ if sys.platform != "linux":
     pytest.skip("launches are Linux's", allow_module_level=True)
 
 from mlbackends.launch.options import OPTIONS
-from mlbackends.xeon.run_cpu import create_args, main, run, split
+from mlbackends.xeon.run_cpu import create_args, main, run
 
 if os.name != "nt":
     import pty
@@ -40,23 +40,22 @@ def script(folder: Path, code: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "own", "program"),
+    ("arguments", "program", "rank"),
     [
-        (["s.py", "--rank", "3"], [], ["s.py", "--rank", "3"]),
-        (["--rank", "1", "s.py"], ["--rank", "1"], ["s.py"]),
-        (["--rank=1", "s.py", "--", "x"], ["--rank=1"], ["s.py", "--", "x"]),
-        (["--ncores_per", "2", "s.py"], ["--ncores_per", "2"], ["s.py"]),
-        (["-m", "pkg", "-m"], ["-m"], ["pkg", "-m"]),
-        (["--latency-mode", "--", "--odd.py"], ["--latency-mode"], ["--odd.py"]),
-        (["--rank", "-1", "s.py"], ["--rank", "-1"], ["s.py"]),
-        (["--rank"], ["--rank"], []),
-        ([], [], []),
+        (["s.py", "--rank", "3"], ["s.py", "--rank", "3"], -1),
+        (["--rank", "1", "s.py", "--ran"], ["s.py", "--ran"], 1),
+        (["--rank=1", "s.py", "a", "--", "x"], ["s.py", "a", "--", "x"], 1),
+        (["-m", "pkg", "-m"], ["pkg", "-m"], -1),
+        (["--latency-mode", "--", "--odd.py", "--rank"], ["--odd.py", "--rank"], -1),
+        (["--rank", "-1", "s.py"], ["s.py"], -1),
     ],
 )
 def test_the_program_begins_at_the_first_word_that_is_not_ours(
-    arguments: list[str], own: list[str], program: list[str]
+    arguments: list[str], program: list[str], rank: int
 ) -> None:
-    assert split(arguments) == (own, program)
+    args = create_args().parse_args(arguments)
+    assert [args.program, *args.program_args] == program
+    assert args.rank == rank
 
 
 def test_every_option_is_understood_in_every_spelling() -> None:
@@ -103,7 +102,9 @@ def test_misuse_is_one_line_and_2(
     assert not told.out
 
 
-@pytest.mark.parametrize("arguments", [[], ["--nosuch", "s.py"], ["--rank", "x" * 9999, "s.py"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["--rank"], ["--nosuch", "s.py"], ["--rank", "x" * 9999, "s.py"]]
+)
 def test_what_cannot_be_parsed_is_2(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -128,7 +129,7 @@ def test_a_module_runs(tmp_path: Path) -> None:
 def test_each_command_is_told_on_standard_error(tmp_path: Path) -> None:
     done = ran("--disable-numactl", "--disable-taskset", "--no-python", "true")
     assert done.stdout == ""
-    assert [line.split(" - ")[2:] for line in done.stderr.splitlines()][-1] == ["INFO", "true"]
+    assert done.stderr.splitlines()[-1] == "run_cpu: INFO - true"
 
 
 def test_a_signal_to_the_launcher_reaches_the_program(tmp_path: Path) -> None:
