@@ -87,12 +87,6 @@ def test_a_named_libtpu_that_is_gone_is_dangling(tmp_path: Path) -> None:
     assert [reason.code for reason in library.reasons] == ["dangling-link"]
 
 
-def test_the_network_card_of_a_cloud_machine_is_no_tpu(tmp_path: Path) -> None:
-    card(tmp_path, "0000:00:03.0", "1AE0:0042", "20000", "gvnic")
-
-    assert tpu.find(Host(str(tmp_path))).devices == ()
-
-
 def test_a_gaudi_node_of_today(tmp_path: Path) -> None:
     for i in range(8):
         address = f"0000:{0x10 + i:02x}:00.0"
@@ -162,12 +156,6 @@ def test_an_ascend_node(tmp_path: Path) -> None:
     assert found.version == "8.0.0"
     assert len(found.devices) == 8
     assert found.reasons == ()
-
-
-def test_kunpeng_engines_are_no_npu(tmp_path: Path) -> None:
-    card(tmp_path, "0000:75:00.0", "19E5:A250", "120000", "hisi_zip")
-
-    assert ascend.find(Host(str(tmp_path))).devices == ()
 
 
 def test_a_container_with_nodes_and_no_pci_has_devices(tmp_path: Path) -> None:
@@ -251,15 +239,6 @@ def test_mtia_claims_nothing(tmp_path: Path, packages: dict[str, str]) -> None:
     assert found.facts == {"torch_version": packages["torch"]}
     assert (found.libraries, found.devices) == ((), ())
     assert [reason.code for reason in found.reasons] == ["only-the-framework-knows"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_an_empty_machine_has_none(tmp_path: Path, name: str) -> None:
-    (tmp_path / "proc").mkdir()
-    found = registry.load("mlbackends_probes", name).find(Host(str(tmp_path)))
-
-    assert (found.libraries, found.devices, found.facts) == ((), (), {})
-    assert [reason.code for reason in found.reasons] == ["not-found"]
 
 
 @pytest.mark.parametrize("garbage", ["", "\0\ufffd", "9" * 100_000, "=\n=\n", "version=\n"])

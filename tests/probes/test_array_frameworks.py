@@ -194,14 +194,6 @@ def test_tensorflow_on_windows_is_but_tensorflow_intel(tmp_path: Path) -> None:
     assert tensorflow.find(machine(tmp_path, files)).warnings == ()
 
 
-def test_two_flavours_of_tensorflow_are_a_conflict(tmp_path: Path) -> None:
-    files = TENSORFLOW | installed("tensorflow-2.20.0", "tf_nightly-2.21.0.dev20260101")
-
-    (warning,) = tensorflow.find(machine(tmp_path, files)).warnings
-
-    assert warning.code == "installed-twice"
-
-
 # ---- ONNX Runtime --------------------------------------------------------------------------------
 
 RUNTIME: dict[str, str | bytes] = {
@@ -230,15 +222,6 @@ def test_onnxruntime_tells_its_providers(tmp_path: Path) -> None:
     }
 
 
-def test_two_flavours_of_onnxruntime_are_a_conflict(tmp_path: Path) -> None:
-    files = RUNTIME | installed("onnxruntime-1.24.0", "onnxruntime_gpu-1.24.0")
-
-    (warning,) = onnxruntime.find(machine(tmp_path, files)).warnings
-
-    assert warning.code == "installed-twice"
-    assert "one wrote over the other" in warning.message
-
-
 # ---- CuPy ----------------------------------------------------------------------------------------
 
 CUPY: dict[str, str | bytes] = {
@@ -263,14 +246,6 @@ def test_a_flavour_of_cupy_names_what_it_is_for(
 
     assert finding.version == "13.6.0"
     assert finding.facts[fact[0]] == fact[1]
-
-
-def test_two_flavours_of_cupy_are_a_conflict(tmp_path: Path) -> None:
-    files = CUPY | installed("cupy_cuda12x-13.6.0", "cupy_cuda13x-13.6.0")
-
-    (warning,) = cupy.find(machine(tmp_path, files)).warnings
-
-    assert warning.code == "installed-twice"
 
 
 def test_cupy_for_a_newer_cuda_than_the_driver_is_a_warning(tmp_path: Path) -> None:

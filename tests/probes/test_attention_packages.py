@@ -80,14 +80,6 @@ def test_a_variable_that_names_no_ptxas_is_a_warning(tmp_path: Path) -> None:
     assert [one.code for one in finding.warnings] == ["override-invalid"]
 
 
-def test_two_flavours_of_triton_are_a_conflict(tmp_path: Path) -> None:
-    files = installed("triton-3.7.0", "pytorch_triton-3.7.0") | {"site/triton/__init__.py": ""}
-
-    assert [one.code for one in triton.find(machine(tmp_path, files)).warnings] == [
-        "installed-twice"
-    ]
-
-
 # ---- CUTLASS -------------------------------------------------------------------------------------
 
 

@@ -253,23 +253,6 @@ def test_what_variables_ask_of_mkl_is_held_against_what_it_takes(
     assert [warning.code for warning in finding.warnings] == codes
 
 
-def test_the_kernels_beside_mkl_are_listed(tmp_path: Path, fake_library: FakeLibrary) -> None:
-    built = fake_library("mkl", "libmkl_rt.so.2", source=MKL.replace("DGEMM", "dgemm_"))
-    shutil.copy(built, tmp_path)
-    for name in (
-        "libmkl_def.so.2",
-        "libmkl_avx512.so.2",
-        "libmkl_core.so.2",
-        "libmkl_vml_def.so.2",
-    ):
-        (tmp_path / name).write_bytes(b"")
-
-    finding = mkl.find(Host(python={"path": []}, environment={"LD_LIBRARY_PATH": str(tmp_path)}))
-
-    (library,) = (one for one in finding.libraries if one.path == f"{tmp_path}/libmkl_rt.so.2")
-    assert library.facts == {"kernel_libraries": ["avx512", "def"]}
-
-
 def test_blis_names_its_kernels_and_threads(fake_library: FakeLibrary) -> None:
     source = """
     char *bli_info_get_version_str(void) { return "0.9.0"; }
@@ -328,14 +311,6 @@ def test_flexiblas_tells_the_backend_that_it_passes_calls_to(fake_library: FakeL
     assert (library.presence, library.version) == (Presence.USABLE, "3.4.2")
     assert report.facts["backend"] == "OPENBLAS-OPENMP"
     assert report.facts["backends"] == ["NETLIB", "OPENBLAS-OPENMP"]
-
-
-def test_accelerate_is_only_for_macos(tmp_path: Path) -> None:
-    (tmp_path / "proc").mkdir()
-    finding = accelerate.find(Host(str(tmp_path)))
-
-    assert finding.libraries == ()
-    assert [reason.code for reason in finding.reasons] == ["not-this-platform"]
 
 
 @pytest.mark.parametrize("plist", ["", "\0\ufffd", "bplist00", "<key>CFBundleVersion</key>"])
@@ -451,30 +426,3 @@ def test_a_cblas_alone_multiplies_too(fake_library: FakeLibrary) -> None:
     _, library = asked("blas", path)
 
     assert library.presence is Presence.USABLE
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"\0\xff", b"\x7fELF", b"/* GNU ld script */", b"\x7fELF" * 99]
-)
-@pytest.mark.parametrize("probe", [openblas, mkl, blas], ids=["openblas", "mkl", "blas"])
-def test_a_file_that_is_no_library_is_a_reason(
-    tmp_path: Path, content: bytes, probe: object
-) -> None:
-    folder = tmp_path / "usr" / "lib"
-    folder.mkdir(parents=True)
-    for name in ("libopenblas.so.0", "libmkl_rt.so.2", "libblas.so.3"):
-        (folder / name).write_bytes(content)
-
-    (library,) = probe.find(Host(str(tmp_path))).libraries  # type: ignore[attr-defined]
-
-    assert [reason.code for reason in library.reasons] == ["not-a-library"]
-
-
-@pytest.mark.parametrize("probe", ["openblas", "mkl", "blis", "flexiblas", "blas"])
-def test_a_machine_without_it_says_where_it_was_looked_for(tmp_path: Path, probe: str) -> None:
-    (tmp_path / "proc").mkdir()
-    report = survey((probe,), Host(str(tmp_path))).probes[probe]
-
-    assert report.presence is Presence.ABSENT
-    assert [reason.code for reason in report.reasons] == ["not-found"]
-    assert report.reasons[0].message.startswith("no lib")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -60,35 +59,6 @@ def x86(flags: str, threads: int = 2, vendor: str = "GenuineIntel") -> dict[str,
     return files
 
 
-def auxiliary(layout: str, hwcap: int, hwcap2: int = 0) -> bytes:
-    return b"".join(struct.pack(layout, *entry) for entry in ((16, hwcap), (26, hwcap2), (0, 0)))
-
-
-def test_an_x86_without_avx512(tmp_path: Path) -> None:
-    facts = look(machine(tmp_path, "x86_64", x86(V3 + " avx_vnni", vendor="AuthenticAMD"))).facts
-    assert facts["x86_64_level"] == "x86-64-v3"
-    assert facts["capability"] == facts["hardware_capability"] == "AVX2"
-    assert facts["avx512"] == [] and facts["amx"] == []
-    assert facts["vnni"] is True and facts["avx_vnni"] is True
-    assert facts["hypervisor"] is False
-    assert facts["vendor"] == "AMD"
-
-
-def test_an_old_x86(tmp_path: Path) -> None:
-    facts = look(machine(tmp_path, "x86_64", x86(V2))).facts
-    assert facts["x86_64_level"] == "x86-64-v2"
-    assert facts["capability"] == "DEFAULT"
-
-
-def test_a_sapphire_rapids(tmp_path: Path) -> None:
-    more = " avx512_vnni avx512_bf16 avx512_fp16 avx_vnni amx_bf16 amx_int8 amx_tile hypervisor"
-    facts = look(machine(tmp_path, "x86_64", x86(V4 + more))).facts
-    assert facts["x86_64_level"] == "x86-64-v4"
-    assert facts["capability"] == "AVX512"
-    assert facts["amx"] == ["amx_bf16", "amx_int8", "amx_tile"]
-    assert facts["bf16"] is True and facts["fp16"] is True and facts["hypervisor"] is True
-
-
 def test_avx512_without_conflict_detection_is_torchs_avx512_and_not_v4(tmp_path: Path) -> None:
     facts = look(machine(tmp_path, "x86_64", x86(V4.replace(" avx512cd", "")))).facts
     assert facts["x86_64_level"] == "x86-64-v3"
@@ -123,24 +93,6 @@ def graviton(part: str, features: str, sve_bytes: int) -> dict[str, str | bytes]
     }
 
 
-def test_a_graviton_3_runs_torchs_sve256(tmp_path: Path) -> None:
-    features = "fp asimd asimdhp asimddp sve bf16 i8mm svebf16"
-    facts = look(machine(tmp_path, "aarch64", graviton("0xd40", features, 32))).facts
-    assert facts["model_name"] == "Arm Neoverse-V1"
-    assert facts["sve_vector_bytes"] == 32
-    assert facts["capability"] == "SVE256"
-    assert facts["sve"] is True and facts["sve2"] is False and facts["i8mm"] is True
-    assert "x86_64_level" not in facts and "kinds" not in facts
-
-
-def test_a_graviton_4_has_shorter_vectors_and_runs_sve128(tmp_path: Path) -> None:
-    features = "fp asimd asimdhp asimddp sve sve2 bf16 i8mm"
-    facts = look(machine(tmp_path, "aarch64", graviton("0xd4f", features, 16))).facts
-    assert facts["model_name"] == "Arm Neoverse-V2"
-    assert facts["sve_vector_bytes"] == 16
-    assert facts["capability"] == "SVE128"
-
-
 def test_an_olympus_tells_the_length_of_its_streaming_vectors(tmp_path: Path) -> None:
     files = graviton("0x010", "fp asimd sve sve2 bf16 i8mm sme sme2", 16)
     files["proc/cpuinfo"] = str(files["proc/cpuinfo"]).replace("0x41", "0x4e")
@@ -157,79 +109,10 @@ def test_sve_whose_length_is_not_told_claims_no_capability(tmp_path: Path) -> No
     assert "sve_vector_bytes" not in facts and "capability" not in facts
 
 
-APPLE = """\
-kern.ostype: Darwin
-hw.ncpu: 12
-hw.packages: 1
-hw.physicalcpu: 12
-hw.logicalcpu: 12
-hw.cachelinesize: 128
-hw.nperflevels: 2
-hw.perflevel0.physicalcpu: 8
-hw.perflevel0.logicalcpu: 8
-hw.perflevel0.l1icachesize: 196608
-hw.perflevel0.l1dcachesize: 131072
-hw.perflevel0.l2cachesize: 16777216
-hw.perflevel0.cpusperl2: 4
-hw.perflevel0.name: Performance
-hw.perflevel1.physicalcpu: 4
-hw.perflevel1.logicalcpu: 4
-hw.perflevel1.l1icachesize: 131072
-hw.perflevel1.l1dcachesize: 65536
-hw.perflevel1.l2cachesize: 4194304
-hw.perflevel1.cpusperl2: 4
-hw.perflevel1.name: Efficiency
-hw.optional.AdvSIMD: 1
-hw.optional.arm.FEAT_DotProd: 1
-hw.optional.arm.FEAT_BF16: 1
-hw.optional.arm.FEAT_I8MM: 1
-hw.optional.arm.FEAT_FP16: 1
-hw.optional.arm.FEAT_SME: 0
-machdep.cpu.brand_string: Apple M2 Max
-sysctl.proc_translated: 0
-"""
-
-
 def apple(root: Path, text: str, name: str = "arm64") -> Host:
     (root / "commands").mkdir()
     (root / "commands/sysctl -a").write_bytes(text.encode())
     return machine(root, name, {}, platform="darwin")
-
-
-def test_an_apple_m2(tmp_path: Path) -> None:
-    facts = look(apple(tmp_path, APPLE)).facts
-    assert facts["architecture"] == "aarch64"
-    assert facts["model_name"] == "Apple M2 Max" and facts["vendor"] == "Apple"
-    assert (facts["cores"], facts["threads"], facts["threads_per_core"]) == (12, 12, 1)
-    assert facts["kinds"] == [
-        {"name": "performance", "threads": 8, "cores": 8},
-        {"name": "efficiency", "threads": 4, "cores": 4},
-    ]
-    assert facts["neon"] is True and facts["bf16"] is True and facts["sme"] is False
-    assert facts["capability"] == "DEFAULT"
-    assert "translated" not in facts
-    table = facts["caches"]
-    assert isinstance(table, list)
-    assert table[-2:] == [
-        {
-            "level": 2,
-            "type": "unified",
-            "size_bytes": 16 << 20,
-            "line_bytes": 128,
-            "instances": 2,
-            "shared_by_cpus": 4,
-            "kind": "performance",
-        },
-        {
-            "level": 2,
-            "type": "unified",
-            "size_bytes": 4 << 20,
-            "line_bytes": 128,
-            "instances": 1,
-            "shared_by_cpus": 4,
-            "kind": "efficiency",
-        },
-    ]
 
 
 def test_an_intel_mac(tmp_path: Path) -> None:
@@ -263,50 +146,6 @@ machdep.cpu.extfeatures: SYSCALL EM64T LAHF LZCNT
 def test_a_mac_that_tells_nonsense(tmp_path: Path, text: str) -> None:
     facts = look(apple(tmp_path, text)).facts
     assert facts == {"architecture": "aarch64", "machine": "arm64"}
-
-
-def test_a_power9(tmp_path: Path) -> None:
-    block = "cpu\t\t: POWER9, altivec supported\nclock\t\t: 3800.000000MHz\nrevision\t: 2.3\n"
-    files: dict[str, str | bytes] = {
-        "proc/cpuinfo": "\n".join(f"processor\t: {number}\n{block}" for number in range(4)),
-        "proc/self/auxv": auxiliary("<QQ", 1 << 28 | 1 << 7, 1 << 31 | 1 << 23),
-        f"{CPU}/online": "0-3\n",
-        f"{CPU}/present": "0-7\n",
-    }
-    for number in range(4):
-        files[f"{CPU}/cpu{number}/topology/thread_siblings_list"] = "0-3\n"
-    facts = look(machine(tmp_path, "ppc64le", files)).facts
-    assert facts["power_generation"] == 9
-    assert facts["vsx"] is True and facts["mma"] is False
-    assert facts["capability"] == "VSX"
-    assert (facts["cores"], facts["threads_per_core"], facts["offline_cpus"]) == (1, 4, "4-7")
-
-
-def test_a_z15(tmp_path: Path) -> None:
-    text = (
-        "vendor_id       : IBM/S390\n# processors    : 2\n"
-        "features\t: esan3 zarch vx vxd vxe vxe2\n"
-        "cache0 : level=1 type=Data scope=Private size=128K line_size=256 associativity=8\n"
-        "processor 0: version = FF,  identification = 1133E8,  machine = 8561\n"
-    )
-    finding = look(machine(tmp_path, "s390x", {"proc/cpuinfo": text}))
-    facts = finding.facts
-    assert facts["model_name"] == "IBM z15" and facts["threads"] == 2
-    assert facts["vxe"] is True and facts["nnpa"] is False
-    assert facts["capability"] == "Z VECTOR"
-    assert facts["caches"] == [
-        {"level": 1, "type": "data", "size_bytes": 128 << 10, "line_bytes": 256, "ways": 8}
-    ]
-    assert b"1133E8" not in msgspec.json.encode(finding)
-
-
-def test_a_riscv_with_vectors(tmp_path: Path) -> None:
-    text = "processor\t: 0\nhart\t\t: 0\nisa\t\t: rv64imafdcv_zba_zvfh\nmvendorid\t: 0x710\n"
-    facts = look(machine(tmp_path, "riscv64", {"proc/cpuinfo": text})).facts
-    assert facts["vendor"] == "SpacemiT"
-    assert facts["riscv_vector"] is True and facts["fp16"] is True and facts["bf16"] is False
-    assert facts["riscv_vector_extensions"] == ["zvfh"]
-    assert facts["capability"] == "DEFAULT"
 
 
 def test_a_folder_of_proc_alone_is_a_machine(tmp_path: Path) -> None:
@@ -343,57 +182,6 @@ def test_mitigations_and_smt_are_told(tmp_path: Path) -> None:
 def test_smt_is_what_the_kernel_can_say(tmp_path: Path, text: str, told: str | None) -> None:
     files = x86(V3) | {f"{CPU}/smt/control": text}
     assert look(machine(tmp_path, "x86_64", files)).facts.get("smt") == told
-
-
-def test_a_cpu_that_is_not_affected_says_so(tmp_path: Path) -> None:
-    files = x86(V3) | {
-        f"{CPU}/vulnerabilities/{name}": "Not affected\n" for name in ("l1tf", "mds")
-    }
-    facts = look(machine(tmp_path, "x86_64", files)).facts
-    assert facts["mitigations"] == {} and facts["costly_mitigations"] == []
-    assert facts["not_affected"] == ["l1tf", "mds"]
-
-
-def two_kinds() -> dict[str, str | bytes]:
-    """Return a chip of two small cores, then two large ones, of which the last is clocked higher."""
-    files: dict[str, str | bytes] = {f"{CPU}/online": "0-3\n"}
-    blocks = []
-    for number, (part, capacity, most, allowed, base, size) in enumerate(
-        [("0xd87", 718, 2_808_000, 2_808_000, 1200, "512K")] * 2
-        + [("0xd85", 997, 3_900_000, 2_000_000, 2400, "2048K")]
-        + [("0xd85", 1024, 4_004_000, 4_004_000, 2400, "2048K")]
-    ):
-        blocks.append(f"processor\t: {number}\nCPU implementer\t: 0x41\nCPU part\t: {part}\n")
-        files |= {
-            f"{CPU}/cpu{number}/cpu_capacity": f"{capacity}\n",
-            f"{CPU}/cpu{number}/acpi_cppc/nominal_freq": f"{base}\n",
-            f"{CPU}/cpufreq/policy{number}/cpuinfo_max_freq": f"{most}\n",
-            f"{CPU}/cpufreq/policy{number}/scaling_max_freq": f"{allowed}\n",
-            f"{CPU}/cpu{number}/cache/index2/level": "2\n",
-            f"{CPU}/cpu{number}/cache/index2/type": "Unified\n",
-            f"{CPU}/cpu{number}/cache/index2/size": f"{size}\n",
-            f"{CPU}/cpu{number}/cache/index2/shared_cpu_list": f"{number}\n",
-        }
-    return files | {"proc/cpuinfo": "\n".join(blocks)}
-
-
-def test_each_kind_of_core_speaks_for_itself(tmp_path: Path) -> None:
-    facts = look(machine(tmp_path, "aarch64", two_kinds())).facts
-    names = ("name", "cpus", "part", "capacity", "base_hertz", "max_hertz", "limit_hertz")
-    kinds = facts["kinds"]
-    assert isinstance(kinds, list)
-    assert [tuple(kind[name] for name in names) for kind in kinds] == [
-        ("Cortex-X925", "2-3", "0xd85", 1024, 2_400_000_000, 4_004_000_000, 4_004_000_000),
-        ("Cortex-A725", "0-1", "0xd87", 718, 1_200_000_000, 2_808_000_000, 2_808_000_000),
-    ]
-    assert (facts["base_hertz"], facts["limit_hertz"]) == (2_400_000_000, 4_004_000_000)
-    assert facts["capped_cpus"] == "2"
-    shared = {"level": 2, "type": "unified", "instances": 2, "shared_by_cpus": 1}
-    assert facts["caches"] == [
-        {**shared, "size_bytes": 2 << 20, "kind": "Cortex-X925"},
-        {**shared, "size_bytes": 512 << 10, "kind": "Cortex-A725"},
-    ]
-    assert "part" not in facts and facts["vendor"] == "Arm"
 
 
 # ---- systems that py-cpuinfo reads -------------------------------------------------------------
@@ -456,29 +244,6 @@ def test_every_feature_fact_is_declared() -> None:
 
 def test_an_empty_machine_tells_nothing(tmp_path: Path) -> None:
     assert look(machine(tmp_path, "", {})).facts == {}
-
-
-READ = (
-    "proc/cpuinfo", "proc/self/auxv", "proc/sys/abi/sve_default_vector_length",
-    "sys/devices/cpu_core/cpus", "sys/devices/cpu_atom/cpus", f"{CPU}/online", f"{CPU}/present",
-    f"{CPU}/isolated", f"{CPU}/smt/control", f"{CPU}/smt/active", f"{CPU}/intel_pstate/no_turbo",
-    f"{CPU}/cpu0/cpu_capacity", f"{CPU}/cpu0/topology/core_cpus_list",
-    f"{CPU}/cpu0/topology/package_cpus_list", f"{CPU}/cpu0/topology/physical_package_id",
-    f"{CPU}/cpu0/topology/die_cpus_list", f"{CPU}/cpu0/cache/index0/level",
-    f"{CPU}/cpu0/cache/index0/size", f"{CPU}/cpu0/cache/index0/type",
-    f"{CPU}/cpu0/cache/index0/shared_cpu_list", f"{CPU}/cpu0/cpufreq/cpuinfo_min_freq",
-    f"{CPU}/cpu0/cpufreq/scaling_governor", f"{CPU}/cpufreq/policy0/cpuinfo_max_freq",
-    f"{CPU}/vulnerabilities/mds", "sys/devices/system/node/node0/cpulist",
-    "sys/devices/system/node/node0/meminfo", "sys/devices/system/node/node0/distance",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("path", READ)
-def test_one_file_of_garbage_spoils_nothing_else(tmp_path: Path, path: str) -> None:
-    facts = look(machine(tmp_path, "x86_64", x86(V3) | {path: b"\0\xff garbage"})).facts
-    if path != "proc/cpuinfo":
-        assert facts["capability"] == "AVX2"
-        assert facts["threads"] == 2
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)

@@ -13,7 +13,7 @@ import pytest
 from mlbackends.base import registry
 from mlbackends.host.host import Host
 from mlbackends.libraries.cuda import cudnn_release
-from mlbackends.libraries.cuda.libraries import agree, version_in_file_name, version_in_header
+from mlbackends.libraries.cuda.libraries import version_in_file_name, version_in_header
 from mlbackends_probes import cublas, cudnn, cupti, curand, cutensor, nccl, nvrtc
 
 if TYPE_CHECKING:
@@ -382,21 +382,6 @@ def test_a_header_tells_what_it_defines_and_nothing_else(
     (tmp_path / "version.h").write_bytes(text.encode())
 
     assert version_in_header(Host(str(tmp_path)), "/version.h", ("A", "B")) == version
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "source", "same"),
-    [
-        ("13.10.0", "13.10.0.20", "header", True),
-        ("13.5", "13.5.37", "package", True),
-        ("9.26.0", "9.28.0", "package", False),
-        ("9.26.0", "9.26.1", "package", True),
-        ("9.26.0", "9.26.1", "header", False),
-        ("9.26.0", "09.26.0", "header", True),
-    ],
-)
-def test_versions_agree_as_far_as_both_go(one: str, other: str, source: str, same: bool) -> None:
-    assert agree(one, other, source) is same
 
 
 @pytest.mark.parametrize(

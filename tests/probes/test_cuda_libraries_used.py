@@ -485,12 +485,6 @@ def test_curand_without_a_device_is_usable_on_the_host(asked: Asked) -> None:
     assert (library.presence, report.facts) == (Presence.USABLE, {"checked_on": "host"})
 
 
-def test_curand_with_a_device_is_checked_on_both(asked: Asked) -> None:
-    report, _ = asked("curand")
-
-    assert report.facts == {"checked_on": "host and device"}
-
-
 def test_curand_with_a_broken_driver_says_so(asked: Asked) -> None:
     _, library = asked("curand", FAKE_INIT="803")
 

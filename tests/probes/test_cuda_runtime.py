@@ -92,14 +92,6 @@ def libcudart(fake_library: FakeLibrary) -> bytes:
     return fake_library("cudart", "libcudart.so.13").read_bytes()
 
 
-def test_an_empty_machine_says_where_it_looked(tmp_path: Path) -> None:
-    finding = cuda_runtime.find(machine(tmp_path, {}, CUDA_HOME="/opt/toolkit"))
-
-    (reason,) = finding.reasons
-    assert reason.code == "not-found"
-    assert "CUDA_HOME (/opt/toolkit)" in reason.message
-
-
 def test_every_copy_is_reported_and_one_of_a_soname_wins(tmp_path: Path, libcudart: bytes) -> None:
     wheel = "/venv/lib/python3.12/site-packages/nvidia/cu13/lib/libcudart.so.13"
     toolkit = "/usr/local/cuda-13.0/lib64/libcudart.so.13"

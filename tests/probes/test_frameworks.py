@@ -1,4 +1,4 @@
-"""What holds for every probe that reads Python packages, whatever it finds."""
+"""What holds for every probe on a machine on which there is nothing."""
 
 from __future__ import annotations
 
@@ -7,44 +7,33 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.base import registry
-from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
+from mlbackends.model.records import Presence
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-PROBES = (
-    "cupy",
-    "cutlass",
-    "flash_attention",
-    "jax",
-    "numpy",
-    "onnxruntime",
-    "opt_einsum",
-    "scipy",
-    "tensorflow",
-    "torch",
-    "transformer_engine",
-    "triton",
-    "xformers",
-)
+#: Of these something is found on every machine.
+SYSTEM = {"cpu", "environment", "host", "limits", "memory", "uses"}
+ABSENCES = {"not-found", "not-this-platform"}
 
 
-@pytest.mark.parametrize("name", [*PROBES, "packages", "compilers"])
+@pytest.mark.parametrize("name", sorted({*registry.names("mlbackends_probes")} - SYSTEM))
 def test_a_machine_with_nothing_says_what_is_not_found(tmp_path: Path, name: str) -> None:
     (tmp_path / "proc").mkdir()
     finding = registry.load("mlbackends_probes", name).find(Host(str(tmp_path)))
 
-    assert finding.presence is None
-    assert finding.libraries == ()
-    assert [reason.code for reason in finding.reasons] == ["not-found"]
-    assert finding.warnings == ()
+    assert finding.presence in (None, Presence.ABSENT)
+    assert (finding.libraries, finding.devices, finding.warnings) == ((), (), ())
+    (reason,) = finding.reasons
+    assert reason.code in ABSENCES
+    assert reason.message
 
 
-@pytest.mark.parametrize("name", [*PROBES, "packages", "compilers"])
-def test_every_fact_of_this_environment_is_declared(name: str) -> None:
-    module = registry.load("mlbackends_probes", name)
+def test_a_search_names_the_folders_of_the_variables(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    host = Host(str(tmp_path), environment={"CUDA_HOME": "/opt/mine"})
 
-    told = set(module.find(Host()).facts)
+    (reason,) = registry.load("mlbackends_probes", "cuda_runtime").find(host).reasons
 
-    assert told <= facts_of(name).keys()
+    assert "CUDA_HOME (/opt/mine)" in reason.message

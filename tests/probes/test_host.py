@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlbackends.host import declared
 from mlbackends.host.host import Host
 from mlbackends_probes import host as probe
 
@@ -69,21 +68,6 @@ def test_os_release_has_a_second_place(tmp_path: Path) -> None:
     assert facts_of(tmp_path, {"usr/lib/os-release": "ID=arch\n"})["os_id"] == "arch"
 
 
-def test_kernel_and_names_come_from_uname(tmp_path: Path) -> None:
-    uname = {
-        "sysname": "Linux",
-        "nodename": "gpu17",
-        "release": "6.8.0",
-        "version": "#1 SMP",
-        "machine": "aarch64",
-    }
-    facts = facts_of(tmp_path, uname=uname)
-    assert (facts["kernel_name"], facts["kernel_release"]) == ("Linux", "6.8.0")
-    assert (facts["machine"], facts["host_name"]) == ("aarch64", "gpu17")
-    roles = {name: fact.role for name, fact in declared.facts_of("host").items()}
-    assert roles["host_name"] == roles["boot_id"] == "identity"
-
-
 def test_boot_id_and_uptime_are_read(tmp_path: Path) -> None:
     boot = "57234faa-c287-4668-b6bd-1746759ca7fd"
     facts = facts_of(
@@ -109,12 +93,6 @@ def test_a_libc_that_is_no_elf_file_has_no_version(tmp_path: Path) -> None:
 def test_what_the_machine_recorded_of_its_libc_goes_first(tmp_path: Path) -> None:
     facts = facts_of(tmp_path, {"lib64/libc.so.6": ""}, system={"libc": "glibc 2.28"})
     assert facts["libc_version"] == "2.28"
-
-
-def test_musl_is_told_by_its_loader_and_alpines_list(tmp_path: Path) -> None:
-    installed = "C:Q1\nP:busybox\nV:1.36.1-r2\n\nC:Q2\nP:musl\nV:1.2.5-r0\nA:x86_64\n"
-    facts = facts_of(tmp_path, {"lib/ld-musl-x86_64.so.1": "", "lib/apk/db/installed": installed})
-    assert (facts["libc"], facts["libc_version"]) == ("musl", "1.2.5")
 
 
 @pytest.mark.parametrize(
@@ -333,34 +311,6 @@ def pci(address: str, class_code: str, identity: str, driver: str = "") -> dict[
     return files | {f"{folder}/numa_node": "1\n"}
 
 
-def test_gpus_and_accelerators_on_pci_are_listed(tmp_path: Path) -> None:
-    files = (
-        pci("0000:65:00.0", "30200", "10DE:2330", "nvidia")
-        | pci("0000:05:00.0", "30000", "1A03:2000", "ast")
-        | pci("0000:19:00.0", "120000", "1DA3:1020")
-        | pci("0000:00:04.0", "88000", "1AE0:005E", "vfio-pci")
-        | pci("0000:00:1f.0", "60100", "8086:1B81")
-        | pci("0000:3b:00.0", "20000", "15B3:101D", "mlx5_core")
-        | pci("0000:00:05.0", "10802", "1D0F:8061", "nvme")
-    )
-    told = facts_of(tmp_path, files)["pci_accelerators"]
-    assert [(row["address"], row.get("vendor_name"), row.get("driver")) for row in told] == [
-        ("0000:00:04.0", "Google", "vfio-pci"),
-        ("0000:05:00.0", "ASPEED", "ast"),
-        ("0000:19:00.0", "Habana", None),
-        ("0000:65:00.0", "NVIDIA", "nvidia"),
-    ]
-    assert told[3] == {
-        "address": "0000:65:00.0",
-        "vendor": "10de",
-        "vendor_name": "NVIDIA",
-        "device": "2330",
-        "class": "030200",
-        "driver": "nvidia",
-        "numa_node": 1,
-    }
-
-
 def test_devices_that_do_rdma_are_listed(tmp_path: Path) -> None:
     node = "sys/class/infiniband/{}/node_guid"
     files = {node.format("mlx5_1"): "\n", node.format("mlx5_0"): "\n"}
@@ -380,28 +330,6 @@ def test_confinement_is_told_where_it_is_on(tmp_path: Path) -> None:
         "enforcing",
         "docker-default (enforce)",
     )
-
-
-def test_macos_is_read_from_its_version_file_and_settings(tmp_path: Path) -> None:
-    plist = (
-        "<plist><dict><key>ProductBuildVersion</key>\n\t<string>24F74</string>"
-        "<key>ProductName</key><string>macOS</string>"
-        "<key>ProductVersion</key>\t<string>15.5</string></dict></plist>"
-    )
-    (tmp_path / "commands").mkdir()
-    (tmp_path / "commands" / "sysctl -a").write_text(
-        "hw.model: Mac15,9\nkern.hv_vmm_present: 0\nsysctl.proc_translated: 1\n"
-    )
-    facts = facts_of(
-        tmp_path,
-        {"System/Library/CoreServices/SystemVersion.plist": plist},
-        platform="darwin",
-        uname={"sysname": "Darwin", "machine": "x86_64"},
-    )
-    assert (facts["os_id"], facts["os_name"], facts["os_version"]) == ("macos", "macOS", "15.5")
-    assert (facts["os_build"], facts["product"]) == ("24F74", "Mac15,9")
-    assert (facts["virtualisation"], facts["rosetta"]) == ("none", True)
-    assert "container" not in facts
 
 
 def test_a_windows_of_which_nothing_was_recorded_has_its_name_alone(tmp_path: Path) -> None:

@@ -252,29 +252,6 @@ def test_ulimits_are_soft_limits_in_plain_numbers(tmp_path: Path) -> None:
     assert "address_space_limit_bytes" not in facts
 
 
-def test_slurm_tells_cpus_tasks_memory_and_gpus(tmp_path: Path) -> None:
-    environment = {
-        "SLURM_JOB_ID": "4711",
-        "SLURM_CPUS_PER_TASK": "4",
-        "SLURM_CPUS_ON_NODE": "16",
-        "SLURM_NTASKS": "4",
-        "SLURM_MEM_PER_NODE": "2048",
-        "SLURM_MEM_PER_GPU": "nonsense",
-        "SLURM_GPUS_ON_NODE": "2",
-    }
-    facts = limits.find(machine(tmp_path, {}, environment=environment)).facts
-    told = {name: value for name, value in facts.items() if name.startswith("scheduler")}
-    assert told == {
-        "scheduler": "slurm",
-        "scheduler_job": "4711",
-        "scheduler_cpus": 4,
-        "scheduler_node_cpus": 16,
-        "scheduler_tasks": 4,
-        "scheduler_memory_bytes": 2 * GIB,
-        "scheduler_gpus": 2,
-    }
-
-
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
@@ -306,19 +283,6 @@ def test_an_empty_machine_has_no_effective_numbers(tmp_path: Path) -> None:
     assert finding.presence is Presence.FOUND
     assert finding.facts == {"cgroup_version": "none"}
     assert not finding.warnings
-
-
-def test_macos_tells_cpus_and_memory_by_its_settings(tmp_path: Path) -> None:
-    (tmp_path / "root").mkdir()
-    (tmp_path / "commands").mkdir()
-    (tmp_path / "commands" / "sysctl -a").write_text("hw.activecpu: 10\nhw.memsize: 34359738368\n")
-    (tmp_path / "host.json").write_text(
-        json.dumps({"platform": "darwin", "uname": {"machine": "arm64"}})
-    )
-    facts = limits.find(Host(str(tmp_path))).facts
-    assert facts["effective_cpus"] == 10
-    assert facts["effective_memory_bytes"] == 32 * GIB
-    assert "cgroup_version" not in facts
 
 
 @pytest.mark.parametrize(

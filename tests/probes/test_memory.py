@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from mlbackends.model.records import Finding
 
 MM = "sys/kernel/mm"
-NODE = "sys/devices/system/node"
 MEMINFO = """\
 MemTotal:       527994244 kB
 MemFree:        402311116 kB
@@ -55,19 +54,6 @@ def look(host: Host) -> Finding:
         msgspec.convert(value, declared[name], strict=True)
     msgspec.json.encode(finding)
     return finding
-
-
-def test_sizes_are_in_bytes(tmp_path: Path) -> None:
-    facts = look(machine(tmp_path, {"proc/meminfo": MEMINFO})).facts
-    assert facts == {
-        "total_bytes": 527994244 << 10,
-        "free_bytes": 402311116 << 10,
-        "available_bytes": 498112044 << 10,
-        "swap_total_bytes": 8388604 << 10,
-        "swap_free_bytes": 8000000 << 10,
-        "default_huge_page_bytes": 2 << 20,
-        "corrupted_bytes": 0,
-    }
 
 
 def test_sizes_that_cannot_be_zero_are_left_out_then(tmp_path: Path) -> None:
@@ -141,16 +127,6 @@ def test_each_swap_area_has_its_kind(tmp_path: Path) -> None:
     ]
 
 
-def test_each_node_has_its_memory(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {}
-    for node in (0, 1, 10):
-        text = f"Node {node} MemTotal:  1048576 kB\nNode {node} MemFree:   {node} kB\n"
-        files[f"{NODE}/node{node}/meminfo"] = text
-    facts = look(machine(tmp_path, files)).facts
-    assert facts["nodes"] == [{"node": node, "total_bytes": 1 << 30} for node in (0, 1, 10)]
-    assert facts["nodes_free"] == [{"node": node, "free_bytes": node << 10} for node in (0, 1, 10)]
-
-
 LIMITS = """\
 Limit                     Soft Limit           Hard Limit           Units
 Max cpu time              unlimited            unlimited            seconds
@@ -186,20 +162,6 @@ def test_faulty_memory_is_a_warning(tmp_path: Path) -> None:
 def test_the_page_size_is_the_recorded_machines(tmp_path: Path) -> None:
     vector = b"".join(struct.pack("<QQ", *entry) for entry in ((6, 65536), (0, 0)))
     assert look(machine(tmp_path, {"proc/self/auxv": vector})).facts == {"page_bytes": 65536}
-
-
-def test_a_mac_tells_total_swap_and_page(tmp_path: Path) -> None:
-    (tmp_path / "commands").mkdir()
-    (tmp_path / "commands/sysctl -a").write_text(
-        "hw.memsize: 103079215104\nhw.pagesize: 16384\n"
-        "vm.swapusage: total = 2048.00M  used = 1024.00M  free = 1024.00M  (encrypted)\n"
-    )
-    assert look(machine(tmp_path, {}, platform="darwin")).facts == {
-        "total_bytes": 96 << 30,
-        "page_bytes": 16384,
-        "swap_total_bytes": 2 << 30,
-        "swap_free_bytes": 1 << 30,
-    }
 
 
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])

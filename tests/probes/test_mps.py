@@ -94,13 +94,6 @@ def test_macos_13_has_no_bfloat16_and_is_too_old_for_a_new_torch(tmp_path: Path)
     assert "macOS 14.0" in warning.message and "macOS 13.7.4" in warning.message
 
 
-def test_a_torch_of_unknown_needs_is_not_judged_by_the_newest(tmp_path: Path) -> None:
-    found = mps.find(mac(tmp_path, version="13.7.4", torch="2.8.0"))
-
-    assert found.facts["torch_needs_macos"] == "12.3"
-    assert found.warnings == ()
-
-
 @pytest.mark.parametrize("chip", ["Apple M3 Max", "VirtualApple @ 2.50GHz"])
 def test_python_below_rosetta_is_a_warning(tmp_path: Path, chip: str) -> None:
     found = mps.find(mac(tmp_path, machine="x86_64", chip=chip))
@@ -130,14 +123,6 @@ def test_variables_are_told(tmp_path: Path) -> None:
     host = mac(tmp_path, PYTORCH_ENABLE_MPS_FALLBACK="1", OTHER="2")
 
     assert mps.find(host).facts["environment"] == {"PYTORCH_ENABLE_MPS_FALLBACK": "1"}
-
-
-def test_another_system_has_no_mps(tmp_path: Path) -> None:
-    (tmp_path / "proc").mkdir()
-    found = mps.find(Host(str(tmp_path)))
-
-    assert [reason.code for reason in found.reasons] == ["not-this-platform"]
-    assert (found.devices, found.libraries) == ((), ())
 
 
 # ---- Metal, with a fake of it and of Objective-C -----------------------------------------------

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
 from mlbackends.survey import survey
@@ -154,9 +153,3 @@ def test_numpy_is_imported_to_compute_where_it_is_named() -> None:
 
     assert report.presence is Presence.USABLE
     assert report.facts["simd_baseline"] or report.facts["simd_found"]
-
-
-def test_the_blas_of_the_build_is_called_so() -> None:
-    for probe in ("numpy", "scipy"):
-        label = facts_of(probe)["blas_configuration"].label
-        assert label == "blas_configuration of the build"

@@ -274,14 +274,6 @@ def test_a_name_that_is_no_text_is_left_out(asked: Asked, monkeypatch: pytest.Mo
 
 OPEN = b"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n"
 OLDER = b"NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 2023\n"
-INFORMATION = b"""Model: \t\t NVIDIA H100 80GB HBM3
-IRQ:   \t\t 18
-GPU UUID: \t GPU-8932f937-d72c-4106-c12f-20bd9faed9f6
-Bus Type: \t PCIe
-Device Minor: \t 0
-GPU Firmware: \t 580.65.06
-GPU Excluded:\t No
-"""
 
 
 def pci(address: str, driver: str = "", class_code: str = "30200") -> dict[str, bytes]:
@@ -316,52 +308,6 @@ def nvml(fake_library: FakeLibrary) -> dict[str, bytes]:
     return {"/usr/local/nvidia/lib64/libnvidia-ml.so.580.65.06": data}
 
 
-def test_a_whole_machine(tmp_path: Path, nvml: dict[str, bytes]) -> None:
-    files = {
-        **nvml,
-        **NODES,
-        **pci("0000:17:00.0", "nvidia"),
-        **pci("0000:01:00.0", "nvidia-nvswitch", "68000"),
-        "/proc/driver/nvidia/version": OPEN,
-        "/proc/driver/nvidia/params": b'EnableMSI: 1\nEnableGpuFirmware: 18\nRegistry: ""\n',
-        "/proc/driver/nvidia/gpus/0000:17:00.0/information": INFORMATION,
-        "/run/nvidia-persistenced/socket": b"",
-    }
-
-    finding = nvidia.find(machine(tmp_path, files, CUDA_VISIBLE_DEVICES="0"))
-
-    assert (finding.version, finding.reasons, finding.warnings) == ("580.65.06", (), ())
-    assert finding.facts == {
-        "driver_release": "580.65.06",
-        "kernel_module": "open",
-        "module_parameters": {"EnableGpuFirmware": "18"},
-        "nvswitches": 1,
-        "fabric_manager": False,
-        "persistence_daemon": True,
-        "environment": {"CUDA_VISIBLE_DEVICES": "0"},
-        "device_nodes": ["/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl"],
-        "pci_gpu_count": 1,
-    }
-    assert finding.devices == (
-        Device(
-            "cuda",
-            0,
-            name="NVIDIA H100 80GB HBM3",
-            driver="580.65.06",
-            pci_address="0000:17:00.0",
-            uuid="GPU-8932f937-d72c-4106-c12f-20bd9faed9f6",
-            numa_node=1,
-            facts={
-                "pci_id": "10de:2330",
-                "max_pcie_gigatransfers_per_second": 32.0,
-                "max_pcie_width": 16,
-                "kernel_driver": "nvidia",
-                "gsp_firmware": "580.65.06",
-            },
-        ),
-    )
-
-
 def test_mig_instances_are_told_without_nvml(tmp_path: Path) -> None:
     folder = "/proc/driver/nvidia/capabilities"
     access = b"DeviceFileMinor: 21\nDeviceFileMode: 292\nDeviceFileModify: 1\n"
@@ -381,18 +327,6 @@ def test_mig_instances_are_told_without_nvml(tmp_path: Path) -> None:
         {"gpu": 0, "gpu_instance": 13, "compute_instances": []},
         {"gpu": 10, "gpu_instance": 3, "compute_instances": []},
     ]
-
-
-def test_nothing_at_all_is_absent_and_says_so(tmp_path: Path) -> None:
-    finding = nvidia.find(machine(tmp_path, {"/sys/bus/pci/devices/x/uevent": b""}))
-
-    assert (finding.presence, finding.libraries, finding.devices) == (None, (), ())
-    assert finding.facts == {}
-    (reason,) = finding.reasons
-    assert reason.code == "not-found"
-    assert reason.message.startswith(
-        "no NVIDIA GPU on the PCI bus, no kernel module, no libnvidia-ml.so.1 in "
-    )
 
 
 @pytest.mark.parametrize(
@@ -428,13 +362,6 @@ def test_a_container_without_gpus_sees_the_hosts_module_only(tmp_path: Path) -> 
     assert reason.code == "not-found"
     assert "start the container with utility in it" in reason.hint
     assert [warning.code for warning in finding.warnings] == ["device-nodes-missing"]
-
-
-def test_a_module_alone_is_found(tmp_path: Path) -> None:
-    finding = nvidia.find(machine(tmp_path, {"/proc/driver/nvidia/version": OLDER, **NODES}))
-
-    assert (finding.presence, finding.version) == (Presence.FOUND, "535.129.03")
-    assert finding.facts["kernel_module"] == "proprietary"
 
 
 def test_the_missing_uvm_node_is_a_warning(tmp_path: Path, nvml: dict[str, bytes]) -> None:
@@ -487,17 +414,6 @@ def test_a_library_below_nodes_without_proc_claims_no_absence(
     finding = nvidia.find(machine(tmp_path, {**nvml, **NODES}))
 
     assert (finding.reasons, finding.warnings, finding.version) == ((), (), "")
-
-
-def test_wsl_needs_no_kernel_module(tmp_path: Path, nvml: dict[str, bytes]) -> None:
-    (data,) = nvml.values()
-    files = {"/usr/lib/wsl/lib/libnvidia-ml.so.1": data, "/dev/dxg": b""}
-
-    finding = nvidia.find(machine(tmp_path, files))
-
-    assert finding.facts == {"wsl": True}
-    assert [library.path for library in finding.libraries] == ["/usr/lib/wsl/lib/libnvidia-ml.so.1"]
-    assert (finding.reasons, finding.warnings) == ((), ())
 
 
 def test_a_variable_that_hides_a_gpu_is_a_warning(tmp_path: Path) -> None:

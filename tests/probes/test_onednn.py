@@ -144,15 +144,6 @@ def test_version_2_transposes(fake_library: FakeLibrary) -> None:
     assert (library.presence, library.version) == (Presence.USABLE, "2.4.1")
 
 
-def test_version_1_has_no_runtimes_to_tell(fake_library: FakeLibrary) -> None:
-    code = source(TRANSPOSITION, MAJOR="1")
-
-    report, library = asked(fake_library("dnnl", "libdnnl.so.1", source=code))
-
-    assert (library.presence, library.version) == (Presence.USABLE, "1.4.1")
-    assert "cpu_runtime" not in report.facts
-
-
 def test_a_wrong_product_is_not_usable(fake_library: FakeLibrary) -> None:
     code = source(PRODUCT, SPOIL="1")
 
@@ -260,10 +251,3 @@ def test_variables_of_both_prefixes_are_facts(fake_library: FakeLibrary) -> None
         "ONEDNN_MAX_CPU_ISA",
         "ONEDNN_DEFAULT_FPMATH_MODE",
     ]
-
-
-def test_a_machine_without_onednn_says_where_it_was_looked_for(tmp_path: Path) -> None:
-    (tmp_path / "proc").mkdir()
-    (reason,) = onednn.find(Host(str(tmp_path))).reasons
-
-    assert reason.code == "not-found"

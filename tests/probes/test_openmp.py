@@ -281,16 +281,6 @@ def test_a_wheel_that_points_to_a_copy_of_its_own_does_not_take_the_systems(
     assert openmp.find(host).warnings == ()
 
 
-def test_wheels_with_one_soname_share_a_runtime(tmp_path: Path, fake_library: FakeLibrary) -> None:
-    built = fake_library("gomp", "libgomp.so.1", source=GNU.replace("SECOND", "1"))
-    site = tmp_path / "root" / "site"
-    wheel(site, "alpha", {"alpha.libs/libgomp.so.1": built})
-    wheel(site, "beta", {"beta.libs/libgomp.so.1": built})
-    (tmp_path / "host.json").write_text(json.dumps({"python": {"path": ["/site"]}}))
-
-    assert openmp.find(Host(str(tmp_path))).warnings == ()
-
-
 def test_a_runtime_of_torch_that_its_library_does_not_need_is_no_conflict(
     tmp_path: Path, fake_library: FakeLibrary
 ) -> None:
@@ -357,24 +347,6 @@ def test_variables_of_openmp_are_facts_and_held_against_what_they_take(
 
     assert finding.facts == {"environment": {variable: value}}
     assert [warning.code for warning in finding.warnings] == codes
-
-
-@pytest.mark.parametrize("content", [b"", b"\0\xff", b"\x7fELF", b"!<arch>\n"])
-def test_a_file_that_is_no_runtime_is_a_reason(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "usr" / "lib").mkdir(parents=True)
-    (tmp_path / "usr" / "lib" / "libomp.so.5").write_bytes(content)
-
-    (library,) = openmp.find(Host(str(tmp_path))).libraries
-
-    assert [reason.code for reason in library.reasons] == ["not-a-library"]
-
-
-def test_a_machine_without_openmp_says_so(tmp_path: Path) -> None:
-    (tmp_path / "proc").mkdir()
-    finding = openmp.find(Host(str(tmp_path)))
-
-    assert finding.libraries == ()
-    assert [reason.code for reason in finding.reasons] == ["not-found"]
 
 
 @pytest.mark.parametrize(("mapped", "codes"), [(2, ["conflict"]), (1, [])])

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
 from mlbackends_probes import python as probe
@@ -202,14 +201,3 @@ def test_packages_of_another_python_on_pythonpath_are_a_warning(tmp_path: Path) 
 def test_packages_of_this_python_on_pythonpath_are_fine(tmp_path: Path) -> None:
     environment = {"PYTHONPATH": "/opt/x/lib/python3.12/site-packages"}
     assert not look(tmp_path, environment=environment).warnings
-
-
-def test_a_machine_without_a_recorded_python_has_none(tmp_path: Path) -> None:
-    (tmp_path / "proc").mkdir()
-    found = probe.find(Host(str(tmp_path)))
-    assert found.presence is Presence.ABSENT
-    assert found.reasons[0].code == "not-found"
-
-
-def test_the_live_interpreter_declares_every_fact_that_it_tells() -> None:
-    assert probe.find(Host()).facts.keys() <= facts_of("python").keys()

@@ -202,12 +202,3 @@ def test_an_fftw_without_a_version_misses_a_symbol(fake_library: FakeLibrary) ->
 
     assert library.presence is Presence.FOUND
     assert [reason.code for reason in library.reasons] == ["missing-symbol"]
-
-
-@pytest.mark.parametrize("probe", ["tbb", "mpi", "fftw"])
-def test_a_machine_without_it_says_where_it_was_looked_for(tmp_path: Path, probe: str) -> None:
-    (tmp_path / "proc").mkdir()
-    report = survey((probe,), Host(str(tmp_path))).probes[probe]
-
-    assert report.presence is Presence.ABSENT
-    assert [reason.code for reason in report.reasons] == ["not-found"]

@@ -238,12 +238,6 @@ def test_whether_its_own_folders_come_before_the_search_path_is_told(
     assert facts["cuda_libraries"] == ["libcublas.so.12"]
 
 
-def test_of_a_damaged_libtorch_cuda_nothing_is_told(tmp_path: Path) -> None:
-    files = site(CUDA_BUILD) | {"site/torch/lib/libtorch_cuda.so": "no library"}
-
-    assert "own_folders_first" not in torch.find(machine(tmp_path, files)).facts
-
-
 def test_the_symbols_that_libtorch_cpu_needs_are_told(tmp_path: Path) -> None:
     needs = [
         ("libc.so.6", ["GLIBC_2.17", "GLIBC_2.9", "GLIBC_PRIVATE"]),
@@ -285,12 +279,6 @@ def test_libtorch_without_python_is_found(tmp_path: Path, fake_library: FakeLibr
     assert (found.version, found.found_by) == ("2.9.1+cpu", "LD_LIBRARY_PATH")
     assert finding.reasons == ()
     assert "distribution" not in finding.facts
-
-
-def test_a_machine_without_torch_says_where_it_looked(tmp_path: Path) -> None:
-    finding = torch.find(machine(tmp_path, {}))
-
-    assert finding.reasons[0].message == "no torch in the import path of /venv/bin/python"
 
 
 def test_plugins_and_variables_are_told(tmp_path: Path) -> None:

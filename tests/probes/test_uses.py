@@ -14,7 +14,6 @@ from mlbackends.host.host import Host
 from mlbackends.model.records import Library, Presence
 from mlbackends.survey import survey
 from mlbackends.survey.requirement import Requirement, unmet
-from mlbackends_probes import uses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,12 +100,6 @@ def test_numpy_takes_the_openblas_of_its_wheel(tmp_path: Path) -> None:
             },
         }
     }
-
-
-def test_without_a_package_there_is_no_table(tmp_path: Path) -> None:
-    report = survey(("uses",), machine(tmp_path, {BLAS: NUMPYS[BLAS]})).probes["uses"]
-
-    assert (report.presence, report.facts) == (Presence.ABSENT, {})
 
 
 def test_the_front_end_of_a_distribution_leads_to_the_blas_behind_it(tmp_path: Path) -> None:
@@ -205,13 +198,6 @@ def test_on_macos_numpy_takes_the_framework_that_it_was_built_for(tmp_path: Path
     config.write_text('"blas": {"name": "accelerate", "version": "unknown"}')
 
     assert table(Host(str(tmp_path)))["numpy"]["blas"]["library"] == "accelerate"
-
-
-def test_variables_and_the_build_set_the_threads(tmp_path: Path) -> None:
-    facts = table(machine(tmp_path, NUMPYS, environment={"OPENBLAS_NUM_THREADS": "3"}))
-
-    assert facts["numpy"]["blas"]["threads"] == 3
-    assert facts["numpy"]["blas"]["threads_source"] == "OPENBLAS_NUM_THREADS is 3"
 
 
 @pytest.mark.parametrize(
@@ -455,18 +441,3 @@ def test_a_file_that_was_replaced_since_has_no_version(
 
     (library,) = (one for one in report.libraries if one.path == str(path))
     assert (library.version, [one.code for one in library.reasons]) == ("", ["replaced"])
-
-
-def test_a_table_that_cannot_be_made_costs_the_others_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise ZeroDivisionError("no table")
-
-    monkeypatch.setattr(uses, "derive", fail)
-
-    probes = survey(("uses", "openblas"), machine(tmp_path, NUMPYS)).probes
-
-    assert probes["uses"].failure is not None
-    assert probes["uses"].failure.message == "ZeroDivisionError: no table"
-    assert probes["openblas"].presence is Presence.FOUND

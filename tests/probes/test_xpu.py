@@ -93,14 +93,6 @@ def test_a_variable_that_makes_no_sense_is_a_warning(
         assert found.facts["environment"] == {name: value}
 
 
-def test_an_empty_machine_has_no_xpu(tmp_path: Path) -> None:
-    (tmp_path / "proc").mkdir()
-    found = xpu.find(Host(str(tmp_path)))
-
-    assert (found.libraries, found.devices, found.facts) == ((), (), {})
-    assert [reason.code for reason in found.reasons] == ["not-found"]
-
-
 def test_sycl_takes_its_version_and_adapters_from_file_names(tmp_path: Path) -> None:
     folder = "/opt/intel/oneapi/compiler/2025.1/lib"
     names = ("libsycl.so.8.0.0", "libur_adapter_level_zero.so.0", "libur_adapter_opencl.so.0")

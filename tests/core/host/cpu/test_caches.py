@@ -32,67 +32,10 @@ def cache(cpu: int, index: int, level: int, kind: str, size: str, shared: str) -
     }
 
 
-def test_an_l3_shared_by_half_the_machine_is_two_instances(tmp_path: Path) -> None:
-    files: dict[str, str] = {}
-    for cpu in range(8):
-        files |= cache(cpu, 0, 1, "Data", "32K", f"{cpu // 2 * 2}-{cpu // 2 * 2 + 1}")
-        files |= cache(cpu, 3, 3, "Unified", "32768K", "0-3" if cpu < 4 else "4-7")
-    assert caches(machine(tmp_path, files), range(8), [], []) == [
-        {
-            "level": 1,
-            "type": "data",
-            "size_bytes": 32 << 10,
-            "line_bytes": 64,
-            "ways": 8,
-            "instances": 4,
-            "shared_by_cpus": 2,
-        },
-        {
-            "level": 3,
-            "type": "unified",
-            "size_bytes": 32 << 20,
-            "line_bytes": 64,
-            "ways": 8,
-            "instances": 2,
-            "shared_by_cpus": 4,
-        },
-    ]
-
-
-def test_dies_with_different_l3_are_two_records(tmp_path: Path) -> None:
-    files = cache(0, 3, 3, "Unified", "98304K", "0") | cache(1, 3, 3, "Unified", "32768K", "1")
-    sizes = [one["size_bytes"] for one in caches(machine(tmp_path, files), (0, 1), [], [])]
-    assert sizes == [96 << 20, 32 << 20]
-
-
-def test_each_kind_of_core_has_its_own_sizes_and_they_share_the_l3(tmp_path: Path) -> None:
-    files: dict[str, str] = {}
-    for cpu in range(2):
-        files |= cache(cpu, 0, 1, "Data", "48K", "0-1")
-        files |= cache(cpu, 3, 3, "Unified", "24M", "0-5")
-    for cpu in range(2, 6):
-        files |= cache(cpu, 0, 1, "Data", "32K", str(cpu))
-        files |= cache(cpu, 2, 2, "Unified", "2M", "2-5")
-        files |= cache(cpu, 3, 3, "Unified", "24M", "0-5")
-    kinds: Kinds = [("big", (0, 1), {}), ("small", (2, 3, 4, 5), {})]
-    found = caches(machine(tmp_path, files), range(6), kinds, [])
-    names = ("level", "size_bytes", "instances", "shared_by_cpus", "kind")
-    assert [tuple(cache.get(name) for name in names) for cache in found] == [
-        (1, 48 << 10, 1, 2, "big"),
-        (1, 32 << 10, 4, 1, "small"),
-        (2, 2 << 20, 1, 4, "small"),
-        (3, 24 << 20, 1, 6, None),
-    ]
-
-
 def test_a_cache_that_a_cpu_lacks_is_not_counted_for_it(tmp_path: Path) -> None:
     files = cache(0, 2, 2, "Unified", "1M", "0") | cache(1, 0, 1, "Data", "32K", "1")
     found = caches(machine(tmp_path, files), (0, 1), [], [])
     assert [(c["level"], c["instances"]) for c in found] == [(1, 1), (2, 1)]
-
-
-def test_hidden_caches_are_none(tmp_path: Path) -> None:
-    assert caches(machine(tmp_path, {f"{CPU}/online": "0-3"}), range(4), [], []) == []
 
 
 def test_nonsense_is_left_out(tmp_path: Path) -> None:
@@ -111,31 +54,10 @@ def test_nonsense_is_left_out(tmp_path: Path) -> None:
     ]
 
 
-def test_an_l4_that_only_proc_tells_has_no_count(tmp_path: Path) -> None:
-    (tmp_path / "proc").mkdir()
-    told = "level=4 type=Unified scope=Shared size=983040K line_size=256 associativity=60"
-    assert caches(machine(tmp_path, {}), (0,), [], [{"cache5": told}]) == [
-        {"level": 4, "type": "unified", "size_bytes": 960 << 20, "line_bytes": 256, "ways": 60}
-    ]
-
-
 def counts(host: Host, cpus: int, kinds: Kinds) -> list[tuple[object, ...]]:
     found = caches(host, range(cpus), kinds, [])
     names = ("level", "size_bytes", "instances", "shared_by_cpus")
     return [tuple(one.get(name) for name in names) for one in found]
-
-
-def test_cores_of_one_part_with_different_caches_are_counted_one_by_one(tmp_path: Path) -> None:
-    """As in phones, whose fastest core has twice the L2 of its brothers."""
-    files: dict[str, str] = {}
-    for cpu, size in enumerate(("128K", "256K", "256K", "512K")):
-        files |= cache(cpu, 2, 2, "Unified", size, str(cpu))
-    kinds: Kinds = [("big", (1, 2, 3), {}), ("little", (0,), {})]
-    assert counts(machine(tmp_path, files), 4, kinds) == [
-        (2, 512 << 10, 1, 1),
-        (2, 256 << 10, 2, 1),
-        (2, 128 << 10, 1, 1),
-    ]
 
 
 def test_instances_times_sharing_is_the_number_of_cpus(tmp_path: Path) -> None:

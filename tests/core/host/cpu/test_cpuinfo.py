@@ -14,7 +14,6 @@ from mlbackends.host.cpu.cpuinfo import (
     designs,
     identity,
     parse_blocks,
-    processor_numbers,
     read_blocks,
 )
 from mlbackends.host.host import Host
@@ -66,79 +65,10 @@ CPU revision\t: {revision}
 """
 
 
-def test_an_x86_is_named_by_the_kernel() -> None:
-    blocks = parse_blocks(
-        "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\n"
-        "model name\t: AMD EPYC 9654   96-Core Processor\nstepping\t: 1\nmicrocode\t: 0xa101148\n"
-        "flags\t\t: fpu lm\n"
-    )
-    assert identity("x86_64", blocks) == {
-        "vendor_id": "AuthenticAMD",
-        "vendor": "AMD",
-        "model_name": "AMD EPYC 9654 96-Core Processor",
-        "model_name_source": "kernel",
-        "microcode": "0xa101148",
-        "family": 25,
-        "model": 17,
-        "stepping": 1,
-    }
-
-
-@pytest.mark.parametrize(
-    ("part", "name"),
-    [
-        ("0xd0c", "Arm Neoverse-N1"),
-        ("0xd40", "Arm Neoverse-V1"),
-        ("0xd49", "Arm Neoverse-N2"),
-        ("0xd4f", "Arm Neoverse-V2"),
-        ("0xd84", "Arm Neoverse-V3"),
-    ],
-)
-def test_an_arm_core_is_named_by_its_part(part: str, name: str) -> None:
-    facts = identity("aarch64", parse_blocks(graviton(part)))
-    assert facts["model_name"] == name
-    assert facts["model_name_source"] == "part-number"
-    assert (facts["vendor"], facts["part"], facts["revision"]) == ("Arm", part, "r1p1")
-
-
 def test_an_unknown_arm_part_gets_no_name() -> None:
     facts = identity("aarch64", parse_blocks(graviton("0xfff")))
     assert "model_name" not in facts
     assert facts["part"] == "0xfff"
-
-
-def test_mixed_arm_cores_are_all_named() -> None:
-    facts = identity("aarch64", parse_blocks(graviton("0xd46") + "\n" + graviton("0xd48")))
-    assert facts["model_name"] == "Arm Cortex-A510 + Cortex-X2"
-
-
-def test_power_tells_its_generation() -> None:
-    facts = identity("ppc64le", parse_blocks(POWER9))
-    assert facts == {
-        "vendor": "IBM",
-        "model_name": "POWER9",
-        "model_name_source": "kernel",
-        "power_generation": 9,
-        "revision": "2.3 (pvr 004e 1203)",
-    }
-
-
-def test_z_is_named_by_its_machine_type_and_keeps_its_serial_number_to_itself() -> None:
-    facts = identity("s390x", parse_blocks(Z15))
-    assert facts == {
-        "vendor_id": "IBM/S390",
-        "vendor": "IBM",
-        "part": "8561",
-        "model_name": "IBM z15",
-        "model_name_source": "part-number",
-    }
-
-
-def test_riscv_tells_its_isa_and_its_microarchitecture() -> None:
-    facts = identity("riscv64", parse_blocks(VISIONFIVE))
-    assert facts["vendor"] == "SiFive"
-    assert facts["model_name"] == "sifive,u74-mc"
-    assert facts["isa"] == "rv64imafdc_zicntr_zicsr_zba_zbb"
 
 
 @pytest.mark.parametrize(
@@ -258,46 +188,6 @@ def test_the_part_of_one_core_is_not_that_of_all() -> None:
     facts = identity("aarch64", parse_blocks(QUALCOMM))
     assert facts["model_name"] == "Qualcomm Kryo 4xx Silver + Kryo 4xx Gold"
     assert "part" not in facts and facts["revision"] == "r13p14"
-
-
-def test_cores_of_two_makers_have_both_in_the_name() -> None:
-    blocks = [
-        {"cpu implementer": "0x41", "cpu part": "0xd05"},
-        {"cpu implementer": "0x53", "cpu part": "0x002"},
-    ]
-    facts = identity("aarch64", blocks)
-    assert facts["model_name"] == "Arm Cortex-A55 + Samsung Exynos-M3"
-    assert not {"vendor", "vendor_id", "part"} & facts.keys()
-
-
-@pytest.mark.parametrize(
-    ("line", "generation", "architecture"),
-    [
-        ("POWER8NVL (raw), altivec supported", 8, "ppc64le"),
-        ("POWER8E (raw), altivec supported", 8, "ppc64le"),
-        ("POWER7 (architected), altivec supported", 7, "ppc64"),
-        ("POWER7+ (raw), altivec supported", 7, "ppc64"),
-        ("POWER10 (raw), altivec supported", 10, "ppc64le"),
-        ("Power11 (architected), altivec supported", 11, "ppc64le"),
-    ],
-)
-def test_every_power_has_its_generation_and_byte_order(
-    line: str, generation: int, architecture: str
-) -> None:
-    blocks = parse_blocks(f"processor\t: 0\ncpu\t\t: {line}\n")
-    assert architecture_of("", blocks) == architecture
-    assert identity("ppc64le", blocks)["power_generation"] == generation
-
-
-def test_a_z_without_cpu_0_keeps_its_machine_type() -> None:
-    text = """vendor_id       : IBM/S390
-# processors    : 2
-processor 1: version = 00,  identification = 0133E8,  machine = 2964
-processor 2: version = 00,  identification = 0133E8,  machine = 2964
-"""
-    blocks = parse_blocks(text)
-    assert identity("s390x", blocks)["model_name"] == "IBM z13"
-    assert processor_numbers(blocks) == (1, 2)
 
 
 @pytest.mark.parametrize(

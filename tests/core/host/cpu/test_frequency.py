@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.host.cpu.speed import frequency_facts, governor_warning, limits, range_of
+from mlbackends.host.cpu.speed import frequency_facts, governor_warning, limits
 from mlbackends.host.host import Host
 
 if TYPE_CHECKING:
@@ -101,29 +101,6 @@ def test_powersave_that_pins_the_lowest_frequency_is_flagged() -> None:
     assert governor_warning({"governor": "powersave"}) is None
 
 
-def test_a_policy_speaks_for_its_own_cpus_alone(tmp_path: Path) -> None:
-    files = {}
-    for first, related, most, allowed in (
-        (0, "0 1 2 3", 1_800_000, 1_800_000),
-        (4, "4 5 6", 2_400_000, 1_200_000),
-        (7, "7", 3_000_000, 3_000_000),
-    ):
-        folder = f"{CPU}/cpufreq/policy{first}"
-        files[f"{folder}/related_cpus"] = related
-        files[f"{folder}/cpuinfo_max_freq"] = str(most)
-        files[f"{folder}/scaling_max_freq"] = str(allowed)
-    host = machine(tmp_path, files)
-    each = limits(host, tuple(range(8)))
-    assert each[3] == (1_800_000_000, 1_800_000_000)
-    assert range_of(host, (4, 5, 6), each) == {
-        "max_hertz": 2_400_000_000,
-        "limit_hertz": 1_200_000_000,
-    }
-    facts = frequency_facts(host, tuple(range(8)), [], each)
-    assert (facts["max_hertz"], facts["limit_hertz"]) == (3_000_000_000, 3_000_000_000)
-    assert facts["capped_cpus"] == "4-6"
-
-
 def test_a_cpu_is_held_to_its_own_base_frequency(tmp_path: Path) -> None:
     files = {}
     for cpu, most, allowed, base in (
@@ -142,13 +119,3 @@ def test_a_cpu_is_held_to_its_own_base_frequency(tmp_path: Path) -> None:
 
     assert facts["capped_cpus"] == "1-4"
     assert facts["held_cpus"] == "1,3"
-
-
-def test_old_kernels_have_a_folder_for_each_cpu_and_no_policy(tmp_path: Path) -> None:
-    files = {}
-    for cpu, most in enumerate(("1500000", "2000000")):
-        files[f"{CPU}/cpu{cpu}/cpufreq/cpuinfo_max_freq"] = most
-        files[f"{CPU}/cpu{cpu}/cpufreq/scaling_max_freq"] = "1500000"
-    facts = frequencies(machine(tmp_path, files), (0, 1))
-    assert (facts["max_hertz"], facts["limit_hertz"]) == (2_000_000_000, 1_500_000_000)
-    assert facts["capped_cpus"] == "1"

@@ -41,19 +41,6 @@ def two_sockets(threads: int = 2, cores: int = 4) -> dict[str, str]:
     return files
 
 
-def test_two_sockets_with_two_threads_a_core_are_counted(tmp_path: Path) -> None:
-    host = machine(tmp_path, two_sockets())
-    facts = topology_facts(host, "x86_64", [], online_cpus(host, []), [])
-    assert facts == {
-        "threads": 16,
-        "online_cpus": "0-15",
-        "cores": 8,
-        "threads_per_core": 2,
-        "sockets": 2,
-        "offline_cpus": "",
-    }
-
-
 def test_cpus_that_are_off_are_told_and_not_counted(tmp_path: Path) -> None:
     host = machine(tmp_path, two_sockets() | {f"{CPU}/online": "0-7,9-15"})
     facts = topology_facts(host, "x86_64", [], online_cpus(host, []), [])
@@ -97,17 +84,6 @@ def test_proc_that_tells_of_other_cpus_than_sys_is_not_believed(tmp_path: Path) 
     host = machine(tmp_path, {f"{CPU}/online": "0-7"})
     facts = topology_facts(host, "x86_64", blocks, online_cpus(host, blocks), [])
     assert facts == {"threads": 8, "online_cpus": "0-7"}
-
-
-def test_siblings_count_where_packages_have_no_number(tmp_path: Path) -> None:
-    """s390x and POWER say -1, and list the CPUs of each socket all the same."""
-    files = {f"{CPU}/online": "0-3"}
-    for cpu, siblings in enumerate(("0-1", "0-1", "2-3", "2-3")):
-        files[f"{CPU}/cpu{cpu}/topology/physical_package_id"] = "-1"
-        files[f"{CPU}/cpu{cpu}/topology/core_siblings_list"] = siblings
-        files[f"{CPU}/cpu{cpu}/topology/thread_siblings_list"] = str(cpu)
-    facts = topology_facts(machine(tmp_path, files), "s390x", [], (0, 1, 2, 3), [])
-    assert facts["sockets"] == 2
 
 
 def clusters(siblings: tuple[str, ...], numbers: tuple[int, ...]) -> dict[str, str]:
@@ -167,16 +143,6 @@ def test_dies_without_a_number_are_not_known(tmp_path: Path) -> None:
     assert "dies" not in topology_facts(host, "x86_64", [], online_cpus(host, []), [])
 
 
-def test_two_dies_in_each_socket_are_four(tmp_path: Path) -> None:
-    files = two_sockets(threads=1)
-    for cpu in range(8):
-        files[f"{CPU}/cpu{cpu}/topology/die_id"] = str(cpu // 2 % 2)
-        files[f"{CPU}/cpu{cpu}/topology/die_cpus_list"] = f"{cpu // 2 * 2}-{cpu // 2 * 2 + 1}"
-    host = machine(tmp_path, files)
-    facts = topology_facts(host, "x86_64", [], online_cpus(host, []), [])
-    assert (facts["sockets"], facts["dies"], facts["cores"]) == (2, 4, 8)
-
-
 def test_levels_that_contradict_each_other_are_left_out(tmp_path: Path) -> None:
     files = two_sockets(threads=1)
     for cpu in range(8):  # a die of CPUs from both sockets
@@ -207,30 +173,6 @@ def test_siblings_that_make_no_sense_leave_cores_out(tmp_path: Path) -> None:
     assert "cores" not in topology_facts(host, "x86_64", [], online_cpus(host, []), [])
 
 
-def test_intel_hybrid_kinds_have_their_cpus_and_cores(tmp_path: Path) -> None:
-    files = {
-        f"{CPU}/online": "0-5",
-        "sys/devices/cpu_core/cpus": "0-3",
-        "sys/devices/cpu_atom/cpus": "4-5",
-    }
-    for cpu, siblings in enumerate(("0-1", "0-1", "2-3", "2-3", "4", "5")):
-        files[f"{CPU}/cpu{cpu}/topology/core_cpus_list"] = siblings
-    host = machine(tmp_path, files)
-    cpus = online_cpus(host, [])
-    facts = topology_facts(host, "x86_64", [], cpus, kind_groups(host, cpus, []))
-    assert facts["kinds"] == [
-        {"name": "performance", "threads": 4, "cpus": "0-3", "cores": 2},
-        {"name": "efficiency", "threads": 2, "cpus": "4-5", "cores": 2},
-    ]
-
-
-def arm_blocks(*parts: str, implementer: str = "0x41") -> list[dict[str, str]]:
-    return [
-        {"processor": str(cpu), "cpu implementer": implementer, "cpu part": part}
-        for cpu, part in enumerate(parts)
-    ]
-
-
 def kinds_of(host: Host, blocks: list[dict[str, str]], cpus: int) -> list[tuple[object, ...]]:
     kinds = kind_groups(host, tuple(range(cpus)), blocks)
     return [(name, group, more.get("part"), more.get("capacity")) for name, group, more in kinds]
@@ -238,26 +180,6 @@ def kinds_of(host: Host, blocks: list[dict[str, str]], cpus: int) -> list[tuple[
 
 def capacities(*numbers: int) -> dict[str, str]:
     return {f"{CPU}/cpu{cpu}/cpu_capacity": str(number) for cpu, number in enumerate(numbers)}
-
-
-def test_arm_kinds_come_strongest_first(tmp_path: Path) -> None:
-    blocks = arm_blocks("0xd46", "0xd46", "0xd48")
-    assert kinds_of(machine(tmp_path, capacities(400, 400, 1024)), blocks, 3) == [
-        ("Cortex-X2", (2,), "0xd48", 1024),
-        ("Cortex-A510", (0, 1), "0xd46", 400),
-    ]
-
-
-def test_capacity_splits_no_kind_whose_part_is_known(tmp_path: Path) -> None:
-    """As on DGX Spark, whose cores of one design are clocked differently."""
-    blocks = arm_blocks("0xd87", "0xd87", "0xd85", "0xd85", "0xd85")
-    host = machine(tmp_path, capacities(718, 731, 997, 1017, 1024))
-    assert kinds_of(host, blocks, 5) == [
-        ("Cortex-X925", (2, 3, 4), "0xd85", 1024),
-        ("Cortex-A725", (0, 1), "0xd87", 731),
-    ]
-    same = machine(tmp_path / "same", capacities(900, 1000, 1024))
-    assert kinds_of(same, arm_blocks("0xd85", "0xd85", "0xd85"), 3) == []
 
 
 def test_capacity_tells_kinds_apart_where_no_part_is_known(tmp_path: Path) -> None:
@@ -277,22 +199,3 @@ def test_the_register_of_each_core_tells_what_proc_does_not(tmp_path: Path) -> N
         ("Cortex-A72", (1,), "0xd08", None),
         ("Cortex-A53", (0,), "0xd03", None),
     ]
-
-
-def test_riscv_kinds_follow_the_design(tmp_path: Path) -> None:
-    (tmp_path / "proc").mkdir()
-    blocks = [
-        {"processor": str(cpu), "mvendorid": "0x489", "uarch": uarch}
-        for cpu, uarch in enumerate(("sifive,u74-mc", "sifive,u74-mc", "sifive,p550"))
-    ]
-    kinds = kind_groups(machine(tmp_path, {}), (0, 1, 2), blocks)
-    names = [(name, group) for name, group, _ in kinds]
-    assert sorted(names) == [("sifive,p550", (2,)), ("sifive,u74-mc", (0, 1))]
-
-
-def test_equal_cores_are_of_no_kind(tmp_path: Path) -> None:
-    (tmp_path / "proc").mkdir()
-    blocks = [
-        {"processor": str(cpu), "cpu implementer": "0x41", "cpu part": "0xd40"} for cpu in range(4)
-    ]
-    assert kind_groups(machine(tmp_path, {}), (0, 1, 2, 3), blocks) == []

@@ -15,7 +15,6 @@ from mlbackends.host.python.frameworks import (
     found_set,
     gpu_unused,
     package,
-    range_warnings,
 )
 from mlbackends.host.python.packages import (
     distribution,
@@ -82,29 +81,6 @@ def test_an_egg_info_file_is_a_distribution_too(tmp_path: Path) -> None:
 
 
 # ---- one package ---------------------------------------------------------------------------------
-
-
-def test_a_package_tells_version_and_place(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {
-        "site/thing-1.2.dist-info/METADATA": "Name: thing\n\n",
-        "site/thing/__init__.py": "",
-    }
-
-    finding = about(machine(tmp_path, files))
-
-    assert finding.presence is Presence.FOUND
-    assert finding.version == "1.2"
-    assert finding.facts == {"distribution": "thing", "location": "/site/thing"}
-    assert (finding.reasons, finding.warnings) == ((), ())
-
-
-def test_a_package_that_is_nowhere_says_where_it_was_looked_for(tmp_path: Path) -> None:
-    finding = about(machine(tmp_path, {}))
-
-    assert finding.presence is None
-    (reason,) = finding.reasons
-    assert reason.code == "not-found"
-    assert reason.message == "no thing in the import path of /venv/bin/python"
 
 
 def test_a_machine_without_python_says_so(tmp_path: Path) -> None:
@@ -251,42 +227,6 @@ def test_metadata_that_lies_with_the_files_is_the_right_one(tmp_path: Path) -> N
     assert finding.version == "2.0"
 
 
-def test_two_flavours_in_one_folder_write_over_each_other(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {
-        "site/thing-1.0.dist-info/METADATA": "",
-        "site/thing_gpu-1.1.dist-info/METADATA": "",
-        "site/thing/__init__.py": "",
-    }
-
-    finding = about(machine(tmp_path, files), "thing", "thing-gpu")
-
-    (warning,) = finding.warnings
-    assert warning.code == "installed-twice"
-    assert "thing 1.0 and thing-gpu 1.1 are both in /site" in warning.message
-
-
-def test_a_flavour_that_only_installs_another_is_no_conflict(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {
-        "site/thing-1.0.dist-info/METADATA": "Requires-Dist: thing-intel==1.0\n\n",
-        "site/thing_intel-1.0.dist-info/METADATA": "",
-        "site/thing/__init__.py": "",
-    }
-
-    finding = about(machine(tmp_path, files), "thing", "thing-intel")
-
-    assert finding.warnings == ()
-    assert finding.facts["distribution"] == "thing"
-
-
-def test_a_star_stands_for_every_name_that_begins_so(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {
-        "site/thing_cuda12x-1.0.dist-info/METADATA": "",
-        "site/thing/__init__.py": "",
-    }
-
-    assert about(machine(tmp_path, files), "thing-cuda*").version == "1.0"
-
-
 # ---- where it came from --------------------------------------------------------------------------
 
 
@@ -392,21 +332,6 @@ def test_pins_are_held_to_what_is_installed(tmp_path: Path) -> None:
     assert finding.warnings[1].message == "thing 1.0 needs missing 1.0, and it is not installed"
 
 
-def test_a_version_outside_the_range_is_a_conflict(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {
-        "site/thing-1.0.dist-info/METADATA": "Requires-Dist: lib<=1.0,>=0.9\n\n",
-        "site/lib-1.1.dist-info/METADATA": "",
-    }
-    host = machine(tmp_path, files)
-    thing = package(host, ("thing",), "thing")
-    assert thing is not None
-
-    (warning,) = range_warnings(host, thing, ("lib",), "it breaks")
-
-    assert warning.code == "conflict"
-    assert warning.message == "thing 1.0 needs lib <=1.0,>=0.9, and 1.1 is installed: it breaks"
-
-
 # ---- several packages as one thing ---------------------------------------------------------------
 
 
@@ -429,13 +354,6 @@ def test_a_set_has_the_version_of_the_first_that_is_there(tmp_path: Path) -> Non
     }
     assert [reason.code for reason in finding.reasons] == ["metadata-only"]
     assert codes(finding) == ["pin-mismatch"]
-
-
-def test_a_set_of_nothing_is_not_found(tmp_path: Path) -> None:
-    finding = found_set(machine(tmp_path, {}), [None, None], "one or two", "thing")
-
-    assert finding.presence is None
-    assert finding.reasons[0].code == "not-found"
 
 
 # ---- text ----------------------------------------------------------------------------------------
@@ -506,23 +424,6 @@ def test_what_was_built_for_another_torch_is_named(
     assert (reason is not None) is warns
     if reason:
         assert reason.message.startswith(f"xformers is built for torch {wanted}, and torch")
-
-
-def test_without_torch_nothing_is_said_of_it(tmp_path: Path) -> None:
-    assert built_for_torch(machine(tmp_path, {}), "xformers", "2.10.0") is None
-
-
-def test_a_gpu_that_is_not_used_is_pointed_at(tmp_path: Path) -> None:
-    uevent = "DRIVER=nvidia\nPCI_CLASS=30200\nPCI_ID=10DE:2330\n"
-    files: dict[str, str | bytes] = {"sys/bus/pci/devices/0000:65:00.0/uevent": uevent}
-
-    reason = gpu_unused(machine(tmp_path, files), "torch 2.13.0", "install another")
-
-    assert reason is not None
-    assert reason.code == "degraded"
-    assert reason.message == (
-        "torch 2.13.0 is built without CUDA, and there is an NVIDIA GPU at 0000:65:00.0"
-    )
 
 
 def test_another_device_of_the_same_maker_is_no_gpu(tmp_path: Path) -> None:

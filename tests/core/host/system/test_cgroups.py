@@ -32,34 +32,6 @@ def v1_mount(controllers: str, root: str = "/") -> str:
     return f"33 31 0:30 {root} /sys/fs/cgroup/{controllers} rw - cgroup cgroup rw,{controllers}"
 
 
-def test_a_v1_container_with_its_own_mounts_is_read_at_the_mount_point(tmp_path: Path) -> None:
-    host = machine(
-        tmp_path,
-        {
-            "proc/self/cgroup": "4:memory:/docker/abc\n2:cpu,cpuacct:/docker/abc\n1:name=systemd:/\n",
-            "proc/self/mountinfo": "\n".join(
-                [
-                    v1_mount("cpu,cpuacct", "/docker/abc"),
-                    v1_mount("memory", "/docker/abc"),
-                ]
-            ),
-            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "150000\n",
-            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
-            "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{4 * GIB}\n",
-            "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes": f"{6 * GIB}\n",
-        },
-    )
-    cpu, memory = "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/memory"
-    assert cgroups.version(host) == "v1"
-    assert cgroups.cpu_quota(host) == Limit(1.5, cpu, "cpu.cfs_quota_us")
-    assert cgroups.limit(host, "memory_limit_bytes") == Limit(
-        4 * GIB, memory, "memory.limit_in_bytes"
-    )
-    both = cgroups.limit(host, "memory_and_swap_limit_bytes")
-    assert both == Limit(6 * GIB, memory, "memory.memsw.limit_in_bytes")
-    assert cgroups.limit(host, "swap_limit_bytes") is None
-
-
 def test_a_v1_path_that_the_mount_does_not_show_falls_back_to_what_it_shows(tmp_path: Path) -> None:
     # Docker with a private mount whose root is not the path that the kernel gives the process.
     host = machine(
@@ -72,18 +44,6 @@ def test_a_v1_path_that_the_mount_does_not_show_falls_back_to_what_it_shows(tmp_
     )
     limit = cgroups.limit(host, "memory_limit_bytes")
     assert limit is not None and (limit.value, limit.folder) == (2 * GIB, "/sys/fs/cgroup/memory")
-
-
-def test_a_v1_path_of_the_host_below_a_whole_mount_falls_back_too(tmp_path: Path) -> None:
-    host = machine(
-        tmp_path,
-        {
-            "proc/self/cgroup": "4:memory:/docker/0123abcd\n",
-            "proc/self/mountinfo": v1_mount("memory"),
-            "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{2 * GIB}\n",
-        },
-    )
-    assert cgroups.home(host, "memory") == ("v1", ("/sys/fs/cgroup/memory",))
 
 
 def test_a_hidden_ancestor_of_v1_still_counts_through_the_hierarchical_limit(
@@ -216,22 +176,6 @@ def test_a_named_v1_hierarchy_beside_v2_does_not_make_it_hybrid(tmp_path: Path) 
         },
     )
     assert cgroups.version(host) == "v2"
-
-
-def test_a_machine_recorded_without_its_mounts_is_read_at_the_customary_places(
-    tmp_path: Path,
-) -> None:
-    host = machine(
-        tmp_path,
-        {
-            "proc/self/cgroup": "2:cpu,cpuacct:/box\n",
-            "sys/fs/cgroup/cpu,cpuacct/box/cpu.cfs_quota_us": "400000\n",
-            "sys/fs/cgroup/cpu,cpuacct/box/cpu.cfs_period_us": "100000\n",
-        },
-    )
-    assert cgroups.version(host) == "v1"
-    quota = cgroups.cpu_quota(host)
-    assert quota is not None and quota.value == 4.0
 
 
 def test_ancestors_of_v1_without_use_hierarchy_do_not_bind(tmp_path: Path) -> None:
