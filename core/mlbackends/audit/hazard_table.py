@@ -4,18 +4,22 @@ A row is a table named by the hazard's code. `Row` has its fields, and `Rule` th
 row finds one kind of symptom, or several, each in its own `[[CODE.symptoms]]`:
 
     warnings = ["cpu:degraded"]    each warning of that probe with that code
+    reasons = ["xpu:no-driver"]    the first reason of that probe or its devices with that code
     [CODE.variables]               each environment variable that has one of these values
     each = "nvidia.devices[...]"   each such device, with `message`
     message                        otherwise one, where the conditions hold
 
-Conditions are those of policies: `cpu.boost == false`. A value that is not in the report meets only `absent`,
-and its count is 0. In texts, {cpu.model_name} is a value of the report, {name|text} has a default,
-{name/1e9:.1f} a divisor and a format, and [brackets] are left out if the report lacks a value in them.
+Conditions are those of policies, `cpu.boost == false`, or several joined by `or`. A value that is not in the
+report meets only `absent`, and its count is 0. In texts, {cpu.model_name} is a value of the report,
+{name|text} has a default, {name/1e9:.1f} a divisor and a format, and [brackets] are left out if the report
+lacks a value in them. With warnings, reasons and variables a message is optional: {seen} is the warning or
+NAME=VALUE, {gpu} the device that has it.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache, partial
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -29,9 +33,10 @@ from mlbackends.audit.policy.selection import Values
 from mlbackends.base.comparison import fits
 from mlbackends.base.errors import BadInput
 from mlbackends.base.patterns import pattern
+from mlbackends.base.reasons import Reason
 from mlbackends.base.tables import table
 from mlbackends.model.audit import Problem, Severity
-from mlbackends.model.records import FactValue, Presence
+from mlbackends.model.records import FactValue, Presence, ProbeReport
 
 SUBJECTS = ("devices", "machine", "packages", "variables")
 _VALUE = pattern(r"\{([\w.]+)(?:/([\d.e]+))?(?:\|([^}:]*))?(?::([^}]*))?\}")
@@ -39,14 +44,14 @@ _OPTIONAL = pattern(r"\[([^\[\]{}]*\{[^\[\]]*)\]")
 
 
 class Variable(Struct, frozen=True, forbid_unknown_fields=True):
-    """An environment variable. effect: continues the sentence "NAME=VALUE: ".
+    """An environment variable. effect: continues the sentence "NAME=VALUE: " if the rule has no message.
 
     value: the values that have the effect: a regular expression; "any"; "on" for what most programs take for
     yes; "number" for numbers as C reads them, not 0 or with another condition, such as "number >= 2".
     """
 
     value: str
-    effect: str
+    effect: str = ""
     severity: Severity | None = None
 
     def has_effect(self, value: str) -> bool:
@@ -63,15 +68,15 @@ class Variable(Struct, frozen=True, forbid_unknown_fields=True):
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What finds symptoms, and their texts.
 
-    where: all of these conditions must hold, where_any: one of them; unless: not all of these. begins,
-    begins_not: the first words of warnings. install: requirements for the command. evidence: names of values.
-    note_if, warning_if: the severity is another where all of these hold. severities: by probe.
+    where: all of these conditions must hold; unless: not all of these. begins, begins_not: the first words of
+    warnings. install: requirements for the command. evidence: names of values. note_if, warning_if: the
+    severity is another where all of these hold. severities: by probe.
     """
 
     where: tuple[str, ...] = ()
-    where_any: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
     begins: tuple[str, ...] = ("",)
     begins_not: tuple[str, ...] = ()
     variables: dict[str, Variable] = {}
@@ -91,8 +96,8 @@ class Row(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A hazard: the fields of a file, in small letters, and what limits where it applies.
 
     platforms: by Python's names. gpus: "nvidia" if it needs NVIDIA GPUs, "described" if NVML must have
-    described them. applies: one of these conditions must hold; otherwise: the reason where none does. needs:
-    without these facts it is unknown. claims: warnings that it reports in its own words.
+    described them. requires: conditions without which it is impossible, and what to report then. needs: facts
+    without which it is unknown. claims: warnings that it reports in its own words.
     """
 
     title: str
@@ -108,8 +113,7 @@ class Row(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     in_container: Problem | None = None
     platforms: tuple[str, ...] = ()
     gpus: str = ""
-    applies: tuple[str, ...] = ()
-    otherwise: str = ""
+    requires: dict[str, str] = {}
     needs: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()
     symptoms: tuple[Rule, ...] = ()
@@ -145,8 +149,9 @@ def symptoms(row: Row, report: ReportView) -> Symptoms:
     if row.gpus:
         (described_gpus if row.gpus == "described" else nvidia_gpus)(report)
     values = Values(report.record)
-    if row.applies and not any(_holds(values, each) for each in row.applies):
-        raise DoesNotApply(row.otherwise)
+    for condition, otherwise in row.requires.items():
+        if not _holds(values, condition):
+            raise DoesNotApply(otherwise)
     for rule in row.symptoms or (row,):
         for condition in rule.where:
             if not _holds(values, condition):
@@ -155,11 +160,8 @@ def symptoms(row: Row, report: ReportView) -> Symptoms:
                     raise NotReported(f"{name} is not in the report")
                 break
         else:
-            if rule.where_any and not any(_holds(values, each) for each in rule.where_any):
-                continue
-            if rule.unless and all(_holds(values, each) for each in rule.unless):
-                continue
-            yield from _of_rule(rule, report, values)
+            if not rule.unless or not all(_holds(values, each) for each in rule.unless):
+                yield from _of_rule(rule, report, values)
 
 
 def _of_rule(rule: Rule, report: ReportView, values: Values) -> Symptoms:
@@ -168,25 +170,27 @@ def _of_rule(rule: Rule, report: ReportView, values: Values) -> Symptoms:
         if conditions and all(_holds(values, each) for each in conditions):
             severity = level
     text = partial(_text, values)
-    for probe, code in _pairs(rule.warnings):
-        for warning in report.warnings(probe, code):
-            if warning.message.startswith(rule.begins) and not warning.message.startswith(
-                rule.begins_not
-            ):
-                yield Symptom(
-                    warning.message,
-                    text(rule.hint) or warning.hint,
-                    text(rule.command, is_command=True),
-                    _evidence(values, rule, probe) or {f"{probe}.warnings.code": [code]},
-                    rule.severities.get(probe, severity),
-                )
+    for probe, field, reason in _reasons(rule, report):
+        own: dict[str, Any] = {"seen": reason.message}
+        for device in report.devices(probe):
+            if reason in device.reasons:
+                own["gpu"] = called(device)
+                field = f"devices.{device.index}.reasons"
+        yield Symptom(
+            text(rule.message, own) or reason.message,
+            text(rule.hint) or reason.hint,
+            text(rule.command, is_command=True),
+            _evidence(values, rule, probe) or {f"{probe}.{field}.code": [reason.code]},
+            rule.severities.get(probe, severity),
+        )
     for name, value in settings(report).items() if rule.variables else ():
         variable = rule.variables.get(name)
         if variable and variable.has_effect(value):
+            seen = setting(name, value)
             yield Symptom(
-                f"{setting(name, value)}: {variable.effect}",
-                command=f"unset {name}",
-                evidence={f"environment.variables.{name}": value},
+                text(rule.message, {"seen": seen}) or f"{seen}: {variable.effect}",
+                command=text(rule.command, is_command=True) or f"unset {name}",
+                evidence={f"environment.variables.{name}": value, **_evidence(values, rule)},
                 severity=variable.severity or severity,
             )
     if rule.each:
@@ -202,7 +206,7 @@ def _of_rule(rule: Rule, report: ReportView, values: Values) -> Symptoms:
                 {f"{probe}.devices.{gpu.index}.{name}": facts[name] for name in rule.evidence},
                 severity,
             )
-    elif rule.message:
+    elif rule.message and not (rule.warnings or rule.reasons or rule.variables):
         command = install(report, *rule.install) if rule.install else ""
         yield Symptom(
             text(rule.message),
@@ -211,6 +215,21 @@ def _of_rule(rule: Rule, report: ReportView, values: Values) -> Symptoms:
             _evidence(values, rule),
             severity,
         )
+
+
+def _reasons(rule: Rule, report: ReportView) -> Iterator[tuple[str, str, Reason]]:
+    """Yield the warnings and reasons that a rule names, as (probe, field, reason)."""
+    for probe, code in _pairs(rule.warnings):
+        for warning in report.warnings(probe, code):
+            begins = warning.message.startswith
+            if begins(rule.begins) and not begins(rule.begins_not):
+                yield probe, "warnings", warning
+    for probe, code in _pairs(rule.reasons):
+        found = report.probe(probe) or ProbeReport(None)
+        for reason in chain(found.reasons, *(device.reasons for device in found.devices)):
+            if reason.code == code:
+                yield probe, "reasons", reason
+                break
 
 
 def _evidence(values: Values, rule: Rule, probe: str = "") -> dict[str, FactValue]:
@@ -233,7 +252,14 @@ def _found(values: Values, name: str) -> dict[str, Any]:
 
 
 def _holds(values: Values, condition: str) -> bool:
-    """Return whether a condition holds. A value that is missing or of another type fulfils none."""
+    """Return whether one of the conditions joined by `or` holds.
+
+    A value that is missing or of another type fulfils none.
+    """
+    return any(_is_met(values, part) for part in condition.split(" or "))
+
+
+def _is_met(values: Values, condition: str) -> bool:
     expected = _expectation(condition)
     found = values.found(expected.selection, expected.field)
     present = [value for value in found.values.values() if value != Presence.ABSENT]
