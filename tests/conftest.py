@@ -185,6 +185,57 @@ def first_arguments(monkeypatch: pytest.MonkeyPatch) -> FirstArguments:
     return noted
 
 
+class Machine(Protocol):
+    """Compose a machine of Linux, in `tmp_path` the first time.
+
+    files: their contents by path; a text that begins with "->" is a link. extracts: what was read of
+    libraries, by path. more: variables of its environment, in capitals, and fields of host.json.
+    """
+
+    def __call__(
+        self,
+        files: Mapping[str, str | bytes] = ...,
+        *,
+        extracts: Any = ...,
+        **more: Any,
+    ) -> Host: ...
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    from mlbackends.host.host import Host
+
+    python = {"executable": "/venv/bin/python", "path": ["/site"], "version": "3.12.4"}
+
+    def composed(
+        files: Mapping[str, str | bytes] = MappingProxyType({}),
+        *,
+        extracts: Any = MappingProxyType({}),
+        **more: Any,
+    ) -> Host:
+        folder = tmp_path
+        if (folder / "host.json").exists():
+            folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        (folder / "root").mkdir(exist_ok=True)
+        for path, content in files.items():
+            at = folder / "root" / path.lstrip("/")
+            at.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, bytes):
+                at.write_bytes(content)
+            elif content.startswith("->"):
+                at.symlink_to(content[2:])
+            else:
+                at.write_bytes(content.encode("utf-8", "surrogateescape"))
+        variables = {name: value for name, value in more.items() if name.isupper()}
+        fields = {name: value for name, value in more.items() if not name.isupper()}
+        described = {"platform": "linux", "python": python, "environment": variables} | fields
+        (folder / "host.json").write_text(json.dumps(described), encoding="utf-8")
+        (folder / "extracts.json").write_text(json.dumps(dict(extracts)), encoding="utf-8")
+        return Host(str(folder))
+
+    return composed
+
+
 class WindowsMachine(Protocol):
     """Record a Windows with Python in C:/Python311.
 

@@ -9,16 +9,14 @@ import pytest
 
 from mlbackends.base import registry
 from mlbackends.host.host import Host
-from mlbackends.model.records import Library, Presence, ProbeReport
-from mlbackends.survey import survey
+from mlbackends.model.records import Presence
 from mlbackends_probes import ascend, gaudi, mtia, neuron, npu, tpu
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    FakeLibrary = Callable[..., Path]
-    Asked = Callable[..., tuple[ProbeReport, Library]]
+    from tests.probes.conftest import Asked
+
 
 PCI = "/sys/bus/pci/devices"
 NAMES = ("tpu", "gaudi", "ascend", "neuron", "npu")
@@ -260,22 +258,6 @@ def test_garbage_never_raises(tmp_path: Path, name: str, garbage: str) -> None:
 
 
 # ---- load and use, with fakes ------------------------------------------------------------------
-
-
-@pytest.fixture
-def asked(fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """Survey a probe with a fake in front of whatever this machine has."""
-
-    def ask(probe: str, fake: tuple[str, str], **told: str) -> tuple[ProbeReport, Library]:
-        path = fake_library(*fake)
-        monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
-        for name, value in told.items():
-            monkeypatch.setenv(name, value)
-        report = survey((probe,), Host(), Presence.USABLE).probes[probe]
-        (library,) = (one for one in report.libraries if one.path == str(path))
-        return report, library
-
-    return ask
 
 
 def test_libtpu_tells_the_version_of_its_interface(asked: Asked) -> None:

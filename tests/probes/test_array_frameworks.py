@@ -1,32 +1,13 @@
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.host.host import Host
 from mlbackends_probes import cupy, jax, onnxruntime, tensorflow
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-
-def machine(folder: Path, files: dict[str, str | bytes], **environment: str) -> Host:
-    """Compose an x86-64 Linux machine whose only import folder is /site."""
-    for name, data in files.items():
-        at = folder / "root" / name
-        at.parent.mkdir(parents=True, exist_ok=True)
-        at.write_bytes(data if isinstance(data, bytes) else data.encode())
-    told = {
-        "platform": "linux",
-        "uname": {"machine": "x86_64"},
-        "environment": environment,
-        "python": {"executable": "/venv/bin/python", "path": ["/site"], "version": "3.12.4"},
-    }
-    (folder / "root").mkdir(exist_ok=True)
-    (folder / "host.json").write_text(json.dumps(told))
-    return Host(str(folder))
+    from tests.conftest import Machine
 
 
 GPU = "DRIVER=nvidia\nPCI_CLASS=30200\nPCI_ID=10DE:2330\n"
@@ -47,14 +28,14 @@ JAX: dict[str, str | bytes] = {"site/jax/__init__.py": ""}
 ITS_JAXLIB = "Requires-Dist: jaxlib<=0.10.2,>=0.10.2"
 
 
-def test_jax_tells_jaxlib_and_plugins(tmp_path: Path) -> None:
+def test_jax_tells_jaxlib_and_plugins(machine: Machine) -> None:
     names = ("jax-0.10.2", "jaxlib-0.10.2", "jax_cuda13_plugin-0.10.2", "jax_cuda13_pjrt-0.10.2")
     files = JAX | installed(*names, jax=ITS_JAXLIB)
     files["site/jax_cuda13_plugin-0.10.2.dist-info/entry_points.txt"] = (
         "[jax_plugins]\nxla_cuda13 = jax_plugins.xla_cuda13\n"
     )
 
-    finding = jax.find(machine(tmp_path, files))
+    finding = jax.find(machine(files))
 
     assert finding.version == "0.10.2"
     assert finding.facts == {
@@ -67,17 +48,17 @@ def test_jax_tells_jaxlib_and_plugins(tmp_path: Path) -> None:
     assert finding.warnings == ()
 
 
-def test_a_jaxlib_that_jax_does_not_take_is_a_conflict(tmp_path: Path) -> None:
+def test_a_jaxlib_that_jax_does_not_take_is_a_conflict(machine: Machine) -> None:
     files = JAX | installed("jax-0.10.2", "jaxlib-0.9.0", jax=ITS_JAXLIB)
 
-    (warning,) = jax.find(machine(tmp_path, files)).warnings
+    (warning,) = jax.find(machine(files)).warnings
 
     assert warning.code == "conflict"
     assert warning.message.startswith("jax 0.10.2 needs jaxlib <=0.10.2,>=0.10.2, and 0.9.0")
 
 
-def test_jax_without_jaxlib_cannot_start(tmp_path: Path) -> None:
-    (warning,) = jax.find(machine(tmp_path, JAX | installed("jax-0.10.2"))).warnings
+def test_jax_without_jaxlib_cannot_start(machine: Machine) -> None:
+    (warning,) = jax.find(machine(JAX | installed("jax-0.10.2"))).warnings
 
     assert warning.message == "jax is installed without jaxlib, and cannot start"
 
@@ -91,17 +72,17 @@ def test_jax_without_jaxlib_cannot_start(tmp_path: Path) -> None:
     ],
 )
 def test_a_plugin_of_another_version_is_a_conflict(
-    tmp_path: Path, plugin: str, pjrt: str, said: str
+    machine: Machine, plugin: str, pjrt: str, said: str
 ) -> None:
     names = ["jax-0.10.2", "jaxlib-0.10.2", f"jax_cuda13_plugin-{plugin}"]
     names += [f"jax_cuda13_pjrt-{pjrt}"] if pjrt else []
 
-    warnings = jax.find(machine(tmp_path, JAX | installed(*names))).warnings
+    warnings = jax.find(machine(JAX | installed(*names))).warnings
 
     assert [(one.code, one.message) for one in warnings] == [("conflict", said)]
 
 
-def test_a_plugin_release_of_its_own_goes_with_jaxlib(tmp_path: Path) -> None:
+def test_a_plugin_release_of_its_own_goes_with_jaxlib(machine: Machine) -> None:
     names = (
         "jax-0.4.31",
         "jaxlib-0.4.31",
@@ -109,32 +90,32 @@ def test_a_plugin_release_of_its_own_goes_with_jaxlib(tmp_path: Path) -> None:
         "jax_cuda12_pjrt-0.4.31",
     )
 
-    assert jax.find(machine(tmp_path, JAX | installed(*names))).warnings == ()
+    assert jax.find(machine(JAX | installed(*names))).warnings == ()
 
 
-def test_plugins_for_two_majors_are_a_conflict(tmp_path: Path) -> None:
+def test_plugins_for_two_majors_are_a_conflict(machine: Machine) -> None:
     names = ["jax-0.10.2", "jaxlib-0.10.2"]
     names += [f"jax_cuda{n}_{part}-0.10.2" for n in (12, 13) for part in ("plugin", "pjrt")]
 
-    (warning,) = jax.find(machine(tmp_path, JAX | installed(*names))).warnings
+    (warning,) = jax.find(machine(JAX | installed(*names))).warnings
 
     assert "plugins for CUDA 12 and 13" in warning.message
 
 
-def test_jax_beside_a_gpu_wants_a_plugin(tmp_path: Path) -> None:
+def test_jax_beside_a_gpu_wants_a_plugin(machine: Machine) -> None:
     files = JAX | installed("jax-0.10.2", "jaxlib-0.10.2")
     files["sys/bus/pci/devices/0000:65:00.0/uevent"] = GPU
 
-    (warning,) = jax.find(machine(tmp_path, files)).warnings
+    (warning,) = jax.find(machine(files)).warnings
 
     assert warning.code == "degraded"
 
 
-def test_a_plugin_that_the_driver_does_not_run_is_a_warning(tmp_path: Path) -> None:
+def test_a_plugin_that_the_driver_does_not_run_is_a_warning(machine: Machine) -> None:
     names = ("jax-0.10.2", "jaxlib-0.10.2", "jax_cuda13_plugin-0.10.2", "jax_cuda13_pjrt-0.10.2")
     files = JAX | installed(*names) | {"proc/driver/nvidia/version": OLD_DRIVER}
 
-    (warning,) = jax.find(machine(tmp_path, files)).warnings
+    (warning,) = jax.find(machine(files)).warnings
 
     assert warning.code == "driver-too-old"
     assert warning.message.startswith("jax-cuda13-plugin needs driver 580")
@@ -153,10 +134,10 @@ TENSORFLOW: dict[str, str | bytes] = {"site/tensorflow/__init__.py": ""}
 AT = "site/tensorflow/python/platform/build_info.py"
 
 
-def test_tensorflow_tells_its_build(tmp_path: Path) -> None:
+def test_tensorflow_tells_its_build(machine: Machine) -> None:
     files = TENSORFLOW | installed("tensorflow-2.20.0", "keras-3.12.0") | {AT: BUILD_INFO}
 
-    finding = tensorflow.find(machine(tmp_path, files))
+    finding = tensorflow.find(machine(files))
 
     assert finding.version == "2.20.0"
     assert finding.facts == {
@@ -174,12 +155,12 @@ def test_tensorflow_tells_its_build(tmp_path: Path) -> None:
     assert finding.warnings == ()
 
 
-def test_a_cpu_build_of_tensorflow_beside_a_gpu_is_a_warning(tmp_path: Path) -> None:
+def test_a_cpu_build_of_tensorflow_beside_a_gpu_is_a_warning(machine: Machine) -> None:
     told = "build_info = {'is_cuda_build': False, 'is_rocm_build': False}\n"
     files = TENSORFLOW | installed("tensorflow_cpu-2.20.0") | {AT: told}
     files["sys/bus/pci/devices/0000:65:00.0/uevent"] = GPU
 
-    finding = tensorflow.find(machine(tmp_path, files))
+    finding = tensorflow.find(machine(files))
 
     assert finding.facts["distribution"] == "tensorflow-cpu"
     assert [(one.code, one.hint) for one in finding.warnings] == [
@@ -187,11 +168,11 @@ def test_a_cpu_build_of_tensorflow_beside_a_gpu_is_a_warning(tmp_path: Path) -> 
     ]
 
 
-def test_tensorflow_on_windows_is_but_tensorflow_intel(tmp_path: Path) -> None:
+def test_tensorflow_on_windows_is_but_tensorflow_intel(machine: Machine) -> None:
     names = ("tensorflow-2.18.0", "tensorflow_intel-2.18.0")
     files = TENSORFLOW | installed(*names, tensorflow="Requires-Dist: tensorflow-intel==2.18.0")
 
-    assert tensorflow.find(machine(tmp_path, files)).warnings == ()
+    assert tensorflow.find(machine(files)).warnings == ()
 
 
 # ---- ONNX Runtime --------------------------------------------------------------------------------
@@ -208,8 +189,8 @@ RUNTIME: dict[str, str | bytes] = {
 }
 
 
-def test_onnxruntime_tells_its_providers(tmp_path: Path) -> None:
-    finding = onnxruntime.find(machine(tmp_path, RUNTIME | installed("onnxruntime_gpu-1.24.0")))
+def test_onnxruntime_tells_its_providers(machine: Machine) -> None:
+    finding = onnxruntime.find(machine(RUNTIME | installed("onnxruntime_gpu-1.24.0")))
 
     assert finding.version == "1.24.0"
     assert finding.facts == {
@@ -240,17 +221,17 @@ CUPY: dict[str, str | bytes] = {
     ],
 )
 def test_a_flavour_of_cupy_names_what_it_is_for(
-    tmp_path: Path, name: str, fact: tuple[str, str]
+    machine: Machine, name: str, fact: tuple[str, str]
 ) -> None:
-    finding = cupy.find(machine(tmp_path, CUPY | installed(f"{name}-13.6.0")))
+    finding = cupy.find(machine(CUPY | installed(f"{name}-13.6.0")))
 
     assert finding.version == "13.6.0"
     assert finding.facts[fact[0]] == fact[1]
 
 
-def test_cupy_for_a_newer_cuda_than_the_driver_is_a_warning(tmp_path: Path) -> None:
+def test_cupy_for_a_newer_cuda_than_the_driver_is_a_warning(machine: Machine) -> None:
     files = CUPY | installed("cupy_cuda13x-13.6.0") | {"proc/driver/nvidia/version": OLD_DRIVER}
 
-    (warning,) = cupy.find(machine(tmp_path, files)).warnings
+    (warning,) = cupy.find(machine(files)).warnings
 
     assert warning.code == "driver-too-old"

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.host.host import Host
 from mlbackends_probes import (
     cutlass,
     flash_attention,
@@ -16,24 +14,7 @@ from mlbackends_probes import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-
-def machine(folder: Path, files: dict[str, str | bytes], **environment: str) -> Host:
-    """Compose an x86-64 Linux machine whose only import folder is /site."""
-    for name, data in files.items():
-        at = folder / "root" / name
-        at.parent.mkdir(parents=True, exist_ok=True)
-        at.write_bytes(data if isinstance(data, bytes) else data.encode())
-    told = {
-        "platform": "linux",
-        "uname": {"machine": "x86_64"},
-        "environment": environment,
-        "python": {"executable": "/venv/bin/python", "path": ["/site"], "version": "3.12.4"},
-    }
-    (folder / "root").mkdir(exist_ok=True)
-    (folder / "host.json").write_text(json.dumps(told))
-    return Host(str(folder))
+    from tests.conftest import Machine
 
 
 def torch(version: str, cuda: str = "") -> dict[str, str | bytes]:
@@ -49,7 +30,7 @@ def installed(*names: str) -> dict[str, str | bytes]:
 # ---- Triton --------------------------------------------------------------------------------------
 
 
-def test_triton_tells_back_ends_and_tools(tmp_path: Path) -> None:
+def test_triton_tells_back_ends_and_tools(machine: Machine) -> None:
     files = installed("triton-3.7.0") | {
         "site/triton/__init__.py": '"""isort:skip_file"""\n__version__ = \'3.7.0\'\n',
         "site/triton/backends/nvidia/compiler.py": "",
@@ -59,7 +40,7 @@ def test_triton_tells_back_ends_and_tools(tmp_path: Path) -> None:
         "site/triton_cpu_backend-1.dist-info/entry_points.txt": "[triton.backends]\ncpu = a.cpu\n",
     }
 
-    finding = triton.find(machine(tmp_path, files))
+    finding = triton.find(machine(files))
 
     assert finding.version == "3.7.0"
     assert finding.facts == {
@@ -71,10 +52,10 @@ def test_triton_tells_back_ends_and_tools(tmp_path: Path) -> None:
     assert finding.warnings == ()
 
 
-def test_a_variable_that_names_no_ptxas_is_a_warning(tmp_path: Path) -> None:
+def test_a_variable_that_names_no_ptxas_is_a_warning(machine: Machine) -> None:
     files = installed("triton-3.7.0") | {"site/triton/__init__.py": ""}
 
-    finding = triton.find(machine(tmp_path, files, TRITON_PTXAS_PATH="/gone/ptxas"))
+    finding = triton.find(machine(files, TRITON_PTXAS_PATH="/gone/ptxas"))
 
     assert finding.facts["environment"] == {"TRITON_PTXAS_PATH": "/gone/ptxas"}
     assert [one.code for one in finding.warnings] == ["override-invalid"]
@@ -83,7 +64,7 @@ def test_a_variable_that_names_no_ptxas_is_a_warning(tmp_path: Path) -> None:
 # ---- CUTLASS -------------------------------------------------------------------------------------
 
 
-def test_the_cutlass_dsl_is_told_with_its_libraries(tmp_path: Path) -> None:
+def test_the_cutlass_dsl_is_told_with_its_libraries(machine: Machine) -> None:
     files = installed(
         "nvidia_cutlass_dsl-4.8.1",
         "nvidia_cutlass_dsl_libs_base-4.8.1",
@@ -93,7 +74,7 @@ def test_the_cutlass_dsl_is_told_with_its_libraries(tmp_path: Path) -> None:
     files["site/nvidia_cutlass_dsl/python_packages/cutlass/__init__.py"] = ""
     files["site/cuda/tile/__init__.py"] = ""
 
-    finding = cutlass.find(machine(tmp_path, files))
+    finding = cutlass.find(machine(files))
 
     assert finding.version == "4.8.1"
     assert finding.facts == {
@@ -110,8 +91,8 @@ def test_the_cutlass_dsl_is_told_with_its_libraries(tmp_path: Path) -> None:
     assert (finding.reasons, finding.warnings) == ((), ())
 
 
-def test_the_dsl_without_its_libraries_lacks_its_files(tmp_path: Path) -> None:
-    finding = cutlass.find(machine(tmp_path, installed("nvidia_cutlass_dsl-4.8.1")))
+def test_the_dsl_without_its_libraries_lacks_its_files(machine: Machine) -> None:
+    finding = cutlass.find(machine(installed("nvidia_cutlass_dsl-4.8.1")))
 
     assert [reason.code for reason in finding.reasons] == ["metadata-only"]
 
@@ -125,8 +106,8 @@ FLASH: dict[str, str | bytes] = {
 }
 
 
-def test_flash_attn_tells_what_its_wheel_was_built_for(tmp_path: Path) -> None:
-    finding = flash_attention.find(machine(tmp_path, FLASH | torch("2.8.0+cu128", "12.8")))
+def test_flash_attn_tells_what_its_wheel_was_built_for(machine: Machine) -> None:
+    finding = flash_attention.find(machine(FLASH | torch("2.8.0+cu128", "12.8")))
 
     assert finding.version == "2.8.3"
     assert finding.facts == {
@@ -139,29 +120,29 @@ def test_flash_attn_tells_what_its_wheel_was_built_for(tmp_path: Path) -> None:
     assert finding.warnings == ()
 
 
-def test_flash_attn_for_another_torch_is_a_conflict(tmp_path: Path) -> None:
-    (warning,) = flash_attention.find(machine(tmp_path, FLASH | torch("2.13.0+cpu"))).warnings
+def test_flash_attn_for_another_torch_is_a_conflict(machine: Machine) -> None:
+    (warning,) = flash_attention.find(machine(FLASH | torch("2.13.0+cpu"))).warnings
 
     assert warning.code == "conflict"
     assert warning.message == "flash-attn is built for torch 2.8, and torch 2.13.0+cpu is installed"
 
 
-def test_flash_attn_4_is_found_beside_flash_attn(tmp_path: Path) -> None:
+def test_flash_attn_4_is_found_beside_flash_attn(machine: Machine) -> None:
     files = FLASH | installed("flash_attn_4-4.0.0b36")
     files["site/flash_attn/cute/__init__.py"] = ""
 
-    finding = flash_attention.find(machine(tmp_path, files))
+    finding = flash_attention.find(machine(files))
 
     assert finding.facts["packages"] == {"flash-attn": "2.8.3", "flash-attn-4": "4.0.0b36"}
     assert finding.reasons == ()
 
 
-def test_flashinfer_kernels_of_another_release_are_a_conflict(tmp_path: Path) -> None:
+def test_flashinfer_kernels_of_another_release_are_a_conflict(machine: Machine) -> None:
     files = installed("flashinfer_python-0.7.2.post1", "flashinfer_cubin-0.6.13")
     files |= installed("flashinfer_jit_cache-0.7.2.post1+cu130")
     files["site/flashinfer/__init__.py"] = ""
 
-    finding = flash_attention.find(machine(tmp_path, files))
+    finding = flash_attention.find(machine(files))
 
     assert finding.facts["flashinfer_parts"] == {
         "flashinfer-cubin": "0.6.13",
@@ -187,10 +168,10 @@ def xformers_files(build: str | bytes) -> dict[str, str | bytes]:
     }
 
 
-def test_xformers_tells_what_it_was_built_for(tmp_path: Path) -> None:
+def test_xformers_tells_what_it_was_built_for(machine: Machine) -> None:
     files = xformers_files(CPP_LIB) | torch("2.10.0+cu128", "12.8")
 
-    finding = xformers.find(machine(tmp_path, files))
+    finding = xformers.find(machine(files))
 
     assert finding.facts == {
         "distribution": "xformers",
@@ -203,10 +184,10 @@ def test_xformers_tells_what_it_was_built_for(tmp_path: Path) -> None:
     assert finding.warnings == ()
 
 
-def test_xformers_for_another_torch_is_a_conflict(tmp_path: Path) -> None:
+def test_xformers_for_another_torch_is_a_conflict(machine: Machine) -> None:
     files = xformers_files(CPP_LIB) | torch("2.15.0+cu132", "13.2")
 
-    (warning,) = xformers.find(machine(tmp_path, files)).warnings
+    (warning,) = xformers.find(machine(files)).warnings
 
     assert warning.message == (
         "xformers is built for torch 2.10.0+cu128, and torch 2.15.0+cu132 is installed"
@@ -226,8 +207,8 @@ def test_xformers_for_another_torch_is_a_conflict(tmp_path: Path) -> None:
         b"[" * 50_000,
     ],
 )
-def test_a_build_record_that_makes_no_sense_tells_nothing(tmp_path: Path, build: bytes) -> None:
-    finding = xformers.find(machine(tmp_path, xformers_files(build) | torch("2.10.0")))
+def test_a_build_record_that_makes_no_sense_tells_nothing(machine: Machine, build: bytes) -> None:
+    finding = xformers.find(machine(xformers_files(build) | torch("2.10.0")))
 
     assert finding.facts == {"distribution": "xformers", "location": "/site/xformers"}
     assert finding.warnings == ()
@@ -242,10 +223,10 @@ def engine(*parts: str) -> dict[str, str | bytes]:
     }
 
 
-def test_the_parts_of_transformer_engine_are_told(tmp_path: Path) -> None:
+def test_the_parts_of_transformer_engine_are_told(machine: Machine) -> None:
     files = engine("transformer_engine_cu13-2.20.2", "transformer_engine_torch-2.20.2")
 
-    host = machine(tmp_path, files | torch("2.13.0+cu132", "13.2"), NVTE_FLASH_ATTN="0")
+    host = machine(files | torch("2.13.0+cu132", "13.2"), NVTE_FLASH_ATTN="0")
     finding = transformer_engine.find(host)
 
     assert finding.version == "2.20.2"
@@ -277,11 +258,11 @@ def test_the_parts_of_transformer_engine_are_told(tmp_path: Path) -> None:
     ],
 )
 def test_parts_that_do_not_go_together_are_a_conflict(
-    tmp_path: Path, parts: tuple[str, ...], said: str
+    machine: Machine, parts: tuple[str, ...], said: str
 ) -> None:
     files = engine(*parts) | torch("2.13.0+cu132", "13.2")
 
-    warnings = transformer_engine.find(machine(tmp_path, files)).warnings
+    warnings = transformer_engine.find(machine(files)).warnings
 
     assert [(one.code, one.message) for one in warnings] == [("conflict", said)]
 
@@ -289,12 +270,12 @@ def test_parts_that_do_not_go_together_are_a_conflict(
 # ---- opt_einsum ----------------------------------------------------------------------------------
 
 
-def test_opt_einsum_tells_its_version(tmp_path: Path) -> None:
+def test_opt_einsum_tells_its_version(machine: Machine) -> None:
     files = installed("opt_einsum-3.4.0") | {
         "site/opt_einsum/__init__.py": "",
         "site/opt_einsum/_version.py": "__version__ = version = '3.4.0'\n",
     }
 
-    finding = opt_einsum.find(machine(tmp_path, files))
+    finding = opt_einsum.find(machine(files))
 
     assert (finding.version, finding.reasons) == ("3.4.0", ())

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.model.records import Library, Presence, ProbeReport
+from mlbackends.model.records import Presence
 from mlbackends.survey import survey
 from mlbackends_probes import accelerate, blas, mkl, openblas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    FakeLibrary = Callable[..., Path]
+    from tests.conftest import FakeLibrary
+    from tests.probes.conftest import Asked
+
 
 DGEMM = """
 void DGEMM(char *a, char *b, int *m, int *n, int *k, double *alpha, double *x, int *ldx,
@@ -59,18 +60,10 @@ int MKL_Set_Threading_Layer(int layer) { return layer == -1 ? 3 : 0; }
 )
 
 
-def asked(name: str, path: Path) -> tuple[ProbeReport, Library]:
-    """Survey one probe with this file in front of whatever this machine has."""
-    host = Host(python={"path": []}, environment={"LD_LIBRARY_PATH": str(path.parent)})
-    report = survey((name,), host, Presence.USABLE).probes[name]
-    (library,) = (one for one in report.libraries if one.path == str(path))
-    return report, library
-
-
 @pytest.mark.parametrize("prefix", ["", "scipy_"])
 @pytest.mark.parametrize("suffix", ["", "64_"])
 def test_openblas_is_asked_whatever_stands_around_its_names(
-    fake_library: FakeLibrary, prefix: str, suffix: str
+    asked: Asked, fake_library: FakeLibrary, prefix: str, suffix: str
 ) -> None:
     source = OPENBLAS.replace("PREFIX", prefix).replace("SUFFIX", suffix)
     source = source.replace("DGEMM", f"{prefix}dgemm_{suffix}")
@@ -92,7 +85,9 @@ def test_openblas_is_asked_whatever_stands_around_its_names(
     assert report.facts.get("symbol_suffix", "") == suffix
 
 
-def test_a_product_that_is_wrong_keeps_openblas_below_usable(fake_library: FakeLibrary) -> None:
+def test_a_product_that_is_wrong_keeps_openblas_below_usable(
+    asked: Asked, fake_library: FakeLibrary
+) -> None:
     source = OPENBLAS.replace(RIGHT, DGEMM.replace("SPOIL", "1")).replace("DGEMM", "dgemm_")
     source = source.replace("PREFIX", "").replace("SUFFIX", "")
     path = fake_library("openblas", "libopenblas.so.0", source=source)
@@ -105,6 +100,7 @@ def test_a_product_that_is_wrong_keeps_openblas_below_usable(fake_library: FakeL
 
 
 def test_an_openblas_that_returns_no_text_is_not_asked_further_for_it(
+    asked: Asked,
     fake_library: FakeLibrary,
 ) -> None:
     source = "char *openblas_get_config(void) { return 0; }\n" + RIGHT.replace("DGEMM", "dgemm_")
@@ -117,7 +113,7 @@ def test_an_openblas_that_returns_no_text_is_not_asked_further_for_it(
 
 
 def test_a_core_type_that_openblas_does_not_take_is_a_warning(
-    fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch
+    asked: Asked, fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = OPENBLAS.replace("PREFIX", "").replace("SUFFIX", "").replace("DGEMM", "dgemm_")
     path = fake_library("openblas", "libopenblas.so.0", source=source)
@@ -166,7 +162,7 @@ def test_variables_of_openblas_are_facts_and_nonsense_in_them_is_a_warning(
     assert "whole number of at least 1" in warning.message
 
 
-def test_mkl_tells_its_version_and_multiplies(fake_library: FakeLibrary) -> None:
+def test_mkl_tells_its_version_and_multiplies(asked: Asked, fake_library: FakeLibrary) -> None:
     path = fake_library("mkl", "libmkl_rt.so.2", source=MKL.replace("DGEMM", "dgemm_"))
 
     report, library = asked("mkl", path)
@@ -193,6 +189,7 @@ def test_mkl_inside_torch_is_found_by_its_function(
 
 
 def test_an_mkl_that_ends_the_process_over_a_missing_layer_keeps_its_rung(
+    asked: Asked,
     fake_library: FakeLibrary,
 ) -> None:
     source = MKL.replace(
@@ -253,7 +250,7 @@ def test_what_variables_ask_of_mkl_is_held_against_what_it_takes(
     assert [warning.code for warning in finding.warnings] == codes
 
 
-def test_blis_names_its_kernels_and_threads(fake_library: FakeLibrary) -> None:
+def test_blis_names_its_kernels_and_threads(asked: Asked, fake_library: FakeLibrary) -> None:
     source = """
     char *bli_info_get_version_str(void) { return "0.9.0"; }
     int bli_arch_query_id(void) { return 3; }
@@ -277,6 +274,7 @@ def test_blis_names_its_kernels_and_threads(fake_library: FakeLibrary) -> None:
 
 
 def test_a_blis_without_the_names_of_blas_is_loadable_and_says_why(
+    asked: Asked,
     fake_library: FakeLibrary,
 ) -> None:
     source = 'char *bli_info_get_version_str(void) { return "1.0"; }\n'
@@ -288,7 +286,9 @@ def test_a_blis_without_the_names_of_blas_is_loadable_and_says_why(
     assert [reason.code for reason in library.reasons] == ["no-use-check"]
 
 
-def test_flexiblas_tells_the_backend_that_it_passes_calls_to(fake_library: FakeLibrary) -> None:
+def test_flexiblas_tells_the_backend_that_it_passes_calls_to(
+    asked: Asked, fake_library: FakeLibrary
+) -> None:
     source = """
     #include <string.h>
     void flexiblas_get_version(int *a, int *b, int *c) { *a = 3; *b = 4; *c = 2; }
@@ -391,7 +391,7 @@ def test_the_links_of_the_alternatives_are_followed(
     assert finding.facts == {"blas": "openblas"}
 
 
-def test_a_lapack_tells_its_version_and_solves(fake_library: FakeLibrary) -> None:
+def test_a_lapack_tells_its_version_and_solves(asked: Asked, fake_library: FakeLibrary) -> None:
     source = """
     void ilaver_(int *a, int *b, int *c) { *a = 3; *b = 11; *c = 0; }
     void dgesv_(int *n, int *k, double *a, int *lda, int *p, double *b, int *ldb, int *info) {
@@ -408,7 +408,7 @@ def test_a_lapack_tells_its_version_and_solves(fake_library: FakeLibrary) -> Non
     assert {**library.facts, **report.facts}["lapack_version"] == "3.11.0"
 
 
-def test_a_cblas_alone_multiplies_too(fake_library: FakeLibrary) -> None:
+def test_a_cblas_alone_multiplies_too(asked: Asked, fake_library: FakeLibrary) -> None:
     source = """
     void cblas_dgemm(int order, int ta, int tb, int m, int n, int k, double alpha, const double *a,
                      int lda, const double *b, int ldb, double beta, double *c, int ldc) {

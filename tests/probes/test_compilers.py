@@ -1,38 +1,23 @@
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
 from mlbackends_probes import compilers
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
+
+    from tests.conftest import Machine
+
+    from mlbackends.model.records import Finding
 
 
-def machine(
-    folder: Path, files: dict[str, str], links: dict[str, str] | None = None, **environment: str
-) -> Host:
-    """Compose a machine whose PATH is /usr/local/bin and /usr/bin, unless another is given."""
-    for name, data in files.items():
-        at = folder / "root" / name
-        at.parent.mkdir(parents=True, exist_ok=True)
-        at.write_bytes(data.encode())
-    for name, target in (links or {}).items():
-        at = folder / "root" / name
-        at.parent.mkdir(parents=True, exist_ok=True)
-        at.symlink_to(target)
-    (folder / "root").mkdir(exist_ok=True)
-    told = {
-        "platform": "linux",
-        "uname": {"machine": "x86_64"},
-        "environment": {"PATH": "/usr/local/bin:/usr/bin"} | environment,
-    }
-    (folder / "host.json").write_text(json.dumps(told))
-    return Host(str(folder))
+def look(machine: Machine, files: Mapping[str, str], **environment: str) -> Finding:
+    """Look for compilers on a machine whose PATH is /usr/local/bin and /usr/bin, unless another is given."""
+    return compilers.find(machine(files, **{"PATH": "/usr/local/bin:/usr/bin", **environment}))
 
 
 DEBIAN = {
@@ -44,17 +29,15 @@ DEBIAN = {
         "Package: gcc-12\nStatus: install ok installed\nArchitecture: amd64\n"
         "Version: 12.2.0-14+deb12u1\n\n"
     ),
-}
-DEBIAN_LINKS = {
-    "usr/bin/gcc": "gcc-12",
-    "usr/bin/gcc-12": "x86_64-linux-gnu-gcc-12",
-    "etc/alternatives/cc": "/usr/bin/gcc",
-    "usr/bin/cc": "/etc/alternatives/cc",
+    "usr/bin/gcc": "->gcc-12",
+    "usr/bin/gcc-12": "->x86_64-linux-gnu-gcc-12",
+    "etc/alternatives/cc": "->/usr/bin/gcc",
+    "usr/bin/cc": "->/etc/alternatives/cc",
 }
 
 
-def test_debians_links_lead_to_the_compiler_and_its_package(tmp_path: Path) -> None:
-    finding = compilers.find(machine(tmp_path, DEBIAN, DEBIAN_LINKS))
+def test_debians_links_lead_to_the_compiler_and_its_package(machine: Machine) -> None:
+    finding = look(machine, DEBIAN)
 
     assert finding.presence is Presence.FOUND
     target = "/usr/bin/x86_64-linux-gnu-gcc-12"
@@ -78,16 +61,14 @@ def test_debians_links_lead_to_the_compiler_and_its_package(tmp_path: Path) -> N
     assert finding.facts["versions"] == {"cc": "12.2.0", "gcc": "12.2.0"}
 
 
-def test_a_compiler_without_a_package_has_its_numbered_name(tmp_path: Path) -> None:
-    host = machine(tmp_path, {"usr/bin/clang-18": "ELF"}, {"usr/bin/clang": "clang-18"})
-
-    facts = compilers.find(host).facts
+def test_a_compiler_without_a_package_has_its_numbered_name(machine: Machine) -> None:
+    facts = look(machine, {"usr/bin/clang-18": "ELF", "usr/bin/clang": "->clang-18"}).facts
 
     assert facts["versions"] == {"clang": "18"}
 
 
-def test_a_compiler_of_which_nothing_tells_a_version_has_none(tmp_path: Path) -> None:
-    facts = compilers.find(machine(tmp_path, {"usr/bin/icx": "ELF"})).facts
+def test_a_compiler_of_which_nothing_tells_a_version_has_none(machine: Machine) -> None:
+    facts = look(machine, {"usr/bin/icx": "ELF"}).facts
 
     assert facts["compilers"] == [{"name": "icx", "path": "/usr/bin/icx"}]
     assert "versions" not in facts
@@ -101,11 +82,11 @@ def test_a_compiler_of_which_nothing_tells_a_version_has_none(tmp_path: Path) ->
         ('{"cuda_nvcc": {', "13.0"),
     ],
 )
-def test_nvcc_has_its_toolkits_version(tmp_path: Path, told: str, version: str) -> None:
+def test_nvcc_has_its_toolkits_version(machine: Machine, told: str, version: str) -> None:
     files = {"usr/local/cuda-13.0/bin/nvcc": "ELF", "usr/local/cuda-13.0/version.json": told}
-    host = machine(tmp_path, files, {"usr/local/cuda": "cuda-13.0"}, PATH="/usr/local/cuda/bin")
-
-    facts = compilers.find(host).facts
+    facts = look(
+        machine, files | {"usr/local/cuda": "->cuda-13.0"}, PATH="/usr/local/cuda/bin"
+    ).facts
 
     assert facts["compilers"] == [
         {
@@ -117,13 +98,13 @@ def test_nvcc_has_its_toolkits_version(tmp_path: Path, told: str, version: str) 
     ]
 
 
-def test_a_script_of_one_line_is_followed(tmp_path: Path) -> None:
+def test_a_script_of_one_line_is_followed(machine: Machine) -> None:
     files = {
         "usr/local/bin/nvcc": '#!/bin/sh\nexec /usr/local/cuda-13.0/bin/nvcc "$@"\n',
         "usr/local/cuda-13.0/bin/nvcc": "ELF",
     }
 
-    facts = compilers.find(machine(tmp_path, files)).facts
+    facts = look(machine, files).facts
 
     assert facts["compilers"] == [
         {
@@ -135,43 +116,41 @@ def test_a_script_of_one_line_is_followed(tmp_path: Path) -> None:
     ]
 
 
-def test_a_script_that_does_more_is_the_compiler_itself(tmp_path: Path) -> None:
+def test_a_script_that_does_more_is_the_compiler_itself(machine: Machine) -> None:
     files = {
         "usr/local/bin/nvcc": '#!/bin/sh\nexport A=1\nexec /opt/nvcc "$@"\n',
         "opt/nvcc": "ELF",
     }
 
-    facts = compilers.find(machine(tmp_path, files)).facts
+    facts = look(machine, files).facts
 
     assert facts["compilers"] == [{"name": "nvcc", "path": "/usr/local/bin/nvcc"}]
 
 
-def test_the_first_folder_of_path_wins_and_relative_ones_are_left_out(tmp_path: Path) -> None:
+def test_the_first_folder_of_path_wins_and_relative_ones_are_left_out(machine: Machine) -> None:
     files = {"a/clang": "ELF", "b/clang": "ELF"}
 
-    facts = compilers.find(machine(tmp_path, files, PATH=":.:bin:/a/:/b")).facts
+    facts = look(machine, files, PATH=":.:bin:/a/:/b").facts
 
     assert facts["compilers"] == [{"name": "clang", "path": "/a/clang"}]
 
 
-def test_links_in_a_circle_are_no_compiler(tmp_path: Path) -> None:
-    links = {"usr/bin/cc": "c99", "usr/bin/c99": "cc", "usr/bin/gcc": "/gone"}
+def test_links_in_a_circle_are_no_compiler(machine: Machine) -> None:
+    links = {"usr/bin/cc": "->c99", "usr/bin/c99": "->cc", "usr/bin/gcc": "->/gone"}
 
-    finding = compilers.find(machine(tmp_path, {}, links))
+    finding = look(machine, links)
 
     assert finding.presence is None
     assert finding.reasons[0].message == "no compiler in /usr/local/bin:/usr/bin"
 
 
-def test_a_folder_with_a_compilers_name_is_none(tmp_path: Path) -> None:
-    assert compilers.find(machine(tmp_path, {"usr/bin/nvcc/readme": ""})).presence is None
+def test_a_folder_with_a_compilers_name_is_none(machine: Machine) -> None:
+    assert look(machine, {"usr/bin/nvcc/readme": ""}).presence is None
 
 
-def test_a_variable_that_names_no_compiler_is_a_warning(tmp_path: Path) -> None:
+def test_a_variable_that_names_no_compiler_is_a_warning(machine: Machine) -> None:
     files = {"usr/bin/gcc": "ELF", "opt/g++": "ELF"}
-    host = machine(tmp_path, files, CC="gcc -m64", CXX="/opt/g++", CUDACXX="/gone/nvcc", FC="")
-
-    finding = compilers.find(host)
+    finding = look(machine, files, CC="gcc -m64", CXX="/opt/g++", CUDACXX="/gone/nvcc", FC="")
 
     assert finding.facts["environment"] == {
         "CC": "gcc -m64",
@@ -183,7 +162,7 @@ def test_a_variable_that_names_no_compiler_is_a_warning(tmp_path: Path) -> None:
     assert warning.message == "CUDACXX is '/gone/nvcc', and there is no such program"
 
 
-def test_without_path_it_says_so(tmp_path: Path) -> None:
-    finding = compilers.find(machine(tmp_path, {}, PATH=""))
+def test_without_path_it_says_so(machine: Machine) -> None:
+    finding = look(machine, {}, PATH="")
 
     assert finding.reasons[0].message == "no compiler in PATH, which is not set"

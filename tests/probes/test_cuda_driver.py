@@ -1,43 +1,26 @@
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.model.records import Library, Presence, ProbeReport
+from mlbackends.model.records import Presence
 from mlbackends.survey import survey
 from mlbackends_probes import cuda_driver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    FakeLibrary = Callable[..., Path]
-    Asked = Callable[..., tuple[ProbeReport, Library]]
+    from tests.conftest import FakeLibrary, Machine
+    from tests.probes.conftest import Asked
 
 
-@pytest.fixture
-def asked(fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """Survey cuda_driver with the fake in front of whatever this machine has."""
-
-    def ask(timeout: float = 5.0, **variables: str) -> tuple[ProbeReport, Library]:
-        path = fake_library("computing_driver", "libcuda.so.1")
-        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-        monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-        told = survey(("cuda_driver",), Host(), Presence.USABLE, timeout=timeout)
-        report = told.probes["cuda_driver"]
-        (library,) = (one for one in report.libraries if one.path == str(path))
-        return report, library
-
-    return ask
+LIBCUDA = ("computing_driver", "libcuda.so.1")
 
 
 def test_devices_that_compute_are_usable(asked: Asked) -> None:
-    report, library = asked(FAKE_GPUS="2", FAKE_CAPABILITY="120", FAKE_NAME="NVIDIA B\u00e9ta")
+    report, library = asked(
+        "cuda_driver", LIBCUDA, FAKE_GPUS="2", FAKE_CAPABILITY="120", FAKE_NAME="NVIDIA B\u00e9ta"
+    )
 
     assert library.presence is Presence.USABLE
     assert (report.presence, report.version) == (Presence.USABLE, "13.0")
@@ -73,7 +56,7 @@ def test_devices_that_compute_are_usable(asked: Asked) -> None:
 
 
 def test_a_device_without_memory_pools_says_so(asked: Asked) -> None:
-    report, _ = asked(FAKE_POOLS="0")
+    report, _ = asked("cuda_driver", LIBCUDA, FAKE_POOLS="0")
 
     assert "memory-pools" not in report.devices[0].features
     assert "managed-memory" in report.devices[0].features
@@ -107,7 +90,7 @@ def test_a_device_without_memory_pools_says_so(asked: Asked) -> None:
 def test_each_refusal_of_the_driver_has_its_own_code(
     asked: Asked, returned: str, code: str, words: str
 ) -> None:
-    _, library = asked(FAKE_INIT=returned)
+    _, library = asked("cuda_driver", LIBCUDA, FAKE_INIT=returned)
 
     assert library.presence is Presence.LOADABLE
     assert library.version == "13.0"
@@ -116,7 +99,7 @@ def test_each_refusal_of_the_driver_has_its_own_code(
 
 
 def test_an_empty_variable_is_the_hint_when_no_device_is_visible(asked: Asked) -> None:
-    _, library = asked(FAKE_GPUS="0", CUDA_VISIBLE_DEVICES="")
+    _, library = asked("cuda_driver", LIBCUDA, FAKE_GPUS="0", CUDA_VISIBLE_DEVICES="")
 
     (reason,) = library.reasons
     assert reason.code == "no-device"
@@ -124,13 +107,13 @@ def test_an_empty_variable_is_the_hint_when_no_device_is_visible(asked: Asked) -
 
 
 def test_a_variable_that_is_no_text_does_not_spoil_the_hint(asked: Asked) -> None:
-    _, library = asked(FAKE_GPUS="0", CUDA_VISIBLE_DEVICES="\udcff")
+    _, library = asked("cuda_driver", LIBCUDA, FAKE_GPUS="0", CUDA_VISIBLE_DEVICES="\udcff")
 
     assert library.reasons[0].hint == 'CUDA_VISIBLE_DEVICES is "?", which hides every GPU: unset it'
 
 
 def test_a_device_that_computes_wrong_is_not_usable(asked: Asked) -> None:
-    report, library = asked(FAKE_RESULT="1")
+    report, library = asked("cuda_driver", LIBCUDA, FAKE_RESULT="1")
 
     assert library.presence is Presence.LOADABLE
     assert library.reasons[0].code == "wrong-result"
@@ -139,7 +122,7 @@ def test_a_device_that_computes_wrong_is_not_usable(asked: Asked) -> None:
 
 
 def test_a_device_that_another_process_holds_is_described(asked: Asked) -> None:
-    report, library = asked(FAKE_CONTEXT="46")
+    report, library = asked("cuda_driver", LIBCUDA, FAKE_CONTEXT="46")
 
     assert library.reasons[0].code == "device-unavailable"
     assert report.devices[0].memory_bytes == 80 << 30
@@ -157,7 +140,7 @@ def test_a_device_that_another_process_holds_is_described(asked: Asked) -> None:
 )
 def test_a_driver_that_misbehaves_keeps_its_rung(asked: Asked, behaviour: str, code: str) -> None:
     limit = 3.0 if behaviour == "hang" else 60.0
-    _, library = asked(timeout=limit, FAKE_BEHAVIOUR=behaviour)
+    _, library = asked("cuda_driver", LIBCUDA, timeout=limit, FAKE_BEHAVIOUR=behaviour)
 
     assert library.presence is Presence.LOADABLE
     assert library.version == "13.0"
@@ -165,7 +148,7 @@ def test_a_driver_that_misbehaves_keeps_its_rung(asked: Asked, behaviour: str, c
 
 
 def test_noise_on_stdout_changes_no_answer(asked: Asked) -> None:
-    _, library = asked(FAKE_BEHAVIOUR="noise")
+    _, library = asked("cuda_driver", LIBCUDA, FAKE_BEHAVIOUR="noise")
 
     assert library.presence is Presence.USABLE
 
@@ -185,17 +168,6 @@ def test_a_library_without_the_functions_is_named(
 # ---- find, on composed machines ----------------------------------------------------------------
 
 
-def machine(folder: Path, files: dict[str, bytes], **environment: str) -> Host:
-    """Compose a recorded machine without a name for its processor, so that any library suits it."""
-    for path, data in files.items():
-        at = folder / "root" / path.lstrip("/")
-        at.parent.mkdir(parents=True, exist_ok=True)
-        at.write_bytes(data)
-    (folder / "root").mkdir(exist_ok=True)
-    (folder / "host.json").write_text(json.dumps({"environment": environment}))
-    return Host(str(folder))
-
-
 @pytest.fixture
 def libcuda(fake_library: FakeLibrary) -> bytes:
     return fake_library("computing_driver", "libcuda.so.1").read_bytes()
@@ -204,9 +176,9 @@ def libcuda(fake_library: FakeLibrary) -> bytes:
 KERNEL = b"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n"
 
 
-def test_a_machine_without_a_driver_says_where_it_looked(tmp_path: Path) -> None:
+def test_a_machine_without_a_driver_says_where_it_looked(machine: Machine) -> None:
     there = {"/opt/lib/README": b""}
-    finding = cuda_driver.find(machine(tmp_path, there, LD_LIBRARY_PATH="/opt/lib"))
+    finding = cuda_driver.find(machine(there, LD_LIBRARY_PATH="/opt/lib"))
 
     assert finding.libraries == ()
     (reason,) = finding.reasons
@@ -214,14 +186,16 @@ def test_a_machine_without_a_driver_says_where_it_looked(tmp_path: Path) -> None
     assert "LD_LIBRARY_PATH" in reason.message
 
 
-def test_a_container_without_the_compute_part_is_told_so(tmp_path: Path) -> None:
-    finding = cuda_driver.find(machine(tmp_path, {}, NVIDIA_DRIVER_CAPABILITIES="utility,video"))
+def test_a_container_without_the_compute_part_is_told_so(machine: Machine) -> None:
+    finding = cuda_driver.find(machine({}, NVIDIA_DRIVER_CAPABILITIES="utility,video"))
 
     assert "start the container with compute in it" in finding.reasons[0].hint
 
 
-def test_a_library_without_a_kernel_module_lacks_the_driver(tmp_path: Path, libcuda: bytes) -> None:
-    host = machine(tmp_path, {"/usr/local/nvidia/lib64/libcuda.so.580.65.06": libcuda})
+def test_a_library_without_a_kernel_module_lacks_the_driver(
+    machine: Machine, libcuda: bytes
+) -> None:
+    host = machine({"/usr/local/nvidia/lib64/libcuda.so.580.65.06": libcuda})
 
     finding = cuda_driver.find(host)
 
@@ -230,14 +204,14 @@ def test_a_library_without_a_kernel_module_lacks_the_driver(tmp_path: Path, libc
 
 
 def test_another_release_than_the_kernel_modules_is_a_mismatch(
-    tmp_path: Path, libcuda: bytes
+    machine: Machine, libcuda: bytes
 ) -> None:
     files = {
         "/proc/driver/nvidia/version": KERNEL,
         "/usr/local/nvidia/lib64/libcuda.so.575.57.08": libcuda,
     }
 
-    finding = cuda_driver.find(machine(tmp_path, files))
+    finding = cuda_driver.find(machine(files))
 
     assert finding.reasons == ()
     (warning,) = finding.warnings
@@ -246,38 +220,36 @@ def test_another_release_than_the_kernel_modules_is_a_mismatch(
     assert "575.57.08" in warning.message
 
 
-def test_a_forward_compatibility_copy_is_no_mismatch(tmp_path: Path, libcuda: bytes) -> None:
+def test_a_forward_compatibility_copy_is_no_mismatch(machine: Machine, libcuda: bytes) -> None:
     files = {
         "/proc/driver/nvidia/version": KERNEL,
         "/usr/local/cuda/compat/libcuda.so.590.48.01": libcuda,
     }
 
-    finding = cuda_driver.find(machine(tmp_path, files))
+    finding = cuda_driver.find(machine(files))
 
     assert finding.facts["forward_compatibility"] is True
     assert finding.warnings == ()
 
 
-def test_a_stub_is_found_and_never_opened(tmp_path: Path, libcuda: bytes) -> None:
+def test_a_stub_is_found_and_never_opened(machine: Machine, libcuda: bytes) -> None:
     files = {"/usr/local/cuda/lib64/stubs/libcuda.so": libcuda}
 
-    finding = cuda_driver.find(
-        machine(tmp_path, files, LD_LIBRARY_PATH="/usr/local/cuda/lib64/stubs")
-    )
+    finding = cuda_driver.find(machine(files, LD_LIBRARY_PATH="/usr/local/cuda/lib64/stubs"))
 
     (library,) = finding.libraries
     assert [reason.code for reason in library.reasons] == ["stub-library"]
     assert not library.wins
 
 
-def test_a_linux_driver_inside_wsl_is_a_conflict(tmp_path: Path, libcuda: bytes) -> None:
+def test_a_linux_driver_inside_wsl_is_a_conflict(machine: Machine, libcuda: bytes) -> None:
     files = {
         "/usr/lib/wsl/lib/libcuda.so.1": libcuda,
         "/opt/driver/libcuda.so.1": libcuda + b"\0",
         "/dev/dxg": b"",
     }
 
-    finding = cuda_driver.find(machine(tmp_path, files, LD_LIBRARY_PATH="/opt/driver"))
+    finding = cuda_driver.find(machine(files, LD_LIBRARY_PATH="/opt/driver"))
 
     assert [library.path for library in finding.libraries] == [
         "/opt/driver/libcuda.so.1",

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.conftest import FakeLibrary
+
     from mlbackends.model.records import Library, ProbeReport
 
     Asked = Callable[..., tuple[ProbeReport, Library]]
-    FakeLibrary = Callable[..., Path]
 
 COMMON = """
 #pragma GCC diagnostic ignored "-Wunused-function"

@@ -1,49 +1,31 @@
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.host.host import Host
-from mlbackends.model.records import Library, Presence, ProbeReport
-from mlbackends.survey import survey
+from mlbackends.model.records import Presence
 from mlbackends_probes import cuda_runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    FakeLibrary = Callable[..., Path]
-    Asked = Callable[..., tuple[ProbeReport, Library]]
+    from tests.conftest import FakeLibrary, Machine
+    from tests.probes.conftest import Asked
 
 
-@pytest.fixture
-def asked(fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """Survey cuda_runtime with the fake in front of whatever this machine has."""
-
-    def ask(**variables: str) -> tuple[ProbeReport, Library]:
-        path = fake_library("cudart", "libcudart.so.13")
-        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-        monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-        report = survey(("cuda_runtime",), Host(), Presence.USABLE).probes["cuda_runtime"]
-        (library,) = (one for one in report.libraries if one.path == str(path))
-        return report, library
-
-    return ask
+LIBCUDART = ("cudart", "libcudart.so.13")
 
 
 def test_a_runtime_with_a_device_is_usable(asked: Asked) -> None:
-    report, library = asked(FAKE_RUNTIME="13020", FAKE_CUDA="13000", FAKE_GPUS="2")
+    report, library = asked(
+        "cuda_runtime", LIBCUDART, FAKE_RUNTIME="13020", FAKE_CUDA="13000", FAKE_GPUS="2"
+    )
 
     assert (library.presence, library.version, library.reasons) == (Presence.USABLE, "13.2", ())
     assert report.facts == {"driver_cuda_version": "13.0", "device_count": 2}
 
 
 def test_a_runtime_without_a_driver_still_tells_its_version(asked: Asked) -> None:
-    report, library = asked(FAKE_CUDA="0", FAKE_COUNT="35")
+    report, library = asked("cuda_runtime", LIBCUDART, FAKE_CUDA="0", FAKE_COUNT="35")
 
     assert (library.presence, library.version) == (Presence.LOADABLE, "13.0")
     assert [reason.code for reason in library.reasons] == ["no-driver"]
@@ -68,23 +50,11 @@ def test_a_runtime_without_a_driver_still_tells_its_version(asked: Asked) -> Non
 def test_each_refusal_has_its_own_code(
     asked: Asked, variables: dict[str, str], code: str, words: str
 ) -> None:
-    _, library = asked(**variables)
+    _, library = asked("cuda_runtime", LIBCUDART, **variables)
 
     assert library.presence is Presence.LOADABLE
     assert library.reasons[0].code == code
     assert library.reasons[0].message.startswith(words)
-
-
-def machine(folder: Path, files: dict[str, bytes], **environment: str) -> Host:
-    for path, data in files.items():
-        at = folder / "root" / path.lstrip("/")
-        at.parent.mkdir(parents=True, exist_ok=True)
-        at.write_bytes(data)
-    (folder / "root").mkdir(exist_ok=True)
-    python = {"path": ["/venv/lib/python3.12/site-packages"]}
-    told = {"environment": environment, "python": python}
-    (folder / "host.json").write_text(json.dumps(told))
-    return Host(str(folder))
 
 
 @pytest.fixture
@@ -92,10 +62,12 @@ def libcudart(fake_library: FakeLibrary) -> bytes:
     return fake_library("cudart", "libcudart.so.13").read_bytes()
 
 
-def test_every_copy_is_reported_and_one_of_a_soname_wins(tmp_path: Path, libcudart: bytes) -> None:
-    wheel = "/venv/lib/python3.12/site-packages/nvidia/cu13/lib/libcudart.so.13"
+def test_every_copy_is_reported_and_one_of_a_soname_wins(
+    machine: Machine, libcudart: bytes
+) -> None:
+    wheel = "/site/nvidia/cu13/lib/libcudart.so.13"
     toolkit = "/usr/local/cuda-13.0/lib64/libcudart.so.13"
-    finding = cuda_runtime.find(machine(tmp_path, {wheel: libcudart, toolkit: libcudart}))
+    finding = cuda_runtime.find(machine({wheel: libcudart, toolkit: libcudart}))
 
     assert [(library.path, library.wins) for library in finding.libraries] == [
         (wheel, True),
@@ -103,13 +75,13 @@ def test_every_copy_is_reported_and_one_of_a_soname_wins(tmp_path: Path, libcuda
     ]
 
 
-def test_a_driver_that_is_too_old_is_a_warning(tmp_path: Path, libcudart: bytes) -> None:
+def test_a_driver_that_is_too_old_is_a_warning(machine: Machine, libcudart: bytes) -> None:
     files = {
         "/sys/module/nvidia/version": b"535.129.03\n",
         "/usr/local/cuda-13.0/lib64/libcudart.so.13": libcudart,
     }
 
-    finding = cuda_runtime.find(machine(tmp_path, files))
+    finding = cuda_runtime.find(machine(files))
 
     (warning,) = finding.warnings
     assert warning.code == "driver-too-old"

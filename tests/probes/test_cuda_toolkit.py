@@ -14,20 +14,11 @@ from mlbackends_probes import cuda_toolkit
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.conftest import Machine
+
     from mlbackends.model.records import Finding
 
-SITE = "/venv/lib/python3.12/site-packages"
-
-
-def machine(folder: Path, files: dict[str, str], **environment: str) -> Host:
-    for path, text in files.items():
-        at = folder / "root" / path.lstrip("/")
-        at.parent.mkdir(parents=True, exist_ok=True)
-        at.write_bytes(text.encode("latin-1"))
-    (folder / "root").mkdir(exist_ok=True)
-    told = {"environment": environment, "python": {"path": [SITE], "prefix": "/venv"}}
-    (folder / "host.json").write_text(json.dumps(told))
-    return Host(str(folder))
+SITE = "/site"
 
 
 def only(finding: Finding) -> dict[str, str]:
@@ -67,8 +58,8 @@ def test_a_current_folder_that_is_gone_does_no_harm(
         os.chdir(tmp_path)
 
 
-def test_an_empty_machine_says_where_it_looked(tmp_path: Path) -> None:
-    finding = cuda_toolkit.find(machine(tmp_path, {}))
+def test_an_empty_machine_says_where_it_looked(machine: Machine) -> None:
+    finding = cuda_toolkit.find(machine({}))
 
     assert (finding.presence, finding.facts) == (None, {})
     (reason,) = finding.reasons
@@ -78,9 +69,9 @@ def test_an_empty_machine_says_where_it_looked(tmp_path: Path) -> None:
     )
 
 
-def test_a_toolkit_in_the_usual_place(tmp_path: Path) -> None:
-    host = machine(tmp_path, toolkit("/usr/local/cuda-13.0", 13000, "13.0.2"))
-    (tmp_path / "root/usr/local/cuda").symlink_to("/usr/local/cuda-13.0")
+def test_a_toolkit_in_the_usual_place(machine: Machine) -> None:
+    files = toolkit("/usr/local/cuda-13.0", 13000, "13.0.2")
+    host = machine(files | {"/usr/local/cuda": "->/usr/local/cuda-13.0"})
 
     finding = cuda_toolkit.find(host)
 
@@ -102,14 +93,14 @@ def test_a_toolkit_in_the_usual_place(tmp_path: Path) -> None:
     }
 
 
-def test_every_toolkit_is_reported_and_the_variable_chooses(tmp_path: Path) -> None:
+def test_every_toolkit_is_reported_and_the_variable_chooses(machine: Machine) -> None:
     files = {
         **toolkit("/usr/local/cuda-12.8", 12080),
         **toolkit("/usr/local/cuda-13.0", 13000),
         **toolkit("/opt/mine", 12040),
     }
 
-    finding = cuda_toolkit.find(machine(tmp_path, files, CUDA_HOME="/opt/mine/"))
+    finding = cuda_toolkit.find(machine(files, CUDA_HOME="/opt/mine/"))
 
     toolkits = finding.facts["toolkits"]
     assert isinstance(toolkits, list)
@@ -121,11 +112,11 @@ def test_every_toolkit_is_reported_and_the_variable_chooses(tmp_path: Path) -> N
     assert (finding.facts["chosen"], finding.version) == ("/opt/mine", "12.4")
 
 
-def test_another_nvcc_on_path_is_a_conflict(tmp_path: Path) -> None:
+def test_another_nvcc_on_path_is_a_conflict(machine: Machine) -> None:
     files = {**toolkit("/usr/local/cuda-12.8", 12080), **toolkit("/opt/mine", 13000)}
     path = "/usr/bin:/usr/local/cuda-12.8/bin"
 
-    finding = cuda_toolkit.find(machine(tmp_path, files, CUDA_HOME="/opt/mine", PATH=path))
+    finding = cuda_toolkit.find(machine(files, CUDA_HOME="/opt/mine", PATH=path))
 
     assert finding.facts["nvcc"] == "/usr/local/cuda-12.8/bin/nvcc"
     (warning,) = finding.warnings
@@ -135,32 +126,32 @@ def test_another_nvcc_on_path_is_a_conflict(tmp_path: Path) -> None:
     )
 
 
-def test_a_script_called_nvcc_leads_to_the_toolkit_that_it_starts(tmp_path: Path) -> None:
+def test_a_script_called_nvcc_leads_to_the_toolkit_that_it_starts(machine: Machine) -> None:
     files = {
         **toolkit("/somewhere/cuda", 13000),
         "/usr/local/bin/nvcc": '#!/bin/sh\nexec /somewhere/cuda/bin/nvcc "$@"\n',
     }
 
-    finding = cuda_toolkit.find(machine(tmp_path, files, PATH="/usr/local/bin"))
+    finding = cuda_toolkit.find(machine(files, PATH="/usr/local/bin"))
 
     assert finding.facts["nvcc"] == "/usr/local/bin/nvcc"
     assert finding.facts["chosen"] == "/somewhere/cuda"
 
 
-def test_debians_toolkit_has_its_headers_elsewhere(tmp_path: Path) -> None:
+def test_debians_toolkit_has_its_headers_elsewhere(machine: Machine) -> None:
     files = {
         "/usr/bin/nvcc": "#!/bin/sh\nexec /usr/lib/nvidia-cuda-toolkit/bin/nvcc\n",
         "/usr/lib/nvidia-cuda-toolkit/bin/nvcc": "\x7fELF",
         "/usr/include/cuda.h": header(11080),
     }
 
-    finding = cuda_toolkit.find(machine(tmp_path, files, PATH="/usr/bin"))
+    finding = cuda_toolkit.find(machine(files, PATH="/usr/bin"))
 
     assert finding.version == "11.8"
     assert finding.facts["chosen"] == "/usr/lib/nvidia-cuda-toolkit"
 
 
-def test_a_toolkit_of_wheels(tmp_path: Path) -> None:
+def test_a_toolkit_of_wheels(machine: Machine) -> None:
     files = {
         f"{SITE}/nvidia/cu13/bin/nvcc": "\x7fELF",
         f"{SITE}/nvidia/cu13/include/cuda.h": header(13020),
@@ -169,7 +160,7 @@ def test_a_toolkit_of_wheels(tmp_path: Path) -> None:
         f"{SITE}/nvidia_cudnn_cu13-9.9.0.dist-info/METADATA": "",
     }
 
-    finding = cuda_toolkit.find(machine(tmp_path, files))
+    finding = cuda_toolkit.find(machine(files))
 
     assert finding.version == "13.2"
     assert finding.facts["chosen"] == f"{SITE}/nvidia/cu13"
@@ -180,7 +171,7 @@ def test_a_toolkit_of_wheels(tmp_path: Path) -> None:
     }
 
 
-def test_wheels_outside_of_an_environment_tell_the_release_of_nvcc(tmp_path: Path) -> None:
+def test_wheels_outside_of_an_environment_tell_the_release_of_nvcc(machine: Machine) -> None:
     root = "/usr/local/cuda-13.0"
     files = {
         **toolkit(root, 13000),
@@ -188,43 +179,43 @@ def test_wheels_outside_of_an_environment_tell_the_release_of_nvcc(tmp_path: Pat
         f"{root}/dist-info/nvidia_cuda_runtime-13.0.96.dist-info/METADATA": "",
     }
 
-    assert only(cuda_toolkit.find(machine(tmp_path, files)))["nvcc_version"] == "13.0.88"
+    assert only(cuda_toolkit.find(machine(files)))["nvcc_version"] == "13.0.88"
 
 
-def test_a_wheel_of_another_release_says_nothing_of_a_toolkit(tmp_path: Path) -> None:
+def test_a_wheel_of_another_release_says_nothing_of_a_toolkit(machine: Machine) -> None:
     files = {
         f"{SITE}/nvidia/cu13/bin/nvcc": "\x7fELF",
         f"{SITE}/nvidia_cuda_nvcc_cu12-12.8.93.dist-info/METADATA": "",
         f"{SITE}/nvidia_cuda_nvcc-14.0.1.dist-info/METADATA": "",
     }
 
-    assert "nvcc_version" not in only(cuda_toolkit.find(machine(tmp_path, files)))
+    assert "nvcc_version" not in only(cuda_toolkit.find(machine(files)))
 
 
-def test_a_conda_environment_keeps_headers_by_target(tmp_path: Path) -> None:
+def test_a_conda_environment_keeps_headers_by_target(machine: Machine) -> None:
     files = {
         "/conda/conda-meta/history": "",
         "/conda/bin/nvcc": "\x7fELF",
         "/conda/targets/x86_64-linux/include/cuda.h": header(12090),
     }
 
-    finding = cuda_toolkit.find(machine(tmp_path, files, CONDA_PREFIX="/conda"))
+    finding = cuda_toolkit.find(machine(files, CONDA_PREFIX="/conda"))
 
     found = only(finding)
     assert (found["found_by"], found["version"]) == ("conda", "12.9")
 
 
-def test_the_version_file_of_old_toolkits(tmp_path: Path) -> None:
+def test_the_version_file_of_old_toolkits(machine: Machine) -> None:
     files = {
         "/usr/local/cuda/bin/nvcc": "",
         "/usr/local/cuda/version.txt": "CUDA Version 10.2.89\n",
     }
 
-    assert cuda_toolkit.find(machine(tmp_path, files)).version == "10.2.89"
+    assert cuda_toolkit.find(machine(files)).version == "10.2.89"
 
 
-def test_headers_of_another_release_are_a_conflict(tmp_path: Path) -> None:
-    finding = cuda_toolkit.find(machine(tmp_path, toolkit("/usr/local/cuda", 12080, "13.0.2")))
+def test_headers_of_another_release_are_a_conflict(machine: Machine) -> None:
+    finding = cuda_toolkit.find(machine(toolkit("/usr/local/cuda", 12080, "13.0.2")))
 
     (warning,) = finding.warnings
     assert warning.message == (
@@ -232,10 +223,10 @@ def test_headers_of_another_release_are_a_conflict(tmp_path: Path) -> None:
     )
 
 
-def test_a_driver_that_is_too_old_for_what_it_builds(tmp_path: Path) -> None:
+def test_a_driver_that_is_too_old_for_what_it_builds(machine: Machine) -> None:
     files = {**toolkit("/usr/local/cuda", 13000), "/sys/module/nvidia/version": "570.124.06\n"}
 
-    (warning,) = cuda_toolkit.find(machine(tmp_path, files)).warnings
+    (warning,) = cuda_toolkit.find(machine(files)).warnings
 
     assert warning.code == "driver-too-old"
     assert "the driver here is 570.124.06 (it serves CUDA 12.8)" in warning.message
@@ -249,9 +240,9 @@ def test_a_driver_that_is_too_old_for_what_it_builds(tmp_path: Path) -> None:
     ],
 )
 def test_a_variable_that_names_no_toolkit(
-    tmp_path: Path, files: dict[str, str], message: str
+    machine: Machine, files: dict[str, str], message: str
 ) -> None:
-    finding = cuda_toolkit.find(machine(tmp_path, files, CUDA_PATH="/opt/gone"))
+    finding = cuda_toolkit.find(machine(files, CUDA_PATH="/opt/gone"))
 
     assert finding.presence is None
     assert [(warning.code, warning.message) for warning in finding.warnings] == [
@@ -259,9 +250,8 @@ def test_a_variable_that_names_no_toolkit(
     ]
 
 
-def test_a_link_to_a_toolkit_that_was_removed(tmp_path: Path) -> None:
-    host = machine(tmp_path, {"/usr/local/bin/x": ""})
-    (tmp_path / "root/usr/local/cuda").symlink_to("cuda-12.1")
+def test_a_link_to_a_toolkit_that_was_removed(machine: Machine) -> None:
+    host = machine({"/usr/local/bin/x": "", "/usr/local/cuda": "->cuda-12.1"})
 
     (warning,) = cuda_toolkit.find(host).warnings
 
@@ -270,7 +260,7 @@ def test_a_link_to_a_toolkit_that_was_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", ["99999999999", "7", "130001", "-13000", "0x32C8"])
-def test_a_nonsense_version_in_the_header_is_left_out(tmp_path: Path, number: str) -> None:
+def test_a_nonsense_version_in_the_header_is_left_out(machine: Machine, number: str) -> None:
     files = {"/usr/local/cuda/include/cuda.h": f"#define CUDA_VERSION {number}\n"}
 
-    assert "headers_version" not in only(cuda_toolkit.find(machine(tmp_path, files)))
+    assert "headers_version" not in only(cuda_toolkit.find(machine(files)))

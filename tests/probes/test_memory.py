@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -12,13 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlbackends.host.declared import facts_of
-from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
 from mlbackends_probes import memory
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.conftest import Machine
+
+    from mlbackends.host.host import Host
     from mlbackends.model.records import Finding
 
 MM = "sys/kernel/mm"
@@ -35,16 +36,6 @@ Hugepagesize:       2048 kB
 """
 
 
-def machine(root: Path, files: dict[str, str | bytes], **recorded: Any) -> Host:
-    for path, content in files.items():
-        at = root / "root" / path
-        at.parent.mkdir(parents=True, exist_ok=True)
-        at.write_bytes(content if isinstance(content, bytes) else content.encode())
-    (root / "root").mkdir(exist_ok=True)
-    (root / "host.json").write_text(json.dumps(recorded))
-    return Host(str(root))
-
-
 def look(host: Host) -> Finding:
     finding = memory.find(host)
     assert finding.presence is Presence.FOUND
@@ -56,12 +47,12 @@ def look(host: Host) -> Finding:
     return finding
 
 
-def test_sizes_that_cannot_be_zero_are_left_out_then(tmp_path: Path) -> None:
+def test_sizes_that_cannot_be_zero_are_left_out_then(machine: Machine) -> None:
     text = "MemTotal: 0 kB\nSwapTotal: 0 kB\nHugepagesize: 0 kB\n"
-    assert look(machine(tmp_path, {"proc/meminfo": text})).facts == {"swap_total_bytes": 0}
+    assert look(machine({"proc/meminfo": text})).facts == {"swap_total_bytes": 0}
 
 
-def test_pools_of_huge_pages_come_smallest_first(tmp_path: Path) -> None:
+def test_pools_of_huge_pages_come_smallest_first(machine: Machine) -> None:
     small, large = f"{MM}/hugepages/hugepages-2048kB", f"{MM}/hugepages/hugepages-1048576kB"
     files: dict[str, str | bytes] = {
         f"{small}/nr_hugepages": "1024\n",
@@ -72,7 +63,7 @@ def test_pools_of_huge_pages_come_smallest_first(tmp_path: Path) -> None:
         f"{large}/nr_hugepages": "2\n",
         f"{MM}/hugepages/garbage/nr_hugepages": "7\n",
     }
-    facts = look(machine(tmp_path, files)).facts
+    facts = look(machine(files)).facts
     assert facts["huge_pages"] == [
         {"page_bytes": 2 << 20, "count": 1024, "overcommit": 0},
         {"page_bytes": 1 << 30, "count": 2},
@@ -83,7 +74,7 @@ def test_pools_of_huge_pages_come_smallest_first(tmp_path: Path) -> None:
     ]
 
 
-def test_settings_are_words_and_switches(tmp_path: Path) -> None:
+def test_settings_are_words_and_switches(machine: Machine) -> None:
     files: dict[str, str | bytes] = {
         f"{MM}/transparent_hugepage/enabled": "always [madvise] never\n",
         f"{MM}/transparent_hugepage/defrag": "always defer [defer+madvise] madvise never\n",
@@ -98,7 +89,7 @@ def test_settings_are_words_and_switches(tmp_path: Path) -> None:
         "sys/module/zswap/parameters/enabled": "Y\n",
         "sys/module/zswap/parameters/compressor": "zstd\n",
     }
-    assert look(machine(tmp_path, files)).facts == {
+    assert look(machine(files)).facts == {
         "transparent_huge_pages": "madvise",
         "transparent_huge_pages_defrag": "defer+madvise",
         "transparent_huge_pages_shared": "never",
@@ -114,14 +105,14 @@ def test_settings_are_words_and_switches(tmp_path: Path) -> None:
     }
 
 
-def test_each_swap_area_has_its_kind(tmp_path: Path) -> None:
+def test_each_swap_area_has_its_kind(machine: Machine) -> None:
     text = (
         "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
         "/dev/zram0                              partition\t8388604\t\t0\t\t100\n"
         "/swap\\040file                           file\t\t2097148\t\t12\t\t-2\n"
         "garbage\n"
     )
-    assert look(machine(tmp_path, {"proc/swaps": text})).facts["swaps"] == [
+    assert look(machine({"proc/swaps": text})).facts["swaps"] == [
         {"path": "/dev/zram0", "kind": "zram", "size_bytes": 8388604 << 10, "priority": 100},
         {"path": "/swap\\040file", "kind": "file", "size_bytes": 2097148 << 10, "priority": -2},
     ]
@@ -134,42 +125,44 @@ Max locked memory         {soft:<20} {soft:<20} bytes
 """
 
 
-def test_a_small_limit_on_locked_memory_is_a_warning_only_with_rdma(tmp_path: Path) -> None:
+def test_a_small_limit_on_locked_memory_is_a_warning_only_with_rdma(
+    machine: Machine, tmp_path: Path
+) -> None:
     files: dict[str, str | bytes] = {"proc/self/limits": LIMITS.format(soft="8388608")}
     (tmp_path / "without").mkdir()
-    without = look(machine(tmp_path / "without", files))
+    without = look(machine(files))
     assert without.facts["locked_memory_limit_bytes"] == 8 << 20
     assert without.facts["locked_memory_unlimited"] is False
     assert without.warnings == ()
     (tmp_path / "with").mkdir()
     rdma: dict[str, str | bytes] = files | {"sys/class/infiniband/mlx5_0/node_type": "1: CA\n"}
-    warnings = look(machine(tmp_path / "with", rdma)).warnings
+    warnings = look(machine(rdma)).warnings
     assert [warning.code for warning in warnings] == ["limit-below-hardware"]
     assert "mlx5_0" in warnings[0].message
 
 
-def test_no_limit_on_locked_memory_has_no_number(tmp_path: Path) -> None:
+def test_no_limit_on_locked_memory_has_no_number(machine: Machine) -> None:
     files: dict[str, str | bytes] = {"proc/self/limits": LIMITS.format(soft="unlimited")}
-    assert look(machine(tmp_path, files)).facts == {"locked_memory_unlimited": True}
+    assert look(machine(files)).facts == {"locked_memory_unlimited": True}
 
 
-def test_faulty_memory_is_a_warning(tmp_path: Path) -> None:
+def test_faulty_memory_is_a_warning(machine: Machine) -> None:
     text = MEMINFO.replace("HardwareCorrupted:     0 kB", "HardwareCorrupted:    64 kB")
-    warnings = look(machine(tmp_path, {"proc/meminfo": text})).warnings
+    warnings = look(machine({"proc/meminfo": text})).warnings
     assert [warning.code for warning in warnings] == ["degraded"]
 
 
-def test_the_page_size_is_the_recorded_machines(tmp_path: Path) -> None:
+def test_the_page_size_is_the_recorded_machines(machine: Machine) -> None:
     vector = b"".join(struct.pack("<QQ", *entry) for entry in ((6, 65536), (0, 0)))
-    assert look(machine(tmp_path, {"proc/self/auxv": vector})).facts == {"page_bytes": 65536}
+    assert look(machine({"proc/self/auxv": vector})).facts == {"page_bytes": 65536}
 
 
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
-def test_an_empty_machine_tells_nothing(tmp_path: Path, platform: str) -> None:
-    assert look(machine(tmp_path, {}, platform=platform)).facts == {}
+def test_an_empty_machine_tells_nothing(machine: Machine, platform: str) -> None:
+    assert look(machine({}, platform=platform)).facts == {}
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(st.binary(max_size=300))
-def test_random_bytes_as_meminfo_never_raise(tmp_path: Path, data: bytes) -> None:
-    look(machine(tmp_path, {"proc/meminfo": data, "proc/swaps": data, "proc/self/limits": data}))
+def test_random_bytes_as_meminfo_never_raise(machine: Machine, data: bytes) -> None:
+    look(machine({"proc/meminfo": data, "proc/swaps": data, "proc/self/limits": data}))

@@ -12,10 +12,10 @@ from mlbackends.model.records import Library, Presence
 from mlbackends_probes import mps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    FakeLibrary = Callable[..., Path]
+    from tests.conftest import FakeLibrary
+
 
 CORE = "/System/Library/CoreServices"
 

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.model.records import Library, Presence, ProbeReport
+from mlbackends.model.records import Presence
 from mlbackends.survey import survey
 from mlbackends_probes import acl, kleidiai
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    FakeLibrary = Callable[..., Path]
+    from tests.conftest import FakeLibrary
+    from tests.probes.conftest import Asked
+
 
 NNPACK = """
 #include <stddef.h>
@@ -71,14 +72,7 @@ int PREFIX_run_operator(void *made, void *threads) {
 """
 
 
-def asked(name: str, path: Path) -> tuple[ProbeReport, Library]:
-    host = Host(python={"path": []}, environment={"LD_LIBRARY_PATH": str(path.parent)})
-    report = survey((name,), host, Presence.USABLE).probes[name]
-    (library,) = (one for one in report.libraries if one.path == str(path))
-    return report, library
-
-
-def test_nnpack_convolves(fake_library: FakeLibrary) -> None:
+def test_nnpack_convolves(asked: Asked, fake_library: FakeLibrary) -> None:
     code = NNPACK.replace("STATUS", "0").replace("SPOIL", "")
 
     _, library = asked("nnpack", fake_library("nnpack", "libnnpack.so", source=code))
@@ -86,7 +80,7 @@ def test_nnpack_convolves(fake_library: FakeLibrary) -> None:
     assert library.presence is Presence.USABLE
 
 
-def test_a_wrong_convolution_is_not_usable(fake_library: FakeLibrary) -> None:
+def test_a_wrong_convolution_is_not_usable(asked: Asked, fake_library: FakeLibrary) -> None:
     code = NNPACK.replace("STATUS", "0").replace("SPOIL", "+ 1")
 
     _, library = asked("nnpack", fake_library("nnpack", "libnnpack.so", source=code))
@@ -99,7 +93,7 @@ def test_a_wrong_convolution_is_not_usable(fake_library: FakeLibrary) -> None:
     [(51, "unsupported-hardware", "level-3 cache"), (52, "call-failed", "out of memory")],
 )
 def test_nnpack_says_why_it_refuses_a_processor(
-    fake_library: FakeLibrary, status: int, code: str, word: str
+    asked: Asked, fake_library: FakeLibrary, status: int, code: str, word: str
 ) -> None:
     source = NNPACK.replace("STATUS", str(status)).replace("SPOIL", "")
 
@@ -112,7 +106,9 @@ def test_nnpack_says_why_it_refuses_a_processor(
 
 
 @pytest.mark.parametrize("prefix", ["pytorch_qnnp", "qnnp"])
-def test_qnnpack_clamps_under_either_name(fake_library: FakeLibrary, prefix: str) -> None:
+def test_qnnpack_clamps_under_either_name(
+    asked: Asked, fake_library: FakeLibrary, prefix: str
+) -> None:
     code = QNNPACK.replace("STATUS", "0").replace("PREFIX", prefix)
 
     _, library = asked("qnnpack", fake_library("qnnpack", "libqnnpack.so", source=code))
@@ -121,6 +117,7 @@ def test_qnnpack_clamps_under_either_name(fake_library: FakeLibrary, prefix: str
 
 
 def test_qnnpack_that_refuses_the_processor_is_unsupported_hardware(
+    asked: Asked,
     fake_library: FakeLibrary,
 ) -> None:
     code = QNNPACK.replace("STATUS", "4").replace("PREFIX", "qnnp")
@@ -131,7 +128,9 @@ def test_qnnpack_that_refuses_the_processor_is_unsupported_hardware(
     assert [reason.code for reason in library.reasons] == ["unsupported-hardware"]
 
 
-def test_a_qnnpack_without_its_functions_misses_a_symbol(fake_library: FakeLibrary) -> None:
+def test_a_qnnpack_without_its_functions_misses_a_symbol(
+    asked: Asked, fake_library: FakeLibrary
+) -> None:
     _, library = asked("qnnpack", fake_library("qnnpack", "libqnnpack.so", source="int a;\n"))
 
     assert [reason.code for reason in library.reasons] == ["missing-symbol"]
@@ -146,7 +145,7 @@ def test_a_qnnpack_without_its_functions_misses_a_symbol(fake_library: FakeLibra
     ],
 )
 def test_xnnpack_is_initialised_and_not_said_to_compute(
-    fake_library: FakeLibrary, status: int, presence: Presence, code: str
+    asked: Asked, fake_library: FakeLibrary, status: int, presence: Presence, code: str
 ) -> None:
     source = f"int xnn_initialize(const void *a) {{ return a ? 2 : {status}; }}\n"
 
@@ -193,7 +192,9 @@ def test_kleidiai_is_only_for_arm(tmp_path: Path) -> None:
     assert [reason.code for reason in on_arm.reasons] == ["not-found"]
 
 
-def test_the_compute_library_tells_its_release_by_its_build(fake_library: FakeLibrary) -> None:
+def test_the_compute_library_tells_its_release_by_its_build(
+    asked: Asked, fake_library: FakeLibrary
+) -> None:
     source = """
     typedef struct { int major, minor, patch; const char *build; } version_t;
     const version_t *AclVersionInfo(void) {
@@ -213,7 +214,9 @@ def test_the_compute_library_tells_its_release_by_its_build(fake_library: FakeLi
     assert [reason.code for reason in library.reasons] == ["no-use-check"]
 
 
-def test_a_context_that_is_refused_keeps_what_was_learned(fake_library: FakeLibrary) -> None:
+def test_a_context_that_is_refused_keeps_what_was_learned(
+    asked: Asked, fake_library: FakeLibrary
+) -> None:
     source = """
     typedef struct { int major, minor, patch; const char *build; } version_t;
     const version_t *AclVersionInfo(void) { static version_t told = {0, 1, 0, 0}; return &told; }

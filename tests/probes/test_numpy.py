@@ -1,35 +1,17 @@
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
 from mlbackends.survey import survey
 from mlbackends_probes import numpy, scipy
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import ModuleType
 
-
-def machine(folder: Path, files: dict[str, str | bytes], **environment: str) -> Host:
-    """Compose an x86-64 Linux machine whose only import folder is /site."""
-    for name, data in files.items():
-        at = folder / "root" / name
-        at.parent.mkdir(parents=True, exist_ok=True)
-        at.write_bytes(data if isinstance(data, bytes) else data.encode())
-    told = {
-        "platform": "linux",
-        "uname": {"machine": "x86_64"},
-        "environment": environment,
-        "python": {"executable": "/venv/bin/python", "path": ["/site"], "version": "3.12.4"},
-    }
-    (folder / "root").mkdir(exist_ok=True)
-    (folder / "host.json").write_text(json.dumps(told))
-    return Host(str(folder))
+    from tests.conftest import Machine
 
 
 MESON = """
@@ -69,14 +51,14 @@ def site(module: str, config: str) -> dict[str, str | bytes]:
 
 
 @pytest.mark.parametrize("probe", [numpy, scipy], ids=["numpy", "scipy"])
-def test_the_blas_of_the_build_is_told(tmp_path: Path, probe: ModuleType) -> None:
+def test_the_blas_of_the_build_is_told(machine: Machine, probe: ModuleType) -> None:
     module = probe.__name__.rpartition(".")[2]
     files = site(module, MESON) | {
         f"site/{module}.libs/libscipy_openblas64_-32a4b2a6.so": "",
         f"site/{module}.libs/readme.txt": "",
     }
 
-    finding = probe.find(machine(tmp_path, files))
+    finding = probe.find(machine(files))
 
     assert finding.version == "2.4.6"
     assert finding.facts == {
@@ -92,17 +74,17 @@ def test_the_blas_of_the_build_is_told(tmp_path: Path, probe: ModuleType) -> Non
     }
 
 
-def test_a_build_before_meson_names_its_blas(tmp_path: Path) -> None:
-    facts = numpy.find(machine(tmp_path, site("numpy", OLD))).facts
+def test_a_build_before_meson_names_its_blas(machine: Machine) -> None:
+    facts = numpy.find(machine(site("numpy", OLD))).facts
 
     assert facts["blas"] == "openblas64_"
     assert "blas_version" not in facts
 
 
-def test_libraries_in_a_wheel_for_macos_are_listed(tmp_path: Path) -> None:
+def test_libraries_in_a_wheel_for_macos_are_listed(machine: Machine) -> None:
     files = site("numpy", "") | {"site/numpy/.dylibs/libgfortran.5.dylib": ""}
 
-    facts = numpy.find(machine(tmp_path, files)).facts
+    facts = numpy.find(machine(files)).facts
 
     assert facts["bundled_libraries"] == ["libgfortran.5.dylib"]
 
@@ -110,28 +92,27 @@ def test_libraries_in_a_wheel_for_macos_are_listed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "config", ["", "\0\xff", '"blas": {', '"blas": {"name": 1}', "blas_opt_info={}", "{" * 50_000]
 )
-def test_a_config_that_makes_no_sense_tells_nothing(tmp_path: Path, config: str) -> None:
-    facts = numpy.find(machine(tmp_path, site("numpy", config))).facts
+def test_a_config_that_makes_no_sense_tells_nothing(machine: Machine, config: str) -> None:
+    facts = numpy.find(machine(site("numpy", config))).facts
 
     assert facts == {"distribution": "numpy", "location": "/site/numpy"}
 
 
-def test_a_numpy_that_scipy_does_not_take_is_a_conflict(tmp_path: Path) -> None:
+def test_a_numpy_that_scipy_does_not_take_is_a_conflict(machine: Machine) -> None:
     files: dict[str, str | bytes] = {
         "site/scipy-1.17.1.dist-info/METADATA": "Requires-Dist: numpy<2.7,>=1.26.4\n\n",
         "site/scipy/__init__.py": "",
         "site/numpy-1.25.0.dist-info/METADATA": "",
     }
 
-    (warning,) = scipy.find(machine(tmp_path, files)).warnings
+    (warning,) = scipy.find(machine(files)).warnings
 
     assert warning.code == "conflict"
     assert "needs numpy <2.7,>=1.26.4, and 1.25.0 is installed" in warning.message
 
 
-def test_variables_are_told_and_checked(tmp_path: Path) -> None:
+def test_variables_are_told_and_checked(machine: Machine) -> None:
     host = machine(
-        tmp_path,
         site("numpy", ""),
         NPY_DISABLE_CPU_FEATURES="AVX512F",
         NPY_PROMOTION_STATE="loud",

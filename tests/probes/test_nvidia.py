@@ -1,40 +1,20 @@
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.host.host import Host
-from mlbackends.model.records import Device, Library, Presence, ProbeReport
-from mlbackends.survey import survey
+from mlbackends.model.records import Device, Presence, ProbeReport
 from mlbackends_probes import nvidia
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    FakeLibrary = Callable[..., Path]
-    Asked = Callable[..., tuple[ProbeReport, Library]]
+    from tests.conftest import FakeLibrary, Machine
+    from tests.probes.conftest import Asked
 
 
-@pytest.fixture
-def asked(fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """Survey nvidia with the fake NVML in front of whatever this machine has."""
-
-    def ask(
-        defines: tuple[str, ...] = (), timeout: float = 5.0, **variables: str
-    ) -> tuple[ProbeReport, Library]:
-        path = fake_library("nvml", "libnvidia-ml.so.1", defines=defines)
-        monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-        told = survey(("nvidia",), Host(), Presence.USABLE, timeout=timeout)
-        report = told.probes["nvidia"]
-        (library,) = (one for one in report.libraries if one.path == str(path))
-        return report, library
-
-    return ask
+NVML = ("nvml", "libnvidia-ml.so.1")
 
 
 def by_kind(report: ProbeReport, kind: str, pci: str = "0000:") -> list[Device]:
@@ -43,7 +23,7 @@ def by_kind(report: ProbeReport, kind: str, pci: str = "0000:") -> list[Device]:
 
 
 def test_everything_that_nvml_tells_of_a_gpu(asked: Asked) -> None:
-    report, library = asked(FAKE_NAME="NVIDIA H100 80GB HBM3")
+    report, library = asked("nvidia", NVML, FAKE_NAME="NVIDIA H100 80GB HBM3")
 
     assert (library.presence, library.version) == (Presence.USABLE, "580.65.06")
     assert report.facts["driver_release"] == "580.65.06"
@@ -89,15 +69,17 @@ def test_everything_that_nvml_tells_of_a_gpu(asked: Asked) -> None:
 
 
 @pytest.mark.parametrize("defines", [(), ("OLD",)], ids=["new", "old"])
-def test_why_the_clocks_are_low(asked: Asked, defines: tuple[str, ...]) -> None:
-    report, _ = asked(defines=defines, FAKE_EVENTS="72")
+def test_why_the_clocks_are_low(
+    fake_library: FakeLibrary, asked: Asked, defines: tuple[str, ...]
+) -> None:
+    report, _ = asked("nvidia", fake_library(*NVML, defines=defines), FAKE_EVENTS="72")
 
     (gpu,) = by_kind(report, "cuda")
     assert gpu.volatile["clock_limits"] == ["hardware-slowdown", "hardware-thermal-slowdown"]
 
 
 def test_who_computes_on_a_gpu(asked: Asked) -> None:
-    report, _ = asked()
+    report, _ = asked("nvidia", NVML)
 
     assert report.facts["processes"] == [
         {"gpu": 0, "pid": 4321, "name": "/usr/bin/trainer", "memory_bytes": 1 << 30}
@@ -105,7 +87,7 @@ def test_who_computes_on_a_gpu(asked: Asked) -> None:
 
 
 def test_what_is_not_supported_is_left_out(asked: Asked) -> None:
-    report, _ = asked()
+    report, _ = asked("nvidia", NVML)
 
     (gpu,) = by_kind(report, "cuda")
     absent = {"ecc", "mig", "remapped_rows", "fabric_state", "bar1_bytes", "retired_pages"}
@@ -113,8 +95,12 @@ def test_what_is_not_supported_is_left_out(asked: Asked) -> None:
     assert "ecc_corrected_ever" not in gpu.volatile
 
 
-def test_an_old_driver_lacks_functions_and_still_answers(asked: Asked) -> None:
-    report, library = asked(defines=("OLD",), FAKE_DRIVER="440.33.01", FAKE_CUDA="10020")
+def test_an_old_driver_lacks_functions_and_still_answers(
+    fake_library: FakeLibrary, asked: Asked
+) -> None:
+    report, library = asked(
+        "nvidia", fake_library(*NVML, defines=("OLD",)), FAKE_DRIVER="440.33.01", FAKE_CUDA="10020"
+    )
 
     assert (library.presence, library.version) == (Presence.USABLE, "440.33.01")
     assert report.facts["cuda_version"] == "10.2"
@@ -125,7 +111,7 @@ def test_an_old_driver_lacks_functions_and_still_answers(asked: Asked) -> None:
 
 
 def test_mig_instances_are_devices_of_their_own(asked: Asked) -> None:
-    report, _ = asked(FAKE_GPUS="2", FAKE_MIG="1")
+    report, _ = asked("nvidia", NVML, FAKE_GPUS="2", FAKE_MIG="1")
 
     gpus, instances = by_kind(report, "cuda"), by_kind(report, "mig")
     assert [gpu.facts["mig"] for gpu in gpus] == [True, True]
@@ -150,7 +136,7 @@ def test_mig_instances_are_devices_of_their_own(asked: Asked) -> None:
 
 
 def test_how_gpus_are_joined(asked: Asked) -> None:
-    report, _ = asked(FAKE_GPUS="3")
+    report, _ = asked("nvidia", NVML, FAKE_GPUS="3")
 
     assert report.facts["topology"] == [
         {"gpus": [0, 1], "path": "host-bridge", "nvlinks": 3},
@@ -183,7 +169,7 @@ def test_how_gpus_are_joined(asked: Asked) -> None:
 def test_what_is_wrong_with_a_gpu_that_answers(
     asked: Asked, variables: dict[str, str], codes: list[str]
 ) -> None:
-    report, library = asked(**variables)
+    report, library = asked("nvidia", NVML, **variables)
 
     told = [warning.code for warning in report.warnings if "GPU 0" in warning.message]
     assert told == codes
@@ -191,14 +177,14 @@ def test_what_is_wrong_with_a_gpu_that_answers(
 
 
 def test_the_recovery_that_a_gpu_asks_for_is_a_fact(asked: Asked) -> None:
-    report, _ = asked(FAKE_ECC="1", FAKE_RECOVERY="4")
+    report, _ = asked("nvidia", NVML, FAKE_ECC="1", FAKE_RECOVERY="4")
 
     (gpu,) = by_kind(report, "cuda")
     assert gpu.facts["recovery_action"] == "drain-and-reset"
 
 
 def test_a_lost_gpu_stays_a_device_with_its_reason(asked: Asked) -> None:
-    report, library = asked(FAKE_GPUS="3", **{"FAKE_RETURNS.1": "15"})
+    report, library = asked("nvidia", NVML, FAKE_GPUS="3", **{"FAKE_RETURNS.1": "15"})
 
     assert library.presence is Presence.USABLE
     assert [gpu.index for gpu in by_kind(report, "cuda")] == [0, 2]
@@ -207,7 +193,7 @@ def test_a_lost_gpu_stays_a_device_with_its_reason(asked: Asked) -> None:
 
 
 def test_when_every_gpu_is_lost_nothing_is_usable(asked: Asked) -> None:
-    _, library = asked(FAKE_RETURNS="15")
+    _, library = asked("nvidia", NVML, FAKE_RETURNS="15")
 
     assert library.presence is Presence.LOADABLE
     assert library.reasons[0].code == "gpu-lost"
@@ -228,7 +214,7 @@ def test_when_every_gpu_is_lost_nothing_is_usable(asked: Asked) -> None:
     ],
 )
 def test_each_refusal_of_nvml_has_its_own_code(asked: Asked, returned: str, code: str) -> None:
-    report, library = asked(FAKE_NVML_INIT=returned)
+    report, library = asked("nvidia", NVML, FAKE_NVML_INIT=returned)
 
     assert library.presence is Presence.LOADABLE
     assert [reason.code for reason in library.reasons] == [code]
@@ -237,7 +223,7 @@ def test_each_refusal_of_nvml_has_its_own_code(asked: Asked, returned: str, code
 
 
 def test_a_system_without_gpus_is_not_usable(asked: Asked) -> None:
-    report, library = asked(FAKE_GPUS="0")
+    report, library = asked("nvidia", NVML, FAKE_GPUS="0")
 
     assert library.presence is Presence.LOADABLE
     assert library.reasons[0].code == "no-device"
@@ -255,7 +241,7 @@ def test_a_system_without_gpus_is_not_usable(asked: Asked) -> None:
 )
 def test_an_nvml_that_misbehaves_keeps_its_rung(asked: Asked, behaviour: str, code: str) -> None:
     limit = 3.0 if behaviour == "hang" else 60.0
-    _, library = asked(timeout=limit, FAKE_BEHAVIOUR=behaviour)
+    _, library = asked("nvidia", NVML, timeout=limit, FAKE_BEHAVIOUR=behaviour)
 
     assert library.presence is Presence.LOADABLE
     assert library.reasons[0].code == code
@@ -264,7 +250,7 @@ def test_an_nvml_that_misbehaves_keeps_its_rung(asked: Asked, behaviour: str, co
 def test_a_name_that_is_no_text_is_left_out(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_DRIVER", "\udcff\udcfe")
 
-    report, library = asked(FAKE_NAME="\udcff")
+    report, library = asked("nvidia", NVML, FAKE_NAME="\udcff")
 
     assert library.presence is Presence.USABLE
     assert by_kind(report, "cuda")[0].name == ""
@@ -288,17 +274,6 @@ def pci(address: str, driver: str = "", class_code: str = "30200") -> dict[str, 
     }
 
 
-def machine(folder: Path, files: dict[str, bytes], **environment: str) -> Host:
-    """Compose a recorded machine without a name for its processor, so that any library suits it."""
-    for path, data in files.items():
-        at = folder / "root" / path.lstrip("/")
-        at.parent.mkdir(parents=True, exist_ok=True)
-        at.write_bytes(data)
-    (folder / "root").mkdir(exist_ok=True)
-    (folder / "host.json").write_text(json.dumps({"environment": environment}))
-    return Host(str(folder))
-
-
 NODES = {f"/dev/{name}": b"" for name in ("nvidia0", "nvidiactl", "nvidia-uvm")}
 
 
@@ -308,7 +283,7 @@ def nvml(fake_library: FakeLibrary) -> dict[str, bytes]:
     return {"/usr/local/nvidia/lib64/libnvidia-ml.so.580.65.06": data}
 
 
-def test_mig_instances_are_told_without_nvml(tmp_path: Path) -> None:
+def test_mig_instances_are_told_without_nvml(machine: Machine) -> None:
     folder = "/proc/driver/nvidia/capabilities"
     access = b"DeviceFileMinor: 21\nDeviceFileMode: 292\nDeviceFileModify: 1\n"
     instances = ("gpu0/mig/gi2", "gpu0/mig/gi13", "gpu10/mig/gi3")
@@ -322,7 +297,7 @@ def test_mig_instances_are_told_without_nvml(tmp_path: Path) -> None:
     )
     files = dict.fromkeys((f"{folder}/{name}" for name in shown + none), access)
 
-    assert nvidia.find(machine(tmp_path, files)).facts["mig_instances"] == [
+    assert nvidia.find(machine(files)).facts["mig_instances"] == [
         {"gpu": 0, "gpu_instance": 2, "compute_instances": [0, 1]},
         {"gpu": 0, "gpu_instance": 13, "compute_instances": []},
         {"gpu": 10, "gpu_instance": 3, "compute_instances": []},
@@ -338,8 +313,8 @@ def test_mig_instances_are_told_without_nvml(tmp_path: Path) -> None:
         ("novacore", "no-driver", "driven by novacore"),
     ],
 )
-def test_a_gpu_without_nvidias_driver(tmp_path: Path, driver: str, code: str, words: str) -> None:
-    finding = nvidia.find(machine(tmp_path, pci("0000:17:00.0", driver)))
+def test_a_gpu_without_nvidias_driver(machine: Machine, driver: str, code: str, words: str) -> None:
+    finding = nvidia.find(machine(pci("0000:17:00.0", driver)))
 
     assert finding.devices[0].presence is Presence.FOUND
     assert finding.devices[0].reasons[0].code == code
@@ -347,16 +322,16 @@ def test_a_gpu_without_nvidias_driver(tmp_path: Path, driver: str, code: str, wo
     assert words in finding.reasons[0].message
 
 
-def test_a_library_alone_lacks_a_device(tmp_path: Path, nvml: dict[str, bytes]) -> None:
-    finding = nvidia.find(machine(tmp_path, nvml))
+def test_a_library_alone_lacks_a_device(machine: Machine, nvml: dict[str, bytes]) -> None:
+    finding = nvidia.find(machine(nvml))
 
     assert [reason.code for reason in finding.reasons] == ["no-device"]
 
 
-def test_a_container_without_gpus_sees_the_hosts_module_only(tmp_path: Path) -> None:
+def test_a_container_without_gpus_sees_the_hosts_module_only(machine: Machine) -> None:
     files = {"/proc/driver/nvidia/version": OPEN, **pci("0000:17:00.0", "nvidia")}
 
-    finding = nvidia.find(machine(tmp_path, files, NVIDIA_DRIVER_CAPABILITIES="compute"))
+    finding = nvidia.find(machine(files, NVIDIA_DRIVER_CAPABILITIES="compute"))
 
     (reason,) = finding.reasons
     assert reason.code == "not-found"
@@ -364,31 +339,31 @@ def test_a_container_without_gpus_sees_the_hosts_module_only(tmp_path: Path) -> 
     assert [warning.code for warning in finding.warnings] == ["device-nodes-missing"]
 
 
-def test_the_missing_uvm_node_is_a_warning(tmp_path: Path, nvml: dict[str, bytes]) -> None:
+def test_the_missing_uvm_node_is_a_warning(machine: Machine, nvml: dict[str, bytes]) -> None:
     files = {**nvml, **NODES, "/proc/driver/nvidia/version": OPEN}
     del files["/dev/nvidia-uvm"]
 
-    finding = nvidia.find(machine(tmp_path, files))
+    finding = nvidia.find(machine(files))
 
     assert "nvidia-modprobe" in finding.warnings[0].hint
 
 
 @pytest.mark.parametrize(("around", "is_missed"), [({}, False), ({"/.dockerenv": b""}, True)])
 def test_a_node_that_the_first_program_makes_is_not_missed(
-    tmp_path: Path, nvml: dict[str, bytes], around: dict[str, bytes], is_missed: bool
+    machine: Machine, nvml: dict[str, bytes], around: dict[str, bytes], is_missed: bool
 ) -> None:
     files = {**nvml, **NODES, **around, "/proc/driver/nvidia/version": OPEN}
     files["/usr/bin/nvidia-modprobe"] = b"\x7fELF"
     del files["/dev/nvidia-uvm"]
 
-    finding = nvidia.find(machine(tmp_path, files))
+    finding = nvidia.find(machine(files))
 
     assert bool(finding.warnings) == is_missed
 
 
-def test_a_virtual_function_is_no_gpu_of_the_machine(tmp_path: Path) -> None:
+def test_a_virtual_function_is_no_gpu_of_the_machine(machine: Machine, tmp_path: Path) -> None:
     files = {**pci("0000:17:00.0", "nvidia"), **pci("0000:17:00.4", "nvidia")}
-    host = machine(tmp_path, {**files, **NODES, "/proc/driver/nvidia/version": OPEN})
+    host = machine({**files, **NODES, "/proc/driver/nvidia/version": OPEN})
     physical = tmp_path / "root/sys/bus/pci/devices/0000:17:00.4/physfn"
     physical.symlink_to("../0000:17:00.0")
 
@@ -399,26 +374,24 @@ def test_a_virtual_function_is_no_gpu_of_the_machine(tmp_path: Path) -> None:
 
 
 def test_module_and_library_of_two_releases_are_a_mismatch(
-    tmp_path: Path, nvml: dict[str, bytes]
+    machine: Machine, nvml: dict[str, bytes]
 ) -> None:
-    finding = nvidia.find(
-        machine(tmp_path, {**nvml, **NODES, "/proc/driver/nvidia/version": OLDER})
-    )
+    finding = nvidia.find(machine({**nvml, **NODES, "/proc/driver/nvidia/version": OLDER}))
 
     assert [warning.code for warning in finding.warnings] == ["driver-mismatch"]
 
 
 def test_a_library_below_nodes_without_proc_claims_no_absence(
-    tmp_path: Path, nvml: dict[str, bytes]
+    machine: Machine, nvml: dict[str, bytes]
 ) -> None:
-    finding = nvidia.find(machine(tmp_path, {**nvml, **NODES}))
+    finding = nvidia.find(machine({**nvml, **NODES}))
 
     assert (finding.reasons, finding.warnings, finding.version) == ((), (), "")
 
 
-def test_a_variable_that_hides_a_gpu_is_a_warning(tmp_path: Path) -> None:
+def test_a_variable_that_hides_a_gpu_is_a_warning(machine: Machine) -> None:
     files = {**pci("0000:17:00.0", "nvidia"), **NODES, "/proc/driver/nvidia/version": OPEN}
 
-    finding = nvidia.find(machine(tmp_path, files, CUDA_VISIBLE_DEVICES="1"))
+    finding = nvidia.find(machine(files, CUDA_VISIBLE_DEVICES="1"))
 
     assert [warning.code for warning in finding.warnings] == ["override-invalid"]

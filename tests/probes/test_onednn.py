@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.model.records import Library, Presence, ProbeReport
+from mlbackends.model.records import Presence
 from mlbackends.survey import survey
 from mlbackends_probes import onednn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    FakeLibrary = Callable[..., Path]
+    from tests.conftest import FakeLibrary
+    from tests.probes.conftest import Asked
+
 
 # What every version has: the version, the instruction set in effect, engine, stream and memory.
 CORE = """
@@ -117,15 +118,8 @@ def source(body: str, **words: str) -> str:
     return text
 
 
-def asked(path: Path) -> tuple[ProbeReport, Library]:
-    host = Host(python={"path": []}, environment={"LD_LIBRARY_PATH": str(path.parent)})
-    report = survey(("onednn",), host, Presence.USABLE).probes["onednn"]
-    (library,) = (one for one in report.libraries if one.path == str(path))
-    return report, library
-
-
-def test_version_3_multiplies_matrices(fake_library: FakeLibrary) -> None:
-    report, library = asked(fake_library("dnnl", "libdnnl.so.3", source=source(PRODUCT)))
+def test_version_3_multiplies_matrices(asked: Asked, fake_library: FakeLibrary) -> None:
+    report, library = asked("onednn", fake_library("dnnl", "libdnnl.so.3", source=source(PRODUCT)))
 
     assert (library.presence, library.version) == (Presence.USABLE, "3.4.1")
     assert report.facts == {
@@ -136,36 +130,38 @@ def test_version_3_multiplies_matrices(fake_library: FakeLibrary) -> None:
     }
 
 
-def test_version_2_transposes(fake_library: FakeLibrary) -> None:
+def test_version_2_transposes(asked: Asked, fake_library: FakeLibrary) -> None:
     code = source(TRANSPOSITION, MAJOR="2")
 
-    _, library = asked(fake_library("dnnl", "libdnnl.so.2", source=code))
+    _, library = asked("onednn", fake_library("dnnl", "libdnnl.so.2", source=code))
 
     assert (library.presence, library.version) == (Presence.USABLE, "2.4.1")
 
 
-def test_a_wrong_product_is_not_usable(fake_library: FakeLibrary) -> None:
+def test_a_wrong_product_is_not_usable(asked: Asked, fake_library: FakeLibrary) -> None:
     code = source(PRODUCT, SPOIL="1")
 
-    _, library = asked(fake_library("dnnl", "libdnnl.so.3", source=code))
+    _, library = asked("onednn", fake_library("dnnl", "libdnnl.so.3", source=code))
 
     assert library.presence is Presence.LOADABLE
     assert [reason.code for reason in library.reasons] == ["wrong-result"]
 
 
-def test_an_engine_that_is_refused_names_the_status(fake_library: FakeLibrary) -> None:
+def test_an_engine_that_is_refused_names_the_status(
+    asked: Asked, fake_library: FakeLibrary
+) -> None:
     code = source(PRODUCT, ENGINE="5")
 
-    _, library = asked(fake_library("dnnl", "libdnnl.so.3", source=code))
+    _, library = asked("onednn", fake_library("dnnl", "libdnnl.so.3", source=code))
 
     assert library.presence is Presence.LOADABLE
     assert library.reasons[0].message == "dnnl_engine_create returned 5 (runtime error)"
 
 
-def test_a_sycl_build_is_not_made_to_compute(fake_library: FakeLibrary) -> None:
+def test_a_sycl_build_is_not_made_to_compute(asked: Asked, fake_library: FakeLibrary) -> None:
     code = source(PRODUCT, RUNTIME="0x200")
 
-    report, library = asked(fake_library("dnnl", "libdnnl.so.3", source=code))
+    report, library = asked("onednn", fake_library("dnnl", "libdnnl.so.3", source=code))
 
     assert report.facts["cpu_runtime"] == "sycl"
     assert library.presence is Presence.LOADABLE
@@ -182,19 +178,25 @@ def test_a_sycl_build_is_not_made_to_compute(fake_library: FakeLibrary) -> None:
     ],
 )
 def test_the_limit_on_instructions_is_held_against_what_is_in_effect(
-    fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch, value: str, codes: list[str]
+    asked: Asked,
+    fake_library: FakeLibrary,
+    monkeypatch: pytest.MonkeyPatch,
+    value: str,
+    codes: list[str],
 ) -> None:
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", value)
 
-    report, _ = asked(fake_library("dnnl", "libdnnl.so.3", source=source(PRODUCT)))
+    report, _ = asked("onednn", fake_library("dnnl", "libdnnl.so.3", source=source(PRODUCT)))
 
     assert [warning.code for warning in report.warnings] == codes
 
 
-def test_a_version_that_is_no_address_is_an_error_of_the_call(fake_library: FakeLibrary) -> None:
+def test_a_version_that_is_no_address_is_an_error_of_the_call(
+    asked: Asked, fake_library: FakeLibrary
+) -> None:
     code = "void *dnnl_version(void) { return 0; }\n"
 
-    _, library = asked(fake_library("dnnl", "libdnnl.so.3", source=code))
+    _, library = asked("onednn", fake_library("dnnl", "libdnnl.so.3", source=code))
 
     assert library.presence is Presence.FOUND
     assert [reason.code for reason in library.reasons] == ["call-failed"]

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.model.records import Library, Presence, ProbeReport
-from mlbackends.survey import survey
+from mlbackends.model.records import Presence
 from mlbackends_probes import opencl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    FakeLibrary = Callable[..., Path]
-    Asked = Callable[..., tuple[ProbeReport, Library]]
+    from tests.probes.conftest import Asked
+
+
+LIBRARY = ("opencl", "libOpenCL.so.1")
 
 
 def write(root: Path, files: dict[str, str]) -> None:
@@ -86,26 +86,8 @@ def test_garbage_in_a_driver_file_is_no_driver(tmp_path: Path, garbage: str) -> 
     assert "drivers" not in opencl.find(Host(str(tmp_path))).facts
 
 
-@pytest.fixture
-def asked(fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """Survey opencl with the fake in front of whatever this machine has."""
-
-    def ask(timeout: float = 5.0, **told: str) -> tuple[ProbeReport, Library]:
-        path = fake_library("opencl", "libOpenCL.so.1")
-        monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
-        # A loader of this machine's is asked too, and is to have no drivers.
-        monkeypatch.setenv("OCL_ICD_VENDORS", "/nowhere")
-        for name, value in told.items():
-            monkeypatch.setenv(name, value)
-        report = survey(("opencl",), Host(), Presence.USABLE, timeout=timeout).probes["opencl"]
-        (library,) = (one for one in report.libraries if one.path == str(path))
-        return report, library
-
-    return ask
-
-
 def test_a_device_that_adds_is_usable(asked: Asked) -> None:
-    report, library = asked(FAKE_GPUS="2")
+    report, library = asked("opencl", LIBRARY, FAKE_GPUS="2")
 
     assert (library.presence, library.version) == (Presence.USABLE, "9.8.7")
     assert library.facts["loader"] == "Fake Loader"
@@ -129,7 +111,7 @@ def test_a_device_that_adds_is_usable(asked: Asked) -> None:
 
 
 def test_a_processor_is_told_from_a_gpu(asked: Asked) -> None:
-    report, _ = asked(FAKE_TYPE="2")
+    report, _ = asked("opencl", LIBRARY, FAKE_TYPE="2")
 
     assert report.devices[0].facts["device_type"] == "cpu"
 
@@ -148,27 +130,27 @@ def test_a_processor_is_told_from_a_gpu(asked: Asked) -> None:
     ids=str,
 )
 def test_what_stops_it_below_usable(asked: Asked, told: dict[str, str], code: str) -> None:
-    _, library = asked(**told)
+    _, library = asked("opencl", LIBRARY, **told)
 
     assert library.presence is Presence.LOADABLE
     assert [reason.code for reason in library.reasons] == [code]
 
 
 def test_a_program_that_does_not_compile_tells_why(asked: Asked) -> None:
-    _, library = asked(FAKE_BUILD="-11")
+    _, library = asked("opencl", LIBRARY, FAKE_BUILD="-11")
 
     told = "clBuildProgram returned -11 (CL_BUILD_PROGRAM_FAILURE): no clang to compile with"
     assert library.reasons[0].message == told
 
 
 def test_a_loader_that_does_not_tell_its_version_has_none(asked: Asked) -> None:
-    _, library = asked(FAKE_LOADER="1")
+    _, library = asked("opencl", LIBRARY, FAKE_LOADER="1")
 
     assert (library.presence, library.version, library.facts) == (Presence.USABLE, "", {})
 
 
 def test_a_driver_that_hangs_leaves_the_rung_before(asked: Asked) -> None:
-    _, library = asked(timeout=0.5, FAKE_BEHAVIOUR="hang")
+    _, library = asked("opencl", LIBRARY, timeout=0.5, FAKE_BEHAVIOUR="hang")
 
     assert library.presence is Presence.FOUND
     assert [reason.code for reason in library.reasons] == ["timed-out"]

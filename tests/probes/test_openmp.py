@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.model.records import Library, Presence, ProbeReport
-from mlbackends.survey import survey
+from mlbackends.model.records import Presence
 from mlbackends_probes import openmp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    FakeLibrary = Callable[..., Path]
+    from tests.conftest import FakeLibrary
+    from tests.probes.conftest import Asked
+
 
 QUESTIONS = """
 int omp_get_max_threads(void) { return 8; }
@@ -67,17 +68,12 @@ def llvm(banner: str) -> str:
     return f'#include <stdio.h>\n#include <stdlib.h>\n#define BANNER "{banner}"\n' + LLVM
 
 
-def asked(path: Path) -> tuple[ProbeReport, Library]:
-    host = Host(python={"path": []}, environment={"LD_LIBRARY_PATH": str(path.parent)})
-    report = survey(("openmp",), host, Presence.USABLE).probes["openmp"]
-    (library,) = (one for one in report.libraries if one.path == str(path))
-    return report, library
-
-
-def test_a_gnu_runtime_runs_a_region_in_two_threads(fake_library: FakeLibrary) -> None:
+def test_a_gnu_runtime_runs_a_region_in_two_threads(
+    asked: Asked, fake_library: FakeLibrary
+) -> None:
     path = fake_library("gomp", "libgomp.so.1", source=GNU.replace("SECOND", "1"))
 
-    report, library = asked(path)
+    report, library = asked("openmp", path)
 
     assert library.presence is Presence.USABLE
     assert report.facts == {
@@ -88,31 +84,35 @@ def test_a_gnu_runtime_runs_a_region_in_two_threads(fake_library: FakeLibrary) -
     }
 
 
-def test_threads_that_share_a_number_are_wrong(fake_library: FakeLibrary) -> None:
+def test_threads_that_share_a_number_are_wrong(asked: Asked, fake_library: FakeLibrary) -> None:
     path = fake_library("gomp", "libgomp.so.1", source=GNU.replace("SECOND", "0"))
 
-    _, library = asked(path)
+    _, library = asked("openmp", path)
 
     assert library.presence is Presence.LOADABLE
     assert [reason.code for reason in library.reasons] == ["wrong-result"]
 
 
-def test_intels_runtime_tells_its_version_on_stderr(fake_library: FakeLibrary) -> None:
+def test_intels_runtime_tells_its_version_on_stderr(
+    asked: Asked, fake_library: FakeLibrary
+) -> None:
     banner = "Intel(R) OMP version: 5.0.20260828\\nIntel(R) OMP API version: 5.2 (202111)\\n"
     path = fake_library("iomp", "libiomp5.so", source=llvm(banner))
 
-    report, library = asked(path)
+    report, library = asked("openmp", path)
 
     assert (library.presence, library.version) == (Presence.USABLE, "5.0.20260828")
     assert report.facts["runtime"] == "intel"
     assert report.facts["specification_date"] == 202111
 
 
-def test_the_date_that_llvms_runtime_always_gives_is_no_version(fake_library: FakeLibrary) -> None:
+def test_the_date_that_llvms_runtime_always_gives_is_no_version(
+    asked: Asked, fake_library: FakeLibrary
+) -> None:
     banner = "LLVM OMP version: 5.0.20140926\\nLLVM OMP API version: 5.1 (202011)\\n"
     path = fake_library("omp", "libomp.so.5", source=llvm(banner))
 
-    report, library = asked(path)
+    report, library = asked("openmp", path)
 
     assert (library.presence, library.version) == (Presence.USABLE, "")
     assert report.facts["runtime"] == "llvm"

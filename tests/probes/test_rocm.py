@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.model.records import Library, Presence, ProbeReport
-from mlbackends.survey import survey
+from mlbackends.model.records import Presence
 from mlbackends_probes import rocblas, rocm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    FakeLibrary = Callable[..., Path]
-    Asked = Callable[..., tuple[ProbeReport, Library]]
+    from tests.probes.conftest import Asked
+
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"
 PCI = "/sys/bus/pci/devices"
@@ -177,30 +175,11 @@ def test_numbers_that_make_no_sense_are_left_out(tmp_path: Path) -> None:
 
 # ---- load and use, with a fake of the runtime --------------------------------------------------
 
-
-@pytest.fixture
-def asked(fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """Survey a probe with a fake in front of whatever this machine has."""
-
-    def ask(
-        probe: str = "rocm",
-        fake: tuple[str, str] = ("hip", "libamdhip64.so.6"),
-        timeout: float = 5.0,
-        **told: str,
-    ) -> tuple[ProbeReport, Library]:
-        path = fake_library(*fake)
-        monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
-        for name, value in told.items():
-            monkeypatch.setenv(name, value)
-        report = survey((probe,), Host(), Presence.USABLE, timeout=timeout).probes[probe]
-        (library,) = (one for one in report.libraries if one.path == str(path))
-        return report, library
-
-    return ask
+HIP = ("hip", "libamdhip64.so.6")
 
 
 def test_a_gpu_that_fills_memory_is_usable(asked: Asked) -> None:
-    report, library = asked(FAKE_GPUS="2", FAKE_NAME="AMD Instinct MI300X")
+    report, library = asked("rocm", HIP, FAKE_GPUS="2", FAKE_NAME="AMD Instinct MI300X")
 
     assert (library.presence, library.version) == (Presence.USABLE, "6.4.43483")
     assert report.facts["runtime_version"] == "6.4.43483"
@@ -211,19 +190,19 @@ def test_a_gpu_that_fills_memory_is_usable(asked: Asked) -> None:
 
 
 def test_what_a_gpu_offers_is_asked_one_by_one(asked: Asked) -> None:
-    report, _ = asked(FAKE_RUNTIME="60443483")
+    report, _ = asked("rocm", HIP, FAKE_RUNTIME="60443483")
 
     assert report.devices[0].features == ("cooperative-launch", "managed-memory", "memory-pools")
 
 
 def test_a_runtime_that_numbered_otherwise_is_not_asked_what_its_gpu_offers(asked: Asked) -> None:
-    report, _ = asked(FAKE_RUNTIME="40221400")
+    report, _ = asked("rocm", HIP, FAKE_RUNTIME="40221400")
 
     assert report.devices[0].features == ()
 
 
 def test_a_gpu_that_brings_back_other_bytes_is_wrong(asked: Asked) -> None:
-    _, library = asked(FAKE_RESULT="1")
+    _, library = asked("rocm", HIP, FAKE_RESULT="1")
 
     assert library.presence is Presence.LOADABLE
     assert [reason.code for reason in library.reasons] == ["wrong-result"]
@@ -231,14 +210,14 @@ def test_a_gpu_that_brings_back_other_bytes_is_wrong(asked: Asked) -> None:
 
 @pytest.mark.parametrize("told", [{"FAKE_INIT": "100"}, {"FAKE_GPUS": "0"}, {"FAKE_INIT": "101"}])
 def test_a_runtime_without_gpus_is_loadable(asked: Asked, told: dict[str, str]) -> None:
-    _, library = asked(**told)
+    _, library = asked("rocm", HIP, **told)
 
     assert (library.presence, library.version) == (Presence.LOADABLE, "6.4.43483")
     assert [reason.code for reason in library.reasons] == ["no-device"]
 
 
 def test_an_error_is_told_with_function_code_and_name(asked: Asked) -> None:
-    _, library = asked(FAKE_MEMORY_STATUS="2")
+    _, library = asked("rocm", HIP, FAKE_MEMORY_STATUS="2")
 
     (reason,) = library.reasons
     assert reason.code == "call-failed"
@@ -246,13 +225,13 @@ def test_an_error_is_told_with_function_code_and_name(asked: Asked) -> None:
 
 
 def test_an_old_runtime_that_refuses_its_version_without_a_gpu_is_loadable(asked: Asked) -> None:
-    _, library = asked(FAKE_RUNTIME_STATUS="100", FAKE_INIT="100")
+    _, library = asked("rocm", HIP, FAKE_RUNTIME_STATUS="100", FAKE_INIT="100")
 
     assert (library.presence, library.version) == (Presence.LOADABLE, "")
 
 
 def test_a_runtime_that_crashes_keeps_its_rung(asked: Asked) -> None:
-    _, library = asked(FAKE_BEHAVIOUR="segfault")
+    _, library = asked("rocm", HIP, FAKE_BEHAVIOUR="segfault")
 
     assert library.presence is Presence.LOADABLE
     assert [reason.code for reason in library.reasons] == ["crashed"]

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.model.records import Library, Presence, ProbeReport
-from mlbackends.survey import survey
+from mlbackends.model.records import Presence
 from mlbackends_probes import mpi
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    FakeLibrary = Callable[..., Path]
+    from tests.conftest import FakeLibrary
+    from tests.probes.conftest import Asked
+
 
 MPI = """
 #include <string.h>
@@ -33,14 +33,7 @@ def mpi_source(sign: str, text: str, status: int = 0) -> str:
     return MPI.replace("SIGN", sign).replace("TEXT", text).replace("STATUS", str(status))
 
 
-def asked(name: str, path: Path) -> tuple[ProbeReport, Library]:
-    host = Host(python={"path": []}, environment={"LD_LIBRARY_PATH": str(path.parent)})
-    report = survey((name,), host, Presence.USABLE).probes[name]
-    (library,) = (one for one in report.libraries if one.path == str(path))
-    return report, library
-
-
-def test_tbb_tells_version_and_interface(fake_library: FakeLibrary) -> None:
+def test_tbb_tells_version_and_interface(asked: Asked, fake_library: FakeLibrary) -> None:
     source = """
     int TBB_runtime_interface_version(void) { return 12110; }
     const char *TBB_runtime_version(void) { return "2021.11.0"; }
@@ -52,7 +45,7 @@ def test_tbb_tells_version_and_interface(fake_library: FakeLibrary) -> None:
     assert report.facts == {"interface_version": 12110}
 
 
-def test_an_old_tbb_has_an_interface_alone(fake_library: FakeLibrary) -> None:
+def test_an_old_tbb_has_an_interface_alone(asked: Asked, fake_library: FakeLibrary) -> None:
     source = "int TBB_runtime_interface_version(void) { return 11103; }\n"
 
     report, library = asked("tbb", fake_library("tbb", "libtbb.so.2", source=source))
@@ -71,7 +64,12 @@ def test_an_old_tbb_has_an_interface_alone(fake_library: FakeLibrary) -> None:
     ],
 )
 def test_mpi_tells_whose_it_is(
-    fake_library: FakeLibrary, sign: str, text: str, implementation: str | None, version: str
+    asked: Asked,
+    fake_library: FakeLibrary,
+    sign: str,
+    text: str,
+    implementation: str | None,
+    version: str,
 ) -> None:
     path = fake_library("mpi", "libmpi.so.12", source=mpi_source(sign, text))
 
@@ -83,7 +81,9 @@ def test_mpi_tells_whose_it_is(
     assert report.facts["library_version"] == text.partition("\\n")[0]
 
 
-def test_an_mpi_that_returns_an_error_is_only_found(fake_library: FakeLibrary) -> None:
+def test_an_mpi_that_returns_an_error_is_only_found(
+    asked: Asked, fake_library: FakeLibrary
+) -> None:
     path = fake_library("mpi", "libmpi.so.40", source=mpi_source("x", "", 13))
 
     _, library = asked("mpi", path)
@@ -169,7 +169,7 @@ def fftw_source(
     ],
 )
 def test_fftw_transforms_in_its_precision(
-    fake_library: FakeLibrary, stem: str, prefix: str, real: str, precision: str
+    asked: Asked, fake_library: FakeLibrary, stem: str, prefix: str, real: str, precision: str
 ) -> None:
     path = fake_library("fftw", f"{stem}.so.3", source=fftw_source(prefix, real))
 
@@ -180,7 +180,7 @@ def test_fftw_transforms_in_its_precision(
     assert told == {"precision": precision, "instruction_sets": ["sse2", "avx"]}
 
 
-def test_a_wrong_transform_is_not_usable(fake_library: FakeLibrary) -> None:
+def test_a_wrong_transform_is_not_usable(asked: Asked, fake_library: FakeLibrary) -> None:
     path = fake_library("fftw", "libfftw3.so.3", source=fftw_source("fftw", "double", spoil="* 2"))
 
     _, library = asked("fftw", path)
@@ -188,7 +188,9 @@ def test_a_wrong_transform_is_not_usable(fake_library: FakeLibrary) -> None:
     assert [reason.code for reason in library.reasons] == ["wrong-result"]
 
 
-def test_quadruple_precision_is_asked_for_its_version_only(fake_library: FakeLibrary) -> None:
+def test_quadruple_precision_is_asked_for_its_version_only(
+    asked: Asked, fake_library: FakeLibrary
+) -> None:
     path = fake_library("fftw", "libfftw3q.so.3", source=fftw_source("fftwq", "double"))
 
     _, library = asked("fftw", path)
@@ -197,7 +199,7 @@ def test_quadruple_precision_is_asked_for_its_version_only(fake_library: FakeLib
     assert [reason.code for reason in library.reasons] == ["no-use-check"]
 
 
-def test_an_fftw_without_a_version_misses_a_symbol(fake_library: FakeLibrary) -> None:
+def test_an_fftw_without_a_version_misses_a_symbol(asked: Asked, fake_library: FakeLibrary) -> None:
     _, library = asked("fftw", fake_library("fftw", "libfftw3.so.3", source="int nothing;\n"))
 
     assert library.presence is Presence.FOUND

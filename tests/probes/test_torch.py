@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -12,36 +11,11 @@ from mlbackends.survey import survey
 from mlbackends_probes import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    FakeLibrary = Callable[..., Path]
-
-
-def machine(
-    folder: Path,
-    files: dict[str, str | bytes],
-    extracts: dict[str, dict[str, Any]] | None = None,
-    **environment: str,
-) -> Host:
-    """Compose an x86-64 Linux machine whose only import folder is /site.
-
-    extracts: what was read of a library of torch/lib.
-    """
-    for name, data in files.items():
-        at = folder / "root" / name
-        at.parent.mkdir(parents=True, exist_ok=True)
-        at.write_bytes(data if isinstance(data, bytes) else data.encode())
-    told = {
-        "platform": "linux",
-        "environment": environment,
-        "python": {"executable": "/venv/bin/python", "path": ["/site"], "version": "3.12.4"},
-    }
-    (folder / "root").mkdir(exist_ok=True)
-    (folder / "host.json").write_text(json.dumps(told))
-    paths = {f"/site/torch/lib/{name}": each for name, each in (extracts or {}).items()}
-    (folder / "extracts.json").write_text(json.dumps(paths))
-    return Host(str(folder))
+    from tests.conftest import FakeLibrary, Machine
+    from tests.probes.conftest import Asked
 
 
 def headers(soname: str, needed: Sequence[str] = (), **paths: list[str]) -> dict[str, Any]:
@@ -71,6 +45,7 @@ xpu: Optional[str] = None
 CUDA_BUILD = CPU_BUILD.replace("+cpu", "+cu132").replace(
     "cuda: Optional[str] = None", "cuda: Optional[str] = '13.2'"
 )
+LIBRARIES = "/site/torch/lib"
 GPU = "DRIVER=nvidia\nPCI_CLASS=30200\nPCI_ID=10DE:2330\n"
 KERNEL = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {}  Release Build\n"
 
@@ -83,8 +58,8 @@ def site(version: str, metadata: str = "") -> dict[str, str | bytes]:
     }
 
 
-def test_a_cpu_build_is_read_from_version_py(tmp_path: Path) -> None:
-    finding = torch.find(machine(tmp_path, site(CPU_BUILD)))
+def test_a_cpu_build_is_read_from_version_py(machine: Machine) -> None:
+    finding = torch.find(machine(site(CPU_BUILD)))
 
     assert (finding.presence, finding.version) == (Presence.FOUND, "2.13.0+cpu")
     assert finding.facts == {
@@ -107,11 +82,11 @@ def test_a_cpu_build_is_read_from_version_py(tmp_path: Path) -> None:
     ],
 )
 def test_each_build_names_what_it_is_for(
-    tmp_path: Path, changed: str, built_for: str, fact: tuple[str, str]
+    machine: Machine, changed: str, built_for: str, fact: tuple[str, str]
 ) -> None:
     text = f"__version__ = '2.9.0'\n{changed}\n"
 
-    facts = torch.find(machine(tmp_path, site(text))).facts
+    facts = torch.find(machine(site(text))).facts
 
     assert facts["built_for"] == built_for
     assert facts[fact[0]] == fact[1]
@@ -129,66 +104,51 @@ def test_each_build_names_what_it_is_for(
     ],
 )
 def test_on_a_mac_a_build_is_for_mps_where_it_has_it(
-    tmp_path: Path, processor: str, version: str, header: bool, built_for: str
+    machine: Machine, processor: str, version: str, header: bool, built_for: str
 ) -> None:
     files = site(f"__version__ = '{version}'\n")
     if header:
         files["site/torch/include/ATen/MPSFunctions.h"] = ""
-    machine(tmp_path, files)
-    recorded = json.loads((tmp_path / "host.json").read_text())
-    recorded |= {"platform": "darwin", "uname": {"machine": processor}}
-    (tmp_path / "host.json").write_text(json.dumps(recorded))
 
-    assert torch.find(Host(str(tmp_path))).facts["built_for"] == built_for
+    host = machine(files, platform="darwin", uname={"machine": processor})
+
+    assert torch.find(host).facts["built_for"] == built_for
 
 
 @pytest.mark.parametrize(
     "data",
     ["", "\0\xff", "__version__ = None", "__version__ =", "x" * 100_000, "cuda = " + "9" * 9999],
 )
-def test_a_version_py_that_makes_no_sense_tells_nothing(tmp_path: Path, data: str) -> None:
-    finding = torch.find(machine(tmp_path, site(data)))
+def test_a_version_py_that_makes_no_sense_tells_nothing(machine: Machine, data: str) -> None:
+    finding = torch.find(machine(site(data)))
 
     assert finding.version == "2.13.0"
     assert "built_for" not in finding.facts
     assert finding.warnings == ()
 
 
-def test_a_driver_older_than_its_cuda_is_a_warning(tmp_path: Path) -> None:
-    files = site(CUDA_BUILD) | {"proc/driver/nvidia/version": KERNEL.format("570.26")}
+@pytest.mark.parametrize(
+    ("build", "path", "content", "codes"),
+    [
+        (CUDA_BUILD, "proc/driver/nvidia/version", KERNEL.format("570.26"), ["driver-too-old"]),
+        (CUDA_BUILD, "proc/driver/nvidia/version", KERNEL.format("580.95.05"), []),
+        (CPU_BUILD, "sys/bus/pci/devices/0000:65:00.0/uevent", GPU, ["degraded"]),
+        (CUDA_BUILD, "sys/bus/pci/devices/0000:65:00.0/uevent", GPU, []),
+    ],
+)
+def test_a_build_is_held_to_the_driver_and_the_gpu(
+    machine: Machine, build: str, path: str, content: str, codes: list[str]
+) -> None:
+    finding = torch.find(machine(site(build) | {path: content}))
 
-    (warning,) = torch.find(machine(tmp_path, files)).warnings
-
-    assert warning.code == "driver-too-old"
-    assert warning.message.startswith("torch 2.13.0+cu132, built for CUDA 13.2, needs driver 580")
-
-
-def test_a_driver_that_is_new_enough_is_none(tmp_path: Path) -> None:
-    files = site(CUDA_BUILD) | {"proc/driver/nvidia/version": KERNEL.format("580.95.05")}
-
-    assert torch.find(machine(tmp_path, files)).warnings == ()
-
-
-def test_a_cpu_build_beside_a_gpu_is_a_warning(tmp_path: Path) -> None:
-    files = site(CPU_BUILD) | {"sys/bus/pci/devices/0000:65:00.0/uevent": GPU}
-
-    (warning,) = torch.find(machine(tmp_path, files)).warnings
-
-    assert warning.code == "degraded"
-    assert "0000:65:00.0" in warning.message
+    assert [warning.code for warning in finding.warnings] == codes
 
 
-def test_a_cuda_build_beside_a_gpu_is_none(tmp_path: Path) -> None:
-    files = site(CUDA_BUILD) | {"sys/bus/pci/devices/0000:65:00.0/uevent": GPU}
-
-    assert torch.find(machine(tmp_path, files)).warnings == ()
-
-
-def test_another_cudnn_than_the_pinned_one_is_a_mismatch(tmp_path: Path) -> None:
+def test_another_cudnn_than_the_pinned_one_is_a_mismatch(machine: Machine) -> None:
     pin = 'Requires-Dist: nvidia-cudnn-cu13==9.20.0.48; platform_system == "Linux"\n\n'
     files = site(CUDA_BUILD, pin) | {"site/nvidia_cudnn_cu13-9.27.0.42.dist-info/METADATA": ""}
 
-    finding = torch.find(machine(tmp_path, files))
+    finding = torch.find(machine(files))
 
     assert finding.facts["pins"] == [
         {"package": "nvidia-cudnn-cu13", "wanted": "9.20.0.48", "installed": "9.27.0.42"}
@@ -198,7 +158,7 @@ def test_another_cudnn_than_the_pinned_one_is_a_mismatch(tmp_path: Path) -> None
 
 
 def test_only_libtorch_cpu_is_a_library_that_is_opened(
-    tmp_path: Path, fake_library: FakeLibrary
+    machine: Machine, fake_library: FakeLibrary
 ) -> None:
     library = fake_library("torch_cpu", "libtorch_cpu.so", source="int nothing;").read_bytes()
     names = ("libtorch_cpu.so", "libtorch_cuda.so", "libc10.so", "libshm.so", "libgomp.so.1")
@@ -206,7 +166,7 @@ def test_only_libtorch_cpu_is_a_library_that_is_opened(
     files["site/torch/lib/libjitbackend_test.so"] = library
     files["site/torch/lib/libtorchbind_test.so"] = library
 
-    finding = torch.find(machine(tmp_path, files))
+    finding = torch.find(machine(files))
 
     (found,) = finding.libraries
     assert found.path == "/site/torch/lib/libtorch_cpu.so"
@@ -226,19 +186,19 @@ def test_only_libtorch_cpu_is_a_library_that_is_opened(
     [(["$ORIGIN/../../nvidia/cublas/lib"], [], True), ([], ["$ORIGIN"], False), ([], [], False)],
 )
 def test_whether_its_own_folders_come_before_the_search_path_is_told(
-    tmp_path: Path, rpath: list[str], runpath: list[str], first: bool
+    machine: Machine, rpath: list[str], runpath: list[str], first: bool
 ) -> None:
     elf = headers("libtorch_cuda.so", ["libcublas.so.12"], rpath=rpath, runpath=runpath)
     files = site(CUDA_BUILD) | {"site/torch/lib/libtorch_cuda.so": b""}
 
-    host = machine(tmp_path, files, {"libtorch_cuda.so": {"read_elf": elf}})
+    host = machine(files, extracts={f"{LIBRARIES}/libtorch_cuda.so": {"read_elf": elf}})
     facts = torch.find(host).facts
 
     assert facts["own_folders_first"] is first
     assert facts["cuda_libraries"] == ["libcublas.so.12"]
 
 
-def test_the_symbols_that_libtorch_cpu_needs_are_told(tmp_path: Path) -> None:
+def test_the_symbols_that_libtorch_cpu_needs_are_told(machine: Machine) -> None:
     needs = [
         ("libc.so.6", ["GLIBC_2.17", "GLIBC_2.9", "GLIBC_PRIVATE"]),
         ("libstdc++.so.6", ["GLIBCXX_3.4.9", "GLIBCXX_3.4.29", "CXXABI_1.3.8"]),
@@ -246,19 +206,21 @@ def test_the_symbols_that_libtorch_cpu_needs_are_told(tmp_path: Path) -> None:
     elf = {"read_elf": headers("libtorch_cpu.so"), "version_needs": dict(needs)}
     files = site(CPU_BUILD) | {"site/torch/lib/libtorch_cpu.so": b""}
 
-    (library,) = torch.find(machine(tmp_path, files, {"libtorch_cpu.so": elf})).libraries
+    (library,) = torch.find(
+        machine(files, extracts={f"{LIBRARIES}/libtorch_cpu.so": elf})
+    ).libraries
 
     assert library.facts == {"glibc_needed": "2.17", "libstdcxx_needed": "3.4.29"}
 
 
-def test_what_is_compiled_against_one_torch_is_told(tmp_path: Path) -> None:
+def test_what_is_compiled_against_one_torch_is_told(machine: Machine) -> None:
     files = site(CPU_BUILD) | {
         "site/torchvision-0.28.0+cpu.dist-info/METADATA": "Requires-Dist: torch==2.13.0\n\n",
         "site/torchaudio-2.13.0.dist-info/METADATA": "Requires-Dist: torch (==2.13.0)\n\n",
         "site/torchtext-0.18.0.dist-info/METADATA": "Requires-Dist: torch>=2.3.0\n\n",
     }
 
-    partners = torch.find(machine(tmp_path, files)).facts["partners"]
+    partners = torch.find(machine(files)).facts["partners"]
 
     assert partners == [
         {"package": "torchvision", "version": "0.28.0+cpu", "wanted": "2.13.0"},
@@ -266,14 +228,14 @@ def test_what_is_compiled_against_one_torch_is_told(tmp_path: Path) -> None:
     ]
 
 
-def test_libtorch_without_python_is_found(tmp_path: Path, fake_library: FakeLibrary) -> None:
+def test_libtorch_without_python_is_found(machine: Machine, fake_library: FakeLibrary) -> None:
     library = fake_library("torch_cpu", "libtorch_cpu.so", source="int nothing;").read_bytes()
     files: dict[str, str | bytes] = {
         "opt/libtorch/lib/libtorch_cpu.so": library,
         "opt/libtorch/build-version": "2.9.1+cpu\n",
     }
 
-    finding = torch.find(machine(tmp_path, files, LD_LIBRARY_PATH="/opt/libtorch/lib"))
+    finding = torch.find(machine(files, LD_LIBRARY_PATH="/opt/libtorch/lib"))
 
     (found,) = finding.libraries
     assert (found.version, found.found_by) == ("2.9.1+cpu", "LD_LIBRARY_PATH")
@@ -281,12 +243,12 @@ def test_libtorch_without_python_is_found(tmp_path: Path, fake_library: FakeLibr
     assert "distribution" not in finding.facts
 
 
-def test_plugins_and_variables_are_told(tmp_path: Path) -> None:
+def test_plugins_and_variables_are_told(machine: Machine) -> None:
     files = site(CPU_BUILD) | {
         "site/torch_npu-2.9.dist-info/entry_points.txt": "[torch.backends]\ntorch_npu = torch_npu:a\n"
     }
 
-    finding = torch.find(machine(tmp_path, files, PYTORCH_JIT="2", SECRET="hidden"))
+    finding = torch.find(machine(files, PYTORCH_JIT="2", SECRET="hidden"))
 
     assert finding.facts["backend_plugins"] == {"torch_npu": "torch_npu:a"}
     assert finding.facts["environment"] == {"PYTORCH_JIT": "2"}
@@ -310,28 +272,36 @@ struct string *_ZN2at18get_cpu_capabilityB5cxx11Ev(struct string *told)
 """
 
 
+CRASHING = "#include <stdlib.h>\nvoid _ZN2at18get_cpu_capabilityB5cxx11Ev(void) { abort(); }\n"
+
+
+@pytest.fixture
+def on_x86_64_linux() -> None:
+    if (Host().platform, Host().machine) != ("linux", "x86_64"):
+        pytest.skip("the call is known on x86-64 Linux only")
+
+
+@pytest.mark.usefixtures("on_x86_64_linux")
 @pytest.mark.parametrize(
-    ("source", "capability"),
-    [(CAPABILITY, "AVX2"), ("int nothing;", None)],
-    ids=["tells", "has no such function"],
+    ("source", "presence", "code", "capability"),
+    [
+        (CAPABILITY, Presence.LOADABLE, "no-use-check", "AVX2"),
+        ("int nothing;", Presence.LOADABLE, "no-use-check", None),
+        (CRASHING, Presence.FOUND, "crashed", None),
+    ],
+    ids=["tells", "has no such function", "crashes"],
 )
 def test_libtorch_cpu_is_asked_for_its_capability(
     fake_library: FakeLibrary,
-    monkeypatch: pytest.MonkeyPatch,
+    asked: Asked,
     source: str,
+    presence: Presence,
+    code: str,
     capability: str | None,
 ) -> None:
-    host = Host()
-    if (host.platform, host.machine) != ("linux", "x86_64"):
-        pytest.skip("the call is known on x86-64 Linux only")
-    path = fake_library("torch_cpu", "libtorch_cpu.so", source=source)
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
+    report, library = asked("torch", fake_library("torch_cpu", "libtorch_cpu.so", source=source))
 
-    report = survey(("torch",), Host(python={}), Presence.USABLE).probes["torch"]
-
-    (library,) = (one for one in report.libraries if one.path == str(path))
-    assert library.presence is Presence.LOADABLE
-    assert [reason.code for reason in library.reasons] == ["no-use-check"]
+    assert (library.presence, [reason.code for reason in library.reasons]) == (presence, [code])
     assert report.facts.get("cpu_capability") == capability
 
 
@@ -350,17 +320,11 @@ int _ZN2at23get_num_interop_threadsEv(void) { return 5; }
 """
 
 
-def test_libtorch_cpu_is_asked_how_it_was_built(
-    fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    host = Host()
-    if (host.platform, host.machine) != ("linux", "x86_64"):
-        pytest.skip("the call is known on x86-64 Linux only")
-    path = fake_library("torch_config", "libtorch_cpu.so", source=CONFIG)
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
+@pytest.mark.usefixtures("on_x86_64_linux")
+def test_libtorch_cpu_is_asked_how_it_was_built(fake_library: FakeLibrary, asked: Asked) -> None:
+    report, _ = asked("torch", fake_library("torch_config", "libtorch_cpu.so", source=CONFIG))
 
-    facts = survey(("torch",), Host(python={})).probes["torch"].facts
-
+    facts = report.facts
     assert (facts["compiler"], facts["blas"], facts["lapack"]) == ("GCC 13.3", "mkl", "mkl")
     assert (facts["openmp_date"], facts["threads"], facts["interop_threads"]) == (201511, 3, 5)
     assert facts["build_settings"] == {
@@ -369,23 +333,6 @@ def test_libtorch_cpu_is_asked_how_it_was_built(
         "LAPACK_INFO": "mkl",
         "USE_CUDA": "0",
     }
-
-
-def test_a_libtorch_cpu_that_crashes_keeps_its_rung(
-    fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = "#include <stdlib.h>\nvoid _ZN2at18get_cpu_capabilityB5cxx11Ev(void) { abort(); }\n"
-    host = Host()
-    if (host.platform, host.machine) != ("linux", "x86_64"):
-        pytest.skip("the call is known on x86-64 Linux only")
-    path = fake_library("torch_cpu", "libtorch_cpu.so", source=source)
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
-
-    report = survey(("torch",), Host(python={}), Presence.USABLE).probes["torch"]
-
-    (library,) = (one for one in report.libraries if one.path == str(path))
-    assert library.presence is Presence.FOUND
-    assert [reason.code for reason in library.reasons] == ["crashed"]
 
 
 # ---- imported, to compute ------------------------------------------------------------------------

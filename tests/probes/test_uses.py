@@ -16,10 +16,10 @@ from mlbackends.survey import survey
 from mlbackends.survey.requirement import Requirement, unmet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    FakeLibrary = Callable[..., Path]
+    from tests.conftest import FakeLibrary
+
 
 FLAGS = "avx avx2 avx512vl avx512_bf16 amx_bf16"
 TEXT = "OpenBLAS 0.3.31  USE64BITINT DYNAMIC_ARCH NO_AFFINITY "

@@ -13,16 +13,15 @@ import pytest
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.libraries import vulkan as shader
-from mlbackends.model.records import Library, Presence, ProbeReport
-from mlbackends.survey import survey
+from mlbackends.model.records import Presence
 from mlbackends_cli.report.probes import device_lines
 from mlbackends_probes import vulkan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.probes.conftest import Asked
 
-    FakeLibrary = Callable[..., Path]
-    Asked = Callable[..., tuple[ProbeReport, Library]]
+
+LIBRARY = ("vulkan", "libvulkan.so.1")
 
 FOLDER = "/usr/share/vulkan/icd.d"
 
@@ -100,26 +99,8 @@ def test_garbage_in_a_manifest_is_no_driver(tmp_path: Path, garbage: str) -> Non
     assert "drivers" not in vulkan.find(Host(str(tmp_path))).facts
 
 
-@pytest.fixture
-def asked(fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """Survey vulkan with the fake in front of whatever this machine has."""
-
-    def ask(timeout: float = 5.0, **told: str) -> tuple[ProbeReport, Library]:
-        path = fake_library("vulkan", "libvulkan.so.1")
-        monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
-        # A loader of this machine's is asked too, and is to have no drivers.
-        monkeypatch.setenv("VK_DRIVER_FILES", "/nowhere.json")
-        for name, value in told.items():
-            monkeypatch.setenv(name, value)
-        report = survey(("vulkan",), Host(), Presence.USABLE, timeout=timeout).probes["vulkan"]
-        (library,) = (one for one in report.libraries if one.path == str(path))
-        return report, library
-
-    return ask
-
-
 def test_a_device_that_adds_is_usable(asked: Asked) -> None:
-    report, library = asked(FAKE_GPUS="2")
+    report, library = asked("vulkan", LIBRARY, FAKE_GPUS="2")
 
     assert (library.presence, library.version) == (Presence.USABLE, "1.3.296")
     assert [device.presence for device in report.devices] == [Presence.USABLE] * 2
@@ -138,18 +119,20 @@ def test_a_device_that_adds_is_usable(asked: Asked) -> None:
 
 
 def test_devices_of_mac_os_answer_where_they_are_asked_for(asked: Asked) -> None:
-    assert asked(FAKE_PORTABLE="1")[1].presence is Presence.USABLE
+    assert asked("vulkan", LIBRARY, FAKE_PORTABLE="1")[1].presence is Presence.USABLE
 
 
 def test_a_vendor_without_a_number_of_pci_keeps_its_own(asked: Asked) -> None:
     """That of llvmpipe is VK_VENDOR_ID_MESA, 0x10005."""
-    report, _ = asked(FAKE_VENDOR="0x10005")
+    report, _ = asked("vulkan", LIBRARY, FAKE_VENDOR="0x10005")
 
     assert report.devices[0].facts["vendor_id"] == "10005"
 
 
 def test_a_processor_that_draws_is_no_gpu(asked: Asked) -> None:
-    report, _ = asked(FAKE_TYPE="4", FAKE_NAME="llvmpipe (LLVM 15.0.6, 256 bits)")
+    report, _ = asked(
+        "vulkan", LIBRARY, FAKE_TYPE="4", FAKE_NAME="llvmpipe (LLVM 15.0.6, 256 bits)"
+    )
 
     assert report.devices[0].facts["device_type"] == "cpu"
     (line,) = device_lines(report)
@@ -158,7 +141,7 @@ def test_a_processor_that_draws_is_no_gpu(asked: Asked) -> None:
 
 def test_nvidia_packs_its_version_in_its_own_way(asked: Asked) -> None:
     number = 580 << 22 | 65 << 14 | 6 << 6
-    report, _ = asked(FAKE_VENDOR="0x10de", FAKE_DRIVER_NUMBER=str(number))
+    report, _ = asked("vulkan", LIBRARY, FAKE_VENDOR="0x10de", FAKE_DRIVER_NUMBER=str(number))
 
     assert report.devices[0].driver == "580.65.06"
 
@@ -179,14 +162,14 @@ def test_nvidia_packs_its_version_in_its_own_way(asked: Asked) -> None:
     ids=str,
 )
 def test_what_stops_it(asked: Asked, told: dict[str, str], code: str) -> None:
-    _, library = asked(**told)
+    _, library = asked("vulkan", LIBRARY, **told)
 
     assert (library.presence, library.version) == (Presence.LOADABLE, "1.3.296")
     assert [reason.code for reason in library.reasons] == [code]
 
 
 def test_a_device_that_hangs_is_found_out(asked: Asked) -> None:
-    _, library = asked(timeout=2, FAKE_COMPUTE="hang")
+    _, library = asked("vulkan", LIBRARY, timeout=2, FAKE_COMPUTE="hang")
 
     assert library.presence is not Presence.USABLE
     # On a machine that is busy throughout, the process that asks can be given up too.

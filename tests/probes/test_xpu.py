@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.model.records import Library, Presence, ProbeReport
-from mlbackends.survey import survey
+from mlbackends.model.records import Presence, ProbeReport
 from mlbackends_cli.report import probes
 from mlbackends_probes import sycl, xpu
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    FakeLibrary = Callable[..., Path]
-    Asked = Callable[..., tuple[ProbeReport, Library]]
+    from tests.probes.conftest import Asked
+
+
+LIBRARY = ("level_zero", "libze_loader.so.1")
 
 PCI = "/sys/bus/pci/devices"
 
@@ -107,24 +107,8 @@ def test_sycl_takes_its_version_and_adapters_from_file_names(tmp_path: Path) -> 
 # ---- load and use, with a fake of Level Zero ---------------------------------------------------
 
 
-@pytest.fixture
-def asked(fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """Survey xpu with the fake in front of whatever this machine has."""
-
-    def ask(timeout: float = 5.0, **told: str) -> tuple[ProbeReport, Library]:
-        path = fake_library("level_zero", "libze_loader.so.1")
-        monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
-        for name, value in told.items():
-            monkeypatch.setenv(name, value)
-        report = survey(("xpu",), Host(), Presence.USABLE, timeout=timeout).probes["xpu"]
-        (library,) = (one for one in report.libraries if one.path == str(path))
-        return report, library
-
-    return ask
-
-
 def test_a_gpu_that_fills_memory_is_usable(asked: Asked) -> None:
-    report, library = asked(FAKE_GPUS="2")
+    report, library = asked("xpu", LIBRARY, FAKE_GPUS="2")
 
     assert (library.presence, library.version) == (Presence.USABLE, "1.20.2")
     first, second = report.devices[:2]
@@ -154,7 +138,7 @@ def test_a_gpu_that_fills_memory_is_usable(asked: Asked) -> None:
     ids=str,
 )
 def test_what_stops_it_below_usable(asked: Asked, told: dict[str, str], code: str) -> None:
-    _, library = asked(**told)
+    _, library = asked("xpu", LIBRARY, **told)
 
     assert (library.presence, library.version) == (Presence.LOADABLE, "1.20.2")
     assert [reason.code for reason in library.reasons] == [code]
@@ -170,12 +154,12 @@ _MEMORY = ("host-allocations", "device-allocations", "shared-allocations")
 def test_what_a_gpu_computes_in_and_which_memory_it_reaches(
     asked: Asked, flags: str, words: tuple[str, ...]
 ) -> None:
-    report, _ = asked(FAKE_MODULE=flags)
+    report, _ = asked("xpu", LIBRARY, FAKE_MODULE=flags)
 
     assert report.devices[0].features == ("ecc", *words, *_MEMORY)
 
 
 def test_of_a_gpu_that_does_not_tell_all_nothing_is_said(asked: Asked) -> None:
-    report, _ = asked(FAKE_MODULE_STATUS="2013265923")
+    report, _ = asked("xpu", LIBRARY, FAKE_MODULE_STATUS="2013265923")
 
     assert report.devices[0].features == ()
