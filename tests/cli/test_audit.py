@@ -9,9 +9,6 @@ from pathlib import Path
 import pytest
 from running import backends
 
-from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
-from mlbackends_cli.report import judgement
-
 TESTS = Path(__file__).resolve().parents[1]
 NODE = str(TESTS / "hosts" / "hgx-h100-eight-gpus.machine")
 RUNNER = str(TESTS / "hosts" / "docker-cgroup1.machine")
@@ -25,13 +22,6 @@ def policy(folder: Path, *checks: str, more: str = "") -> str:
     ]
     path.write_text("schema = 1\n" + "".join(rules))
     return str(path)
-
-
-def test_a_machine_that_fits_ends_with_0() -> None:
-    done = backends("audit", RUNNER, "--policy", str(POLICIES / "ci-runner.toml"))
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "nothing found" in done.stdout
 
 
 def test_a_machine_that_does_not_fit_ends_with_1_and_says_why_and_where(tmp_path: Path) -> None:
@@ -72,21 +62,6 @@ def test_the_exit_code(
     assert backends("audit", forbidden, "--policy", path, *arguments).returncode == code
 
 
-def test_nagios_reads_the_worst() -> None:
-    def outcome(*found: tuple[Status, Severity]) -> Outcome:
-        checks = tuple(Check("a", "a", severity, status) for status, severity in found)
-        return Outcome(SCHEMA, "b", "audit", "t", "s", "", checks)
-
-    unknown, warning = (Status.UNKNOWN, Severity.ERROR), (Status.FAILED, Severity.WARNING)
-
-    def nagios(*found: tuple[Status, Severity]) -> int:
-        return judgement.code(outcome(*found), fail_on="never", strict=True, codes="nagios")
-
-    assert nagios(unknown, warning) == 1
-    assert nagios(unknown, warning, (Status.FAILED, Severity.ERROR)) == 2
-    assert nagios((Status.WAIVED, Severity.ERROR)) == 0
-
-
 def test_json_has_the_line_of_each_rule(tmp_path: Path) -> None:
     path = policy(tmp_path, "cpu present", "nccl present")
 
@@ -98,15 +73,6 @@ def test_json_has_the_line_of_each_rule(tmp_path: Path) -> None:
         {"file": path, "line": 3},
         {"file": path, "line": 7},
     ]
-
-
-def test_two_policies_are_held_to_one_machine() -> None:
-    files = [str(POLICIES / name) for name in ("ci-runner.toml", "training-node.toml")]
-
-    done = backends("audit", RUNNER, "--policy", files[0], "--policy", files[1])
-
-    assert done.returncode == 0
-    assert "CI runner without a GPU + Training node with eight GPUs" in done.stdout
 
 
 def test_init_writes_a_policy_that_its_machine_fits(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from mlbackends_cli import terminal
 from mlbackends_cli.commands.help import plain_manual
-from mlbackends_cli.report import screen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,24 +83,6 @@ def test_a_console_without_term_is_not_dumb(on_windows: pytest.MonkeyPatch) -> N
     assert not terminal.is_dumb()
     on_windows.setenv("TERM", "dumb")
     assert terminal.is_dumb()
-
-
-@pytest.mark.parametrize(("typed", "keys"), [("", ""), ("q", "q"), ("\xe0H", "\xe0H")])
-def test_keys_of_a_console_come_at_once(
-    monkeypatch: pytest.MonkeyPatch, typed: str, keys: str
-) -> None:
-    left = list(typed)
-    console = SimpleNamespace(kbhit=lambda: bool(left), getwch=lambda: left.pop(0))
-    monkeypatch.setattr(screen, "msvcrt", console)
-    assert screen._typed_in_console(0.0) == keys
-
-
-def test_ctrl_c_in_a_console_interrupts(monkeypatch: pytest.MonkeyPatch) -> None:
-    left = ["\x03"]
-    console = SimpleNamespace(kbhit=lambda: bool(left), getwch=lambda: left.pop(0))
-    monkeypatch.setattr(screen, "msvcrt", console)
-    with pytest.raises(KeyboardInterrupt):
-        screen._typed_in_console(0.0)
 
 
 def test_a_manual_page_is_plain_text_where_no_man_is() -> None:

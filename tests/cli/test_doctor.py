@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,14 +40,6 @@ def checks(*arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:
     return done.returncode, {each["code"]: each for each in json.loads(done.stdout)["checks"]}
 
 
-def test_a_warning_is_found_and_exit_0_by_default(two_runtimes: str) -> None:
-    code, found = checks("--only", "openmp-two-runtimes", two_runtimes)
-
-    assert code == 0
-    assert found["openmp-two-runtimes"]["status"] == "failed"
-    assert found["openmp-two-runtimes"]["message"] == "libgomp and libiomp5 meet"
-
-
 @pytest.mark.parametrize(
     ("fail_on", "code"), [("note", 1), ("warning", 1), ("error", 0), ("never", 0)]
 )
@@ -68,12 +57,6 @@ def test_ignored_codes_are_left_out(two_runtimes: str) -> None:
     assert found and "openmp-two-runtimes" not in found
 
 
-def test_only_looks_for_that_alone() -> None:
-    _, found = checks("--only", "openmp-two-runtimes", BROKEN)
-
-    assert list(found) == ["openmp-two-runtimes"]
-
-
 def test_what_the_report_does_not_tell_is_not_checked_and_strict_is_exit_3(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     backends("info", "--root", BROKEN, "--format", "json", "--output", str(report), "cpu")
@@ -86,16 +69,6 @@ def test_what_the_report_does_not_tell_is_not_checked_and_strict_is_exit_3(tmp_p
     assert found["openmp-two-runtimes"]["status"] == "unknown"
     assert strict.returncode == 3
     assert "the report has no openmp" in strict.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("host", ["alpine-container", "hgx-h100-eight-gpus", "macbook-m3"])
-def test_a_recorded_machine_is_judged_as_its_report_is(host: str, tmp_path: Path) -> None:
-    report = tmp_path / "report.json"
-    root = str(HOSTS / f"{host}.machine")
-    backends("info", "--root", root, "--format", "json", "--output", str(report))
-
-    assert checks("--fail-on", "never", root) == checks("--fail-on", "never", str(report))
 
 
 @pytest.mark.slow
@@ -146,15 +119,6 @@ def test_a_file_that_is_no_report_is_one_line(text: str, tmp_path: Path) -> None
     assert done.stderr.startswith(f"backends: {file} ") and "Traceback" not in done.stderr
 
 
-def test_a_folder_that_is_no_machine_is_told(tmp_path: Path) -> None:
-    (tmp_path / "something").mkdir()
-
-    done = backends("doctor", str(tmp_path))
-
-    assert done.returncode == 2
-    assert str(tmp_path) in done.stderr and "Traceback" not in done.stderr
-
-
 def test_a_name_that_is_not_utf8_is_survived(two_runtimes: str, tmp_path: Path) -> None:
     file = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.json")
     Path(file).write_bytes(Path(two_runtimes).read_bytes())
@@ -192,41 +156,6 @@ def test_a_full_disk_is_exit_2_and_one_line(two_runtimes: str) -> None:
 
     assert done.returncode == 2
     assert b"No space left on device" in done.stderr and done.stderr.count(b"\n") == 1
-
-
-def test_an_interrupt_is_exit_130(fake_library: FakeLibrary) -> None:
-    hang = "#include <unistd.h>\n__attribute__((constructor)) void f(void) { for (;;) pause(); }"
-    library = fake_library("hanging", "libnccl.so.2", source=hang)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "mlbackends", "doctor", "--timeout", "60"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**PLAIN, "LD_LIBRARY_PATH": str(library.parent)},
-        cwd="/",
-    )
-    deadline = time.monotonic() + 60
-    while not opens(library) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
-
-    assert process.returncode == 130
-    assert told.strip() == b"backends: interrupted"
-
-
-def opens(library: Path) -> bool:
-    for maps in Path("/proc").glob("[0-9]*/maps"):
-        with contextlib.suppress(OSError):
-            if str(library) in maps.read_text():
-                return True
-    return False
-
-
-@pytest.mark.slow
-def test_python_looks_at_another_environment() -> None:
-    done = backends("doctor", "--python", sys.executable, "--depth", "found", "--fail-on", "never")
-
-    assert done.returncode == 0
 
 
 def test_a_process_that_runs_is_judged_by_what_it_has() -> None:
@@ -282,10 +211,3 @@ def test_what_a_process_has_mapped_was_opened_by_it(fake_library: FakeLibrary) -
         process.kill()
 
     assert (done.returncode, "not checked" in done.stdout.lower()) == (0, False)
-
-
-def test_a_process_goes_with_no_file(tmp_path: Path) -> None:
-    done = backends("doctor", str(tmp_path / "report.json"), "--pid", "1")
-
-    assert done.returncode == 2
-    assert "--pid inspects the live machine" in done.stderr

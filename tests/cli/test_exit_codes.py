@@ -77,27 +77,6 @@ def test_a_node_is_judged_by_its_own_problems(
     assert done.stdout.count("\n") == 1
 
 
-@pytest.mark.parametrize("codes", ["plain", "npd", "slurm", "nagios"])
-@pytest.mark.parametrize("least", Severity)
-@pytest.mark.parametrize("severity", Severity)
-def test_the_line_names_a_problem_exactly_where_the_code_does(
-    severity: Severity, least: Severity, codes: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "line"
-    code = judgement.finish(
-        with_checks(check(Status.FAILED, severity, Problem.NODE)),
-        form="line",
-        fail_on=least.value,
-        strict=False,
-        details=False,
-        output=str(file),
-        color="never",
-        codes=codes,
-    )
-
-    assert file.read_text().startswith("[node_problem] " if code else "ok: 1 ")
-
-
 def test_a_rule_is_of_the_node_unless_it_says_otherwise(tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     for line, code, beginning in (

@@ -13,33 +13,17 @@ from running import backends
 from mlbackends.audit import device_limits
 from mlbackends.audit.catalogue import codes
 from mlbackends.base import registry
-from mlbackends.base.errors import UnknownName
 from mlbackends.model.device_kinds import KindPages
 from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Report
 from mlbackends.survey import all_codes
-from mlbackends.switches.deviations import DEVIATIONS
 from mlbackends.switches.table import SWITCHES
 from mlbackends_cli.report import device_pages
 from mlbackends_cli.report.commands import explain
-from mlbackends_cli.switches import pages as switch_pages
-from mlbackends_cli.terminal import Page
-from mlbackends_cli.text.prose import Passage, markdown, printed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def test_deviations_lists_each_one_with_what_torch_does_and_what_we_do() -> None:
-    done = backends("explain", "deviations", environment={"COLUMNS": "1000"})
-
-    assert done.returncode == 0
-    text = " ".join(done.stdout.split())
-    for each in DEVIATIONS:
-        assert each.code in text
-        assert " ".join(each.torch.split()) in text
-        assert " ".join(each.ours.split()) in text
 
 
 @pytest.mark.parametrize("name", SWITCHES)
@@ -49,12 +33,6 @@ def test_every_switch_is_explained(name: str) -> None:
 
     assert said[""] == SWITCHES[name].doc
     assert said["takes"] and said["default"] and said["read by"] and said["in Python"]
-
-
-def test_a_reason_code_is_explained() -> None:
-    done = backends("explain", "dlopen-failed")
-
-    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "dlopen-failed")
 
 
 @pytest.mark.parametrize("name", registry.names("mlbackends.tracing.findings"))
@@ -92,49 +70,6 @@ def test_an_unknown_topic_ends_with_2_and_the_nearest_one() -> None:
     assert "did you mean 'cudnn.benchmark'?" in done.stderr
 
 
-def test_every_way_in_python_that_is_named_is_there() -> None:
-    import mlbackends
-
-    for flag in SWITCHES.values():
-        way = dict(switch_pages.switch(flag).lines)["in Python"]
-        if flag.reached == "variable":
-            continue
-        path = way.partition("(")[0].partition(" ")[0].split(".")
-        found: object = mlbackends
-        for part in path[1:]:
-            found = getattr(found, part)
-
-
-def test_text_is_wrapped_below_its_term() -> None:
-    passage = Passage("head", (("", "a b"), ("term", "word " * 10), ("longer term", "x")))
-
-    text = printed((passage,), Page(width=40))
-
-    assert text.splitlines()[:3] == ["head", "  a b", "  term         word word word word word"]
-    assert text.splitlines()[3] == "               word word word word word"
-
-
-def test_markdown_puts_an_empty_line_below_a_heading() -> None:
-    assert markdown((Passage("head", (("", "text"), ("term", "meaning"))),)) == (
-        "## head\n\ntext\n- **term**: meaning\n"
-    )
-
-
-def test_a_group_is_explained_by_its_switches() -> None:
-    passages = explain.explained("cuda.matmul")
-
-    assert [each.heading for each in passages] == [
-        name for name in SWITCHES if name.startswith("cuda.matmul.")
-    ]
-
-
-def test_of_many_names_none_is_a_wall() -> None:
-    with pytest.raises(UnknownName) as error:
-        explain.explained("zzzzzz")
-
-    assert error.value.hint == "`backends explain` lists the kinds of topics"
-
-
 # ---- devices -----------------------------------------------------------------------------------
 
 HOSTS = ROOT / "tests" / "hosts"
@@ -158,25 +93,6 @@ def test_the_page_of_a_kind_beside_a_recorded_machine() -> None:
     golden = ROOT / "tests" / "cli" / "explained" / "mps-on-macbook-m3.txt"
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == golden.read_text(encoding="utf-8")
-
-
-def test_several_kinds_come_one_after_the_other() -> None:
-    done = backends(
-        "explain", "device", "rocm", "mtia", "--root", str(HOSTS / "mi300x-eight-gpus.machine")
-    )
-
-    text = " ".join(done.stdout.split())
-    assert done.returncode == 0
-    assert text.index("rocm: AMD GPUs") < text.index("mtia: Meta's accelerators")
-    assert "and 4 devices more" in text
-    assert "float8_e4m3fn Applies: gfx target is gfx942." in text
-
-
-def test_a_device_is_explained_by_its_kind() -> None:
-    report = ("--report", str(HOSTS / "macbook-m3.machine"))
-    done = backends("explain", "device", "h100", *report)
-
-    assert done.stdout == backends("explain", "device", "cuda", *report).stdout
 
 
 def test_a_kind_that_is_not_here_is_explained_without_a_verdict() -> None:

@@ -6,7 +6,6 @@ import json
 import shlex
 from typing import TYPE_CHECKING
 
-import jsonschema
 import pytest
 from running import backends
 
@@ -30,12 +29,6 @@ def test_list_names_every_switch_with_value_default_origin_and_who_obeys() -> No
     assert benchmark["used_by"] == ["torch"]
 
 
-def test_what_list_prints_fits_the_schema() -> None:
-    schema = json.loads(backends("schema", "flags").stdout)
-
-    jsonschema.validate(json.loads(backends("flags", "list", "--format", "json").stdout), schema)
-
-
 def test_a_variable_gives_the_value_and_the_origin() -> None:
     done = backends(
         "flags", "list", "cudnn", "--changed", environment={"MLBACKENDS_CUDNN_BENCHMARK": "1"}
@@ -43,18 +36,6 @@ def test_a_variable_gives_the_value_and_the_origin() -> None:
 
     assert "benchmark  true (environment; default false)  torch" in done.stdout
     assert "deterministic" not in done.stdout
-
-
-def test_the_file_of_the_variable_gives_the_value_and_the_origin(tmp_path: Path) -> None:
-    file = tmp_path / "run.toml"
-    file.write_text("[cuda.matmul]\nallow_tf32 = true\n")
-
-    done = backends(
-        "flags", "get", "cuda.matmul.fp32_precision", "--origin",
-        environment={"MLBACKENDS_FLAGS": str(file)},
-    )  # fmt: skip
-
-    assert done.stdout == "file\n"
 
 
 @pytest.mark.parametrize(
@@ -154,15 +135,6 @@ def test_check_names_file_line_and_key(tmp_path: Path, text: str, said: str) -> 
     assert str(file) in done.stderr
 
 
-def test_check_takes_a_right_file(tmp_path: Path) -> None:
-    file = tmp_path / "run.toml"
-    file.write_text("fp32_precision = 'ieee'\n[cudnn]\nbenchmark = true\n")
-
-    done = backends("flags", "check", str(file))
-
-    assert (done.returncode, done.stdout) == (0, f"{file}: 2 switches, all right\n")
-
-
 def test_list_and_check_tell_what_an_older_torch_lacks(tmp_path: Path) -> None:
     info = tmp_path / "torch-2.13.0.dist-info"
     info.mkdir()
@@ -208,10 +180,6 @@ def test_check_without_a_file_looks_at_the_variables() -> None:
     assert "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE: yes; valid values are 0 or 1" in done.stderr
     assert listed.returncode == 0
     assert "Ignoring invalid value" in listed.stderr
-
-
-def test_env_prints_nothing_where_all_is_at_its_default() -> None:
-    assert backends("flags", "env").stdout == ""
 
 
 def test_env_prints_variables_that_give_the_same_state_again(tmp_path: Path) -> None:
@@ -260,36 +228,3 @@ def test_the_list_breaks_lines_between_words_alone(columns: int) -> None:
             assert name.rpartition(".")[2] in words
     for name in ("flash_attention", "efficient_attention", "overrideable", "oneDNN,", "torch"):
         assert name in words
-
-
-def test_the_list_has_the_default_of_each_and_leads_to_split_k() -> None:
-    name = "cuda.matmul.allow_fp16_reduced_precision_reduction_split_k"
-    done = backends("flags", "list", environment={"COLUMNS": "80"})
-    alone = backends("flags", "list", name, "cudnn.enabled", environment={"COLUMNS": "80"})
-
-    assert "true (default)" in done.stdout
-    assert "end in _split_k" in done.stdout
-    assert "allow_fp16_reduced_precision_reduction_split_k  true (default)" in alone.stdout
-
-
-def test_markdown_has_the_full_name_on_each_row() -> None:
-    done = backends("flags", "list", "mkldnn", "--format", "markdown")
-
-    assert r"| mkldnn.matmul.fp32\_precision | none (default) | torch |" in done.stdout
-
-
-def test_listing_imports_nothing_that_computes() -> None:
-    import subprocess
-    import sys
-
-    program = (
-        "import sys\nfrom mlbackends_cli import program\n"
-        "sys.argv = ['backends', 'flags', 'list', '--format', 'json']\n"
-        "try: program()\nexcept SystemExit: pass\n"
-        "print(*sorted({'numpy', 'torch', 'triton'} & set(sys.modules)), file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-
-    assert done.stderr.split() == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -130,21 +129,6 @@ def test_a_fifo_is_waited_for_until_somebody_writes(tmp_path: Path) -> None:
         assert reader.stdout is not None
         assert reader.stdout.read().startswith("1 node: 1 reported")
     assert reader.returncode == 0
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFO among its files")
-def test_a_fifo_that_nobody_writes_is_interrupted_from_the_keyboard(tmp_path: Path) -> None:
-    fifo = tmp_path / "node1"
-    os.mkfifo(fifo)
-    command = [sys.executable, "-m", "mlbackends", "fleet", "summarize", str(fifo)]
-    with (
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reader,
-        waiting_writer(fifo, reader),
-    ):
-        reader.send_signal(signal.SIGINT)
-        output, errors = reader.communicate()
-    assert (reader.returncode, output) == (130, b"")
-    assert b"Traceback" not in errors
 
 
 def test_reports_without_names_in_one_file_are_as_many_nodes(tmp_path: Path) -> None:

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from running import backends_alone
-
-from mlbackends.base import registry
-from mlbackends_cli import formats
-from mlbackends_cli.terminal import Page
 
 COMMANDS = [
     ("info", "host", "--depth", "found"),
@@ -24,23 +19,6 @@ COMMANDS = [
     ("trace", "show", "LOG"),
     ("trace", "diff", "LOG", "LOG"),
 ]
-
-
-def test_the_formats_of_each_kind_are_those_that_define_it() -> None:
-    for name in registry.names("mlbackends_cli.formats"):
-        module = registry.load("mlbackends_cli.formats", name)
-        defined = {kind for kind in dir(module) if not kind.startswith("_")}
-        for kind in ("record", "report", "outcome", "listing", "rows", "view", "trace"):
-            assert formats.has(name, kind) == (kind in defined)
-            assert (name in formats.names(kind)) == bool({kind, "record"} & defined)
-
-
-def test_what_a_format_lacks_is_printed_as_any_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = ModuleType("plain")
-    plain.record = lambda value, page: f"{value} in {page.width}"  # type: ignore[attr-defined]
-    monkeypatch.setattr(registry, "load", lambda package, name: plain)
-
-    assert formats.text("plain", "report", "a report", Page(width=9)) == "a report in 9"
 
 
 @pytest.mark.slow

@@ -17,7 +17,6 @@ import pytest
 from running import backends_alone
 
 from mlbackends.base import registry
-from mlbackends.host.declared import facts_of
 
 HANG = "#include <unistd.h>\n__attribute__((constructor)) void f(void) { for (;;) pause(); }"
 NAMES = ("libnccl.so.2", "libcudnn.so.9", "libOpenCL.so.1", "libvulkan.so.1", "libfftw3.so.3")
@@ -68,13 +67,6 @@ def test_closed_streams_are_no_error(what: str, closed: str) -> None:
 
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
-
-
-def test_a_time_limit_that_is_no_number_is_refused() -> None:
-    done = backends_alone("info", "python", "--timeout", "nan")
-
-    assert done.returncode == 2
-    assert "nan" in done.stderr
 
 
 def test_a_deleted_folder_can_be_the_current_one(tmp_path: Path) -> None:
@@ -321,24 +313,6 @@ def test_another_interpreter_imports_nothing_of_the_current_folder(tmp_path: Pat
     )
 
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("name", registry.names("mlbackends_probes"))
-def test_every_declared_fact_has_its_dotted_name(name: str) -> None:
-    from mlbackends.model.records import SCHEMA, Presence, ProbeReport, Report
-    from mlbackends.survey import dotted
-
-    declared = list(facts_of(name))
-
-    def report(facts: dict[str, object]) -> Report:
-        probe = ProbeReport(Presence.FOUND, facts=facts, source="elsewhere")  # type: ignore[arg-type]
-        return Report(SCHEMA, "", Presence.FOUND, "/", "", 0.0, False, {name: probe})
-
-    for fact in declared:
-        told = report({fact: "seen"})
-        assert dotted.value(told, f"{name}.{fact}", tuple(declared)) == "seen"
-        with pytest.raises(dotted.NoValue):
-            dotted.value(report({}), f"{name}.{fact}", tuple(declared))
 
 
 def test_a_report_without_home_and_user_variables_hides_them_too() -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
-from itertools import combinations, pairwise
-from math import dist
-from operator import mul
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -93,19 +91,6 @@ def test_no_text_of_a_picture_is_beyond_its_edge(benched: Benched) -> None:
         assert 10 <= float(text.get("y", "")) <= height - 3, shown
 
 
-@pytest.mark.parametrize("benched", [SAMPLE, WITHOUT, *map(kinds, (1, 3, 5))])
-def test_a_picture_has_the_shape_of_a_slide(benched: Benched) -> None:
-    assert ET.fromstring(picture(benched)).get("viewBox") == "0 0 960 540"
-
-
-def test_axes_have_names_with_units_and_round_numbers() -> None:
-    found = texts(ET.fromstring(picture(SAMPLE)))
-    assert found.count("GFLOP/s") == 2
-    assert "length of the keys" in found and "FLOP per byte of inputs and result" in found
-    numbers = {float(each) for each in found if re.fullmatch(r"[\d.]+", each)}
-    assert {f"{each:g}"[0] for each in numbers - {64.0, 128.0}} <= set("0125")
-
-
 @pytest.mark.parametrize("numbers", [[3.0], [0.25, 60], [37, 325], [1e-300, 1e300]])
 def test_ticks_are_round_numbers_apart_from_each_other(numbers: list[float]) -> None:
     axis = Logarithmic(numbers, 0, 200)
@@ -114,21 +99,6 @@ def test_ticks_are_round_numbers_apart_from_each_other(numbers: list[float]) -> 
     assert len(ticks) >= 2
     assert all(axis.at(right) - axis.at(left) > 19 for left, right in pairwise(ticks))
     assert {f"{each:.1e}"[:3] for each in ticks} <= {"1.0", "2.0", "5.0"}
-
-
-def test_each_line_has_its_name_beside_it_and_a_mark_of_its_own() -> None:
-    root = ET.fromstring(picture(SAMPLE))
-    ends = {
-        each.get("class"): each.get("d", "").rpartition("L")[2].split()
-        for each in shapes(root, "line")
-    }
-    assert len(ends) == 2
-    names = [each for each in root.iter(f"{SVG}text") if each.text in ("math", "torch_flash")]
-    for name, (x, y) in zip(names[:2], ends.values(), strict=True):
-        assert 0 < float(name.get("x", "")) - float(x) < 40
-        assert abs(float(name.get("y", "")) - 5 - float(y)) < 20
-    forms = {re.sub(r"[\d. -]+", "", each.get("d", "")) for each in shapes(root, "dot")}
-    assert len(forms) == 2
 
 
 def test_what_a_backend_could_not_do_is_a_cross_with_its_reason() -> None:
@@ -181,12 +151,6 @@ def test_one_length_is_drawn_as_bars_the_fastest_first_and_names_its_problem() -
     assert widths[0] == pytest.approx(4 * widths[1], rel=0.01)
 
 
-def test_several_lengths_are_named_as_such() -> None:
-    both = run(problem("--shape 1,1,64,16", math=4e-5), problem("--shape 1,1,128,16", math=4e-5))
-
-    assert plots(both)[0].title == f"Speed by length of 1,1,L,16 · {both.processor}"
-
-
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 @pytest.mark.parametrize("unicode", [True, False])
 def test_a_plot_in_characters_fits_the_page(width: int, unicode: bool) -> None:
@@ -209,59 +173,6 @@ def test_a_plot_in_characters_is_drawn_dot_by_dot() -> None:
     assert lines[2].startswith("10┤") and "●" in lines[2]
     assert any("● up" in line for line in lines)
     assert any("\u2800" < letter <= "\u28ff" for letter in text)
-
-
-def test_colours_in_characters_are_the_terminals_own() -> None:
-    text = blocks.printed(plots(SAMPLE), Page(color=True))
-    assert "\x1b[34m●\x1b[0m" in text and "\x1b[33m■\x1b[0m" in text
-
-
-#: Machado, Oliveira and Fernandes 2009, severity 1: what light becomes for eyes without a kind of cone.
-_SEEN_WITHOUT = {
-    "nothing": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
-    "red": ((0.1523, 1.0526, -0.2049), (0.1145, 0.7863, 0.0992), (-0.0039, -0.0481, 1.0520)),
-    "green": ((0.3673, 0.8606, -0.2280), (0.2801, 0.6725, 0.0474), (-0.0118, 0.0429, 0.9689)),
-    "blue": ((1.2555, -0.0767, -0.1788), (-0.0784, 0.9308, 0.1476), (0.0047, 0.6914, 0.3039)),
-}
-
-
-def linear(colour: str) -> list[float]:
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-
-
-def lightness_and_hue(light: list[float]) -> tuple[float, float, float]:
-    """Return CIE L*, a* and b* of linear RGB."""
-    red, green, blue = (min(1.0, max(0.0, part)) for part in light)
-    x = (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.9505
-    y = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-    z = (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.089
-    x, y, z = (
-        part ** (1 / 3) if part > 0.008856 else 7.787 * part + 16 / 116 for part in (x, y, z)
-    )
-    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
-
-
-@pytest.mark.parametrize("lacking", _SEEN_WITHOUT)
-@pytest.mark.parametrize("dark", [False, True])
-def test_colours_differ_whatever_cones_an_eye_has(lacking: str, dark: bool) -> None:
-    style = picture(SAMPLE).partition("</style>")[0]
-    palettes = re.findall(r"(--s\d):(#\w{6})", style)
-    colours = [colour for _, colour in palettes[8 * dark : 8 * dark + 8]]
-    matrix = _SEEN_WITHOUT[lacking]
-    seen = [
-        lightness_and_hue([sum(map(mul, row, linear(colour))) for row in matrix])
-        for colour in colours
-    ]
-    assert len(seen) == 8
-    assert min(dist(one, other) for one, other in combinations(seen, 2)) > 20
-
-
-def test_a_picture_without_variables_is_left_for_what_knows_none() -> None:
-    assert "var(--paper)" in picture(SAMPLE)
-    assert set(re.findall(r"var\((--\w+)\)", picture(SAMPLE))) <= set(
-        re.findall(r"(--\w+):#", picture(SAMPLE))
-    )
 
 
 class Reader(HTMLParser):
@@ -313,24 +224,6 @@ def test_pages_show_each_problem_in_numbers_and_reasons_folded() -> None:
         assert "backends sdpa check --shape 1,1,64,16" in first
         assert reader.tags.count("th") and "caption" not in reader.tags
         assert 'width="100%" height="100%"' in first  # the track of a bar
-
-
-def test_a_page_explains_the_columns_and_the_bars_that_it_has() -> None:
-    one = problem("--shape 1,1,64,16", math=4e-5)
-    shown = run(changed(one, "math", errors=Errors(2e-7, 1e-6, 8e-7, 1.5)))
-    checks, times = check_page(checked(shown), Page()), bench_page(shown, Page(), "math")
-
-    for text in (checks, times):
-        assert "relative: the error by" not in text
-        about, _, table = text.partition(
-            '<div class="wide" role="group" tabindex="0" aria-label="1,1'
-        )
-        assert table and "<th" in table
-        # Before the box that scrolls, in which it would be cut off on a phone.
-        assert about.endswith(".</p>")
-    assert "max error: compared with float64" in checks
-    assert "error relative to its limit" in checks
-    assert "error relative to its limit" not in times
 
 
 def test_who_would_compute_fits_a_narrow_terminal() -> None:
@@ -397,15 +290,6 @@ def test_a_reason_that_holds_for_all_problems_is_printed_once() -> None:
     assert "cannot compute any of these" in text
     some = check_table.printed(checked(run(refused[0], WITHOUT.problems[2])), Page())
     assert some.index("it is gone") < some.index("--shape 1,1,256,16")
-
-
-def test_columns_that_are_not_printed_are_not_explained() -> None:
-    one = changed(
-        problem("--shape 1,1,64,16", math=4e-5), "math", errors=Errors(2e-7, 1e-6, 8e-7, 1.5)
-    )
-    narrow, wide = (check_table.printed(checked(run(one)), Page(width=each)) for each in (45, 200))
-    assert "max error: compared with float64" in wide
-    assert "max error: compared with float64" not in narrow
 
 
 def test_a_saved_run_is_shown_again_alike(tmp_path: Path) -> None:

@@ -225,14 +225,6 @@ def test_the_program_is_not_started(
     assert said in done.stderr
 
 
-def test_a_file_s_error_has_file_line_and_key(tmp_path: Path) -> None:
-    file = tmp_path / "exact.toml"
-    file.write_text("fp32_precision = 'ieee'\n[cudnn]\nbenchmark = 'yes'\n")
-    done = backends("run", "--flags", str(file), "--", "true")
-    assert done.returncode == 2
-    assert f"{file}:3: cudnn.benchmark cannot be 'yes'" in done.stderr
-
-
 def test_without_torch_its_switches_are_refused(tmp_path: Path) -> None:
     program = tmp_path / "python3"
     program.symlink_to(sys.executable)

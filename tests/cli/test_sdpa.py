@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-import re
 import shlex
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from running import backends
 
 from mlbackends.model.checked import Checked
 from mlbackends_cli import formats
-from mlbackends_kernels.attention_cpu import library
 
 PROBLEMS = Path(__file__).resolve().parents[1] / "problems"
 SHAPE = ("--shape", "1,2,8,16")
@@ -124,16 +122,6 @@ def test_explain_tells_all_sides_and_their_reasons() -> None:
     assert turing["chosen"] == "efficient_cuda"
 
 
-def test_explain_says_by_which_cudnn_torch_would_choose() -> None:
-    words = (*SHAPE, "--dtype", "float16", "--device")
-    data = record("explain", *words, "sm90,gfx942,cpu")
-
-    assert [each["torch_cudnn"] for each in data["problems"]] == ["9.26.0", "", ""]
-    assert (
-        "torch 2.15 with cuDNN 9.26.0 would choose CUDNN" in ran("explain", *words, "sm90").stdout
-    )
-
-
 def test_a_variable_that_is_no_value_is_told_in_one_line() -> None:
     done = ran_alone("explain", *SHAPE, environment={"OMP_NUM_THREADS": "abc"})
 
@@ -165,24 +153,6 @@ def test_of_many_problems_explain_tells_who_takes_each() -> None:
     assert "CUDNN_ATTENTION" in rows
     assert "wrong-dtype" in whole
     assert "wrong-dtype" not in rows
-
-
-@pytest.mark.parametrize("form", ["table", "markdown"])
-def test_explain_fits_a_narrow_page(form: str) -> None:
-    words = ("--device", "sm75", "--mask", "float", "--format", form)
-    done = ran("explain", *SHAPE, *words, environment={"COLUMNS": "60"})
-
-    assert done.returncode == 0
-    assert "masks are not supported" in " ".join(done.stdout.split())
-    if form == "table":
-        assert max(map(len, done.stdout.splitlines())) <= 72
-
-
-def test_plain_characters_where_the_terminal_has_no_others() -> None:
-    environment = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    words = ("check", *QUICK, "--backend", "math")
-    for arguments in (("explain", *SHAPE), words, ("list",)):
-        assert ran_alone(*arguments, environment=environment).stdout.isascii()
 
 
 # ---- what makes no sense -----------------------------------------------------------
@@ -253,24 +223,6 @@ def test_list_tells_what_each_takes_and_whether_it_is_usable() -> None:
     assert ran("list", "--format", "markdown").stdout.count("\n| ") == len(entries) + 1
 
 
-def test_list_warns_of_a_library_without_a_level_that_the_cpu_has(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A compiler that knew no AVX-512 BF16, and a CPU that has it."""
-    before = {each["name"]: each for each in record("list")["backends"]}
-    if before["flash_cpu"]["unavailable_reasons"]:
-        pytest.skip("the library of attention was not built")
-    monkeypatch.setattr("mlbackends_kernels.flash_cpu.missing_levels", lambda: ("avx512_bf16",))
-    entries = {each["name"]: each for each in record("list")["backends"]}
-    (reason,) = entries["flash_cpu"]["slower_reasons"]
-
-    assert reason["message"].endswith("compiled without avx512_bf16, which this CPU supports")
-    assert "--no-binary mlbackends" in reason["hint"]
-    assert entries["math"]["slower_reasons"] == []
-    assert "! flash_cpu" in ran("list").stdout
-    assert "compiled without avx512" in ran("list", "--format", "markdown").stdout
-
-
 def test_an_addition_that_cannot_be_imported_is_listed_with_why(tmp_path: Path) -> None:
     metadata = tmp_path / "broken-1.0.dist-info"
     metadata.mkdir()
@@ -279,12 +231,6 @@ def test_an_addition_that_cannot_be_imported_is_listed_with_why(tmp_path: Path) 
     (entry,) = [each for each in data["backends"] if each["name"] == "broken"]
 
     assert "nothing_there" in entry["unavailable_reasons"][0]["message"]
-
-
-def test_the_devices_are_listed() -> None:
-    done = ran("list", "--devices")
-    assert "sm90" in done.stdout and "Hopper" in done.stdout
-    assert ran("list", "--devices", "--format", "json").returncode == 2
 
 
 # ---- check -------------------------------------------------------------------------
@@ -303,11 +249,6 @@ def test_check_tells_error_time_and_memory() -> None:
     assert math["timing"]["share_of_peak"] > 0
     assert problem["peak_gflops"] > 0
     assert problem["flops"] == 2 * 2 * 8 * 8 * 32
-
-
-@pytest.mark.parametrize("words", [("check", *QUICK, "--backend", "math"), ("list",)])
-def test_the_units_beside_the_tolerance_are_record(words: tuple[str, ...]) -> None:
-    assert "units in the last place" in " ".join(ran(*words).stdout.split())
 
 
 @pytest.mark.slow
@@ -450,30 +391,6 @@ def test_gradients_are_held_to_float64_and_timed() -> None:
     assert math["timing"]["share_of_peak"] > 0
 
 
-def test_gradients_are_right_whatever_the_mask() -> None:
-    words = ("--kv-heads", "2", "--gqa", "--mask", "none,causal,bool,1,8", "--backward")
-    data = record("check", "--shape", "1,4,8,8", *words, "--rounds", "0")
-
-    assert data["exit"] == 0
-    assert len(data["problems"]) == 4
-    for problem in data["problems"]:
-        assert list(results(problem)["math"]["gradients"]) == ["query", "key", "value"]
-
-
-def test_what_rounding_leaves_of_a_gradient_that_is_0_is_right() -> None:
-    one_key = record("check", "--shape", "2,4,1,16", "--backward", "--rounds", "0")
-    assert one_key["exit"] == 0
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_what_rounding_leaves_of_a_mask_s_gradient_that_is_0_is_right(dtype: str) -> None:
-    if dtype == "bfloat16":
-        pytest.importorskip("ml_dtypes")
-    words = ("--mask", "3,4,33,1", "--mask", "1,1", "--mask-gradient", "--rounds", "0")
-    alike = record("check", "--shape", "3,4,33,24", "--dtype", dtype, *words)
-    assert alike["exit"] == 0
-
-
 def test_who_computes_no_gradients_says_so(additions: dict[str, str]) -> None:
     words = ("--backward", "--backend", "noisy", "--backend", "halved")
     data = record("check", *QUICK, *words, run=ran_alone, environment=additions)
@@ -501,16 +418,6 @@ def test_a_wrong_gradient_is_named(additions: dict[str, str]) -> None:
     assert wrong == ["key"]
 
 
-@pytest.mark.parametrize("width", [60, 200])
-def test_a_wide_page_tells_the_error_of_each_gradient(width: int) -> None:
-    words = ("--backward", "--backend", "math", "--rounds", "0")
-    done = ran("check", *SHAPE, *words, environment={"COLUMNS": str(width)})
-
-    assert max(map(len, done.stdout.splitlines())) <= width
-    assert ("dQ" in done.stdout) is (width == 200)
-    assert "five matrix products" in " ".join(done.stdout.split())
-
-
 @pytest.fixture(scope="module")
 def failed(additions: dict[str, str]) -> Checked:
     """Return a check of which one backend is wrong, and one cannot."""
@@ -531,29 +438,6 @@ def test_every_format_tells_what_failed(form: str, failed: Checked, tmp_path: Pa
     assert "wrong" in text
 
 
-def test_the_same_seed_gives_the_same_error() -> None:
-    both, again = (
-        record("check", *QUICK, "--backend", "math", "--seed", seeds)["problems"]
-        for seeds in ("1,2", "1")
-    )
-    first, other = (each["reference_error"] for each in both)
-
-    assert first == again[0]["reference_error"] != other
-
-
-def test_the_list_has_its_headings_in_colour() -> None:
-    shown = ran("list", "--color", "always").stdout
-
-    assert "\x1b[1;32m✓ math\x1b[0m" in shown
-    assert set(re.findall(r"\x1b\[([^m]*)m", shown)) <= {"0", "1", "1;31", "1;32", "1;33"}
-
-
-def test_colour_is_asked_for() -> None:
-    quick = ("check", *QUICK, "--backend", "math")
-    assert "\x1b[32m" in ran(*quick, "--color", "always").stdout
-    assert "\x1b" not in ran(*quick).stdout
-
-
 def test_a_processor_of_less_than_this_one_is_taken_at_its_word() -> None:
     done = ran(
         "check", *QUICK, "--device", "cpu:baseline", "--backend", "flash_cpu", "--format", "json"
@@ -567,21 +451,6 @@ def test_a_processor_of_less_than_this_one_is_taken_at_its_word() -> None:
         assert row["details"]["instruction set"] in ("baseline", "neon")
     else:
         assert [each["code"] for each in row["reasons"]] == ["missing-part"]
-
-
-def test_without_its_library_nothing_is_asked_for_a_lesser_processor_either(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(library, "path", lambda *_: "/no/such/library")
-    library.library.cache_clear()
-    monkeypatch.setattr("mlbackends.sdpa.verify.run._cpu", lambda: {"features": ("sse2",)})
-    done = ran(
-        "check", *QUICK, "--device", "cpu:baseline", "--backend", "flash_cpu", "--format", "json"
-    )
-    (row,) = msgspec.json.decode(done.stdout)["problems"][0]["results"]
-
-    assert row["ended"] == "cannot"
-    assert [each["code"] for each in row["reasons"]] == ["missing-part"]
 
 
 @pytest.mark.parametrize("words", ["torch_flash=", ""])

@@ -182,13 +182,6 @@ def test_where_no_backend_ran_the_reasons_are_told(tmp_path: Path) -> None:
     assert "1 round: no backend ran for 1 of 2\n" in some.stdout
 
 
-def test_threads_are_those_that_attention_uses() -> None:
-    environment = {"OMP_NUM_THREADS": "1"}
-    done = ran_alone("bench", *GRID, environment=environment)
-
-    assert ", 1 thread, 1 round\n" in done.stdout
-
-
 def test_others_are_compared_with_the_first_peer() -> None:
     base = bench_table.baseline(SAMPLE)
     text = bench_table.printed(SAMPLE, Page(width=200), base)
@@ -215,16 +208,6 @@ def test_what_is_faster_than_the_peak_is_explained(seconds: float, share: str) -
         assert ("more than 100% of the peak: " in text) is (share == "101%")
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 200])
-def test_a_narrow_page_shows_fewer_columns(width: int) -> None:
-    lines = bench_table.printed(SAMPLE, Page(width=width), "math").splitlines()
-    table = [line for line in lines if line.startswith("    ") or "math" in line]
-
-    assert all(len(line) <= max(width, 56) for line in table if not line.startswith("×"))
-    assert ("of memory" in " ".join(table)) is (width == 200)
-    assert ("wider pages have more columns" in " ".join(lines)) is (width != 200)
-
-
 def test_what_changed_is_told_by_time_and_by_share_of_the_peak() -> None:
     faster = run(problem("--shape 1,1,64,16", math=2e-5), problem("--shape 1,1,7,16", math=1.0))
     now = compared(faster, SAMPLE)
@@ -232,28 +215,6 @@ def test_what_changed_is_told_by_time_and_by_share_of_the_peak() -> None:
     assert [each.by_time for each in now.problems[0].changes] == [2.0]
     assert [each.by_share for each in now.problems[0].changes] == [2.0]
     assert now.problems[1].changes == ()
-
-
-def test_the_picture_has_a_line_for_each_backend_and_escapes_what_it_says() -> None:
-    root = ET.fromstring(picture(SAMPLE))
-    space = "{http://www.w3.org/2000/svg}"
-    lines = [each for each in root.iter(f"{space}path") if "line" in each.get("class", "").split()]
-    dots = [
-        each
-        for each in root.iter(f"{space}path")
-        if "dot" in each.get("class", "").split() and each.find(f"{space}title") is not None
-    ]
-
-    assert len(lines) == 2
-    assert len(dots) == 2 * 2 + 2 * 2  # over the lengths, and below the roof
-    assert "a CPU <1>" in "".join(root.itertext())
-
-
-def test_below_a_plot_stand_the_lengths_that_were_measured() -> None:
-    space = "{http://www.w3.org/2000/svg}text"
-    words = [each.text for each in ET.fromstring(picture(SAMPLE)).iter(space)]
-
-    assert words.count("64") == words.count("128") == 1
 
 
 def test_a_picture_in_png_has_two_pixels_for_each_of_the_drawing(tmp_path: Path) -> None:
@@ -295,11 +256,3 @@ def test_what_png_lacks_is_told_before_anything_runs(
     assert done.returncode == 2
     assert said in done.stderr and advised in done.stderr
     assert done.stdout == ""
-
-
-def test_a_run_without_a_result_is_drawn_and_printed() -> None:
-    empty = run(problem("--shape 1,1,64,16"))
-
-    assert ET.fromstring(picture(empty)).tag.endswith("svg")
-    assert "--shape 1,1,64,16" in bench_table.printed(empty, Page(), "")
-    assert "--shape" not in bench_table.markdown(empty, Page(), "").replace("problem", "")

@@ -58,13 +58,6 @@ def test_a_folder_that_is_no_recorded_machine_is_never_replaced(tmp_path: Path) 
     assert os.listdir(tmp_path) == ["thesis.tex"]
 
 
-def test_it_says_what_is_in_it(tmp_path: Path) -> None:
-    done = backends("snapshot", str(tmp_path / "machine"), "--root", HGX)
-    assert "a recorded machine of " in done.stdout
-    for word in ("files: ", "variables: ", "commands: ", "replaced by placeholders: "):
-        assert word in done.stdout
-
-
 @pytest.mark.slow
 def test_this_machine_is_recorded_without_its_environments_secrets(tmp_path: Path) -> None:
     done = backends(
@@ -120,11 +113,3 @@ def test_what_cannot_be_done_ends_with_2_and_one_line(
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
-
-
-def test_a_report_takes_the_place_of_the_last_one_whole(tmp_path: Path) -> None:
-    path = tmp_path / "r.json"
-    path.write_text("the last one")
-    assert backends("snapshot", str(path), "--root", HGX, "--overwrite").returncode == 0
-    assert json.loads(path.read_text())["schema"] == "backends.report/1"
-    assert [each.name for each in tmp_path.iterdir()] == ["r.json"]

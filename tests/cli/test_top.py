@@ -114,14 +114,6 @@ def test_a_page_says_what_brings_a_library_and_what_is_not_known() -> None:
     assert "3.90 of 4 CPUs · stopped in 62 % of periods" in text
 
 
-def test_a_page_of_ascii() -> None:
-    assert pages.whole(USAGE, Page(80, unicode=False)).isascii()
-
-
-def test_more_processes_than_the_page_has_are_counted() -> None:
-    assert "and 2 more; --format json has all" in pages.whole(USAGE, Page(80), most=1)
-
-
 def test_keys_change_the_view() -> None:
     view = _View("cpu", (), "", hides=False)
     for key in ("s", "/", "t", "q", "\b", "\n", "down"):

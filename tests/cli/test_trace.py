@@ -91,23 +91,10 @@ def test_the_command_keeps_its_output_and_its_exit_code(
     assert f"more: backends trace show --view findings --this-machine {trace}" in done.stderr
 
 
-def test_the_command_for_more_can_be_pasted(talker: str, tmp_path: Path) -> None:
-    trace = tmp_path / "my run.log"
-    done = backends("trace", "onednn", "-o", str(trace), "--", talker)
-    assert f"more: backends trace show --view findings --this-machine '{trace}'" in done.stderr
-
-
 def test_without_a_summary_nothing_is_said(talker: str, tmp_path: Path) -> None:
     trace = str(tmp_path / "run.log")
     done = backends("trace", "all", "-o", trace, "--summary", "none", "--", talker)
     assert (done.stderr, done.returncode) == ("", 5)
-
-
-def test_a_full_summary_has_findings(talker: str, tmp_path: Path) -> None:
-    trace = str(tmp_path / "run.log")
-    done = backends("trace", "onednn", "-o", trace, "--summary", "full", "--", talker)
-    assert "Where the time went\n" in done.stderr
-    assert "Look at\n" in done.stderr
 
 
 def test_a_trace_is_replaced_or_added_to(talker: str, tmp_path: Path) -> None:
@@ -123,13 +110,6 @@ def test_each_rank_has_a_file(talker: str, tmp_path: Path) -> None:
     done = backends("trace", "onednn", *options, "--", talker, environment={"RANK": "2"})
     assert os.listdir(tmp_path) == ["run.rank2.log"]
     assert "run.rank2.log" in done.stderr
-
-
-def test_a_captured_trace_can_be_shown(talker: str, tmp_path: Path) -> None:
-    trace = str(tmp_path / "run.log")
-    backends("trace", "onednn", "-o", trace, "--summary", "none", "--", talker)
-    done = backends("trace", "show", trace, "--format", "json")
-    assert json.loads(done.stdout)["count"] == 3
 
 
 def test_a_command_that_is_not_there_is_127(tmp_path: Path) -> None:
@@ -169,12 +149,6 @@ def test_a_command_that_was_killed_without_a_line_keeps_none(tmp_path: Path) -> 
     assert done.returncode == 137
     assert "ended by SIGKILL\n" in done.stderr
     assert not trace.exists()
-
-
-def test_no_command_is_a_usage_error() -> None:
-    done = backends("trace", "onednn", "--")
-    assert done.returncode == 2
-    assert "COMMAND" in done.stderr
 
 
 def test_live_without_a_terminal_is_said_and_the_trace_is_taken(
@@ -281,24 +255,6 @@ def test_a_live_table_catches_up_when_the_command_falls_silent_and_its_clock_goe
 # ---- show ---------------------------------------------------------------------------------
 
 
-def test_a_summary_is_the_default() -> None:
-    done = backends("trace", "show", ONEDNN)
-    assert done.returncode == 0
-    assert done.stdout.startswith("operation ")
-    assert "primitive creations" in done.stdout
-    assert done.stderr == ""
-
-
-@pytest.mark.parametrize("width", [80, 200])
-@pytest.mark.parametrize("view", ["summary", "findings", "dispatch", "timeline", "roofline"])
-def test_every_view_fits_the_page(view: str, width: int) -> None:
-    files = (ONEDNN, DISPATCH, MKL, MIXED)
-    done = backends("trace", "show", *files, "--view", view, environment={"COLUMNS": str(width)})
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
-    assert max(len(line) for line in done.stdout.splitlines()) <= width
-
-
 def test_of_this_machine_the_roofline_has_its_speeds() -> None:
     done = backends(
         "trace", "show", MKL, "--view", "roofline", "--this-machine", "--format", "json"
@@ -316,33 +272,6 @@ def test_the_speeds_of_this_machine_can_be_measured() -> None:
     assert speeds.gigabytes_per_second > 0
 
 
-def test_a_wider_page_has_more_columns() -> None:
-    narrow, wide = (
-        backends("trace", "show", MKL, environment={"COLUMNS": width}).stdout
-        for width in ("80", "200")
-    )
-    assert "GB/s" in wide.splitlines()[0]
-    assert "GB/s" not in narrow.splitlines()[0]
-    assert "a wider page has also" in narrow and "a wider page" not in wide
-
-
-def test_a_command_to_copy_is_never_broken() -> None:
-    done = backends("trace", "show", ONEDNN, "--view", "repro", environment={"COLUMNS": "80"})
-    commands = [line for line in done.stdout.splitlines() if "benchdnn --" in line]
-    assert commands
-    assert all("ic" in command or "x" in command.split()[-1] for command in commands)
-
-
-def test_several_views_have_titles() -> None:
-    done = backends("trace", "show", MKL, "--view", "findings", "--view", "summary")
-    assert done.stdout.startswith("Look at\n")
-    assert "\nWhere the time went\n" in done.stdout
-    both = backends(
-        "trace", "show", MKL, "--view", "findings", "--view", "summary", "--format", "json"
-    )
-    assert set(json.loads(both.stdout)) == {"findings", "summary"}
-
-
 def test_groups_filters_and_limits() -> None:
     done = backends(
         "trace", "show", MKL, "--group-by", "operation,shape", "--where", "operation=SGEMM",
@@ -352,21 +281,6 @@ def test_groups_filters_and_limits() -> None:
     assert told["by"] == ["operation", "shape"]
     assert len(told["rows"]) == 2 < told["groups"]
     assert {row["values"][0] for row in told["rows"]} == {"SGEMM"}
-
-
-def test_groupings_add_up() -> None:
-    options = ("--group-by", "operation", "--group-by", "dtype,isa", "--format", "json")
-    assert json.loads(backends("trace", "show", MKL, *options).stdout)["by"] == [
-        "operation", "dtype", "isa",
-    ]  # fmt: skip
-
-
-def test_rows_of_several_views_are_told_apart() -> None:
-    options = ("--view", "summary", "--view", "repro", "--format", "jsonl")
-    rows = [
-        json.loads(row) for row in backends("trace", "show", MKL, *options).stdout.split("\n")[:-1]
-    ]
-    assert {row["view"] for row in rows} == {"summary", "repro"}
 
 
 @pytest.mark.parametrize(
@@ -409,13 +323,6 @@ def test_a_view_without_rows_has_its_columns_in_csv(view: str, tmp_path: Path) -
     assert empty.count("\n") == 1 and "," in empty
     full = backends("trace", "show", DISPATCH, *options).stdout
     assert full.startswith(empty)
-
-
-def test_the_help_has_every_field() -> None:
-    from mlbackends.tracing.fields import NAMES
-
-    told = set(backends("trace", "show", "--help").stdout.replace(",", " ").split())
-    assert set(NAMES) <= told
 
 
 def test_what_needs_every_line_and_what_does_not_agree() -> None:
@@ -619,16 +526,6 @@ def test_records_are_cleaned_as_other_views_are(form: str, tmp_path: Path) -> No
     assert text == f"\ufffd[1mtitle\ufffd \ufffd\ufffd\n·::error::x\n{line}\n"
 
 
-def test_a_terminal_is_sent_no_control_characters_of_a_log(tmp_path: Path) -> None:
-    trace = tmp_path / "a.log"
-    trace.write_bytes(b"title\x07\n" + LINE.format(what="matmul", took="1").encode() + b"\n")
-    arguments = ("trace", "show", str(trace), "--view", "records", "--where", "kind!=x")
-    terminal = Terminal(arguments, {})
-    terminal.until(b"title\xef\xbf\xbd")
-    assert terminal.ended() == 0
-    assert b"\x07" not in terminal.said
-
-
 # ---- follow -------------------------------------------------------------------------------
 
 
@@ -676,11 +573,6 @@ def test_the_end_of_standard_input_ends_following(options: tuple[str, ...], tmp_
     assert (done.returncode, done.stderr) == (0, b"")
     assert (b"10 calls" in done.stdout) == (not options)
     assert done.stdout.count(b"onednn_verbose") == (10 if options else 0)
-
-
-def test_only_one_file_is_followed() -> None:
-    done = backends("trace", "show", ONEDNN, MKL, "--follow")
-    assert (done.returncode, done.stderr) == (2, "backends: --follow takes one FILE, not 2\n")
 
 
 # ---- diff ---------------------------------------------------------------------------------
@@ -783,41 +675,7 @@ def test_what_did_not_change_is_one_line_and_the_verdict_the_last(tmp_path: Path
 # ---- the group ----------------------------------------------------------------------------
 
 
-def test_an_unknown_command_gets_the_nearest() -> None:
-    done = backends("trace", "shwo", "x")
-    assert done.returncode == 2
-    assert "hint: did you mean 'show'?" in done.stderr
-
-
 def test_a_command_without_its_tracer_is_told_how_to_run_it() -> None:
     done = backends("trace", "python3", "train.py")
     assert done.returncode == 2
     assert "backends trace all -- python3 ..." in done.stderr
-
-
-@pytest.mark.parametrize("name", ["mkl", "onednn", "all", "show", "diff"])
-def test_each_command_has_help_with_examples(name: str) -> None:
-    done = backends("trace", name, "--help")
-    assert done.returncode == 0
-    assert f"Examples:\n    backends trace {name}" in done.stdout
-    assert max(len(line) for line in done.stdout.splitlines()) <= 110
-
-
-def test_mkl_has_no_level() -> None:
-    assert "--level" not in backends("trace", "mkl", "--help").stdout
-    assert "--level" in backends("trace", "onednn", "--help").stdout
-
-
-def test_help_imports_nothing_that_reads_traces() -> None:
-    program = (
-        "import sys; sys.argv = ['backends', 'trace', '--help']\n"
-        "from mlbackends_cli import program\n"
-        "try: program()\nexcept SystemExit: pass\n"
-        "print(*sys.modules, file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    loaded = {name for name in done.stderr.split() if name.startswith("mlbackends.tracing")}
-    # Two packages of a docstring each, whose files are the names of the views.
-    assert loaded <= {"mlbackends.tracing", "mlbackends.tracing.views"}

@@ -151,15 +151,6 @@ def test_nothing_can_run_and_nothing_is_fetched() -> None:
     assert "prefers-color-scheme:dark" in style
 
 
-def test_of_a_chart_drawn_for_two_widths_one_is_shown() -> None:
-    text = rendered([call("matmul", 1)])
-    wide, _, narrow = text.partition("</style>")[0].partition("(max-width:760px){.picture-wide")
-
-    assert 'class="picture-wide"' in text and 'class="picture-narrow"' in text
-    assert ".picture-narrow{display:none" in wide
-    assert narrow.startswith("{display:none}.picture-narrow{display:block}")
-
-
 def test_text_of_a_trace_stays_text() -> None:
     shape = HOSTILE.replace(",", "")
     records = [
@@ -207,13 +198,6 @@ def test_more_bars_than_fit_are_counted() -> None:
     assert "and 5 more, 5 ms, 25% of the time" in text
 
 
-def test_what_has_no_bar_has_no_time_that_rounding_left() -> None:
-    times = [0.2165994, 0.4221166, 0.0290408, 0.2216917, 0.4378876, 0.4958122, 0.0]
-    text = rendered([call(f"op{number}", time) for number, time in enumerate(times)])
-
-    assert "and 1 more, 0 ns, 0% of the time" in text
-
-
 def test_the_lanes_are_the_threads() -> None:
     records = [
         call("matmul", 1, thread=thread, process=4, start_ns=thread * 1_000_000, clock="epoch")
@@ -223,11 +207,6 @@ def test_the_lanes_are_the_threads() -> None:
     assert any(text.startswith("process 4 thread 1 · 1 calls") for text in said)
     assert any(text.startswith("process 4 thread 2") for text in said)
     assert not any("no time stamps" in text for text in said)
-
-
-def test_made_up_times_are_told() -> None:
-    said = words(pictures(rendered([call("matmul", 1)]))["lanes-wide"])
-    assert "The trace has no time stamps: calls are drawn one after the other." in said
 
 
 @pytest.mark.slow
@@ -255,26 +234,6 @@ def test_a_point_tells_what_was_reached() -> None:
     )
     roof = titles(pictures(text)["points-wide"], "roof")
     assert roof == ["the best seen here: 4.92 GB/s, 268 GFLOP/s"]
-
-
-def test_without_known_work_there_is_no_plot_of_it() -> None:
-    text = rendered([call("softmax", 1, shape="64x64")])
-    assert "points-wide" not in pictures(text)
-    assert 'id="work"' not in text
-
-
-def test_an_operation_has_one_colour_on_all_plots() -> None:
-    text = rendered([call("softmax", 5), call("matmul", 1)])
-    assert [kind for kind, _, _ in bars(text)] == ["series s0", "series s1"]
-    for name in ("lanes-wide", "points-wide"):
-        picture = pictures(text)[name]
-        kinds = {
-            shape.attrib["class"]
-            for shape in picture.iter()
-            for title in [shape.find(f"{SVG}title")]
-            if title is not None and (title.text or "").startswith("matmul")
-        }
-        assert {kind.split()[1] for kind in kinds if kind.startswith("series")} == {"s1"}
 
 
 def test_findings_refusals_and_what_is_in_no_total_have_their_places() -> None:

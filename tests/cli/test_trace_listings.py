@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mlbackends.base import registry
-from mlbackends.model.trace_views import Findings, Summary
 from mlbackends.tracing import reader, viewing
 from mlbackends.tracing.viewing import REGISTRY, view
 from mlbackends_cli.terminal import Page
@@ -41,13 +40,6 @@ def test_every_view_of_every_log_is_a_table(log: str, name: str, width: int) -> 
     assert max(len(line) for line in text.splitlines()) <= width
 
 
-@pytest.mark.parametrize("name", registry.names(REGISTRY))
-def test_every_view_is_markdown(name: str) -> None:
-    found = view(name, reader.read(str(TRACES / "torch-2.13-mkl.log")))
-    text = registry.load("mlbackends_cli.formats", "markdown").listing(listing(found), Page())
-    assert isinstance(text, str)
-
-
 def test_a_summary_shows_times_shares_and_rates() -> None:
     text = table("torch-2.13-onednn-level2.log", "summary", by=("operation",), top=2)
     lines = text.splitlines()
@@ -55,29 +47,6 @@ def test_a_summary_shows_times_shares_and_rates() -> None:
     assert lines[1].split()[:8] == ["matmul", "5", "2.25", "ms", "39%", "39%", "449", "us"]
     assert lines[3].startswith("7 more")
     assert "not counted: 36 primitive creations, 4.46 ms" in text
-
-
-def test_a_column_that_would_be_empty_is_none() -> None:
-    text = table("torch-2.13-mkl.log", "summary")
-    assert "implementation" not in text
-    assert "SGEMM" in text
-
-
-def test_a_summary_of_nothing_grouped_by_nothing_is_a_row() -> None:
-    assert "all" in table("torch-2.13-mkl.log", "summary", by=())
-    assert listing(Summary(by=("operation",))).groups[0].rows == ()
-
-
-def test_no_findings_are_told() -> None:
-    text = listing(Findings(codes=("a", "b"))).notes
-    assert text == ("no findings (2 checks)",)
-
-
-def test_bad_findings_stand_out() -> None:
-    found = view("findings", reader.read(str(TRACES / "torch-2.13-onednn-level2.log")))
-    shown = listing(found)
-    assert len(shown.marked) == 3
-    assert shown.groups[-1].title == "note: double-counting"
 
 
 def test_a_command_to_copy_is_whole() -> None:

@@ -66,13 +66,6 @@ def test_numbers_stay_whole_and_stand_at_the_right(width: int, unicode: bool) ->
     assert "whole names" in made.notes[-1]
 
 
-def test_a_page_that_is_wide_enough_costs_nothing() -> None:
-    row = ("onednn", "matmul", SHAPE, "bf16", "1 ms", "2 ms", "2.00", "brg:avx512_core")
-    made = narrowed(Listing(COLUMNS, (Group("slower (1)", (row,)),)), Page(width=200))
-    assert made.groups[0].rows[0][7] == "brg:avx512_core"
-    assert not made.notes
-
-
 def test_a_page_that_is_too_narrow_for_numbers_tells_all_words_below_each_other() -> None:
     row = ("onednn", "matmul", SHAPE, "bf16", "1 ms", "2 ms", "2.00", "brg:avx512_core")
     made = narrowed(Listing(COLUMNS, (Group("slower (1)", (row,)),)), Page(width=40))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import subprocess
 import sys
 from pathlib import Path
@@ -79,15 +78,6 @@ def test_an_error_has_what_is_wrong_and_what_to_type(
 
     lines = [f"backends: {message}", *([f"hint: {hint}"] if hint else [])]
     assert (done.returncode, done.stderr.splitlines(), done.stdout) == (2, lines, "")
-
-
-@pytest.mark.parametrize("words", ["", "info", "trace", "trace show", "help"])
-def test_help_is_what_the_option_shows(words: str) -> None:
-    wide = {"COLUMNS": "120"}
-    done = backends("help", *words.split(), environment=wide)
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == backends(*words.split(), "--help", environment=wide).stdout
 
 
 NAME = "x\n::error::y\x1b[31m\x9b\r##[error]z"
@@ -199,16 +189,3 @@ def test_without_man_the_error_names_the_page() -> None:
 
     assert done.returncode == 2
     assert "backends-trace-show.1; or write `backends help trace show`" in done.stderr
-
-
-def test_a_manual_page_of_a_bare_source_tree_is_a_clear_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def files(name: str) -> None:
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(importlib.metadata, "files", files)
-    done = backends("help", "--man", "info")
-
-    assert done.returncode == 2
-    assert "mlbackends is not installed" in done.stderr and "`backends help info`" in done.stderr

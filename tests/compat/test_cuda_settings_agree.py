@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import pytest
@@ -14,38 +13,6 @@ from mlbackends.switches import store
 torch = pytest.importorskip("torch")
 np = pytest.importorskip("numpy")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
-
-SETTINGS = (
-    "preferred_linalg_library",
-    "preferred_blas_library",
-    "preferred_rocm_fa_library",
-    "cublas_workspace_size",
-    "cublaslt_workspace_size",
-    "blas_workspace_size",
-)
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-def test_a_setting_s_function_has_torch_s_parameters(name: str) -> None:
-    theirs = inspect.signature(getattr(torch.backends.cuda, name)).parameters
-    ours = inspect.signature(getattr(mlbackends.cuda, name)).parameters
-    assert [(each.name, each.default, each.kind) for each in ours.values()] == [
-        (each.name, each.default, each.kind) for each in theirs.values()
-    ]
-
-
-@pytest.mark.parametrize(
-    "name", ["cuFFTPlanCache", "cuFFTPlanCacheManager", "cuFFTPlanCacheAttrContextProp"]
-)
-def test_the_classes_of_plan_caches_have_torch_s_methods(name: str) -> None:
-    theirs, ours = getattr(torch.backends.cuda, name), getattr(mlbackends.cuda, name)
-    assert list(inspect.signature(ours).parameters) == list(inspect.signature(theirs).parameters)
-    for method in ("__getitem__", "__get__", "__set__", "clear"):
-        if method in vars(theirs):
-            expected = inspect.signature(getattr(theirs, method)).parameters
-            assert list(inspect.signature(getattr(ours, method)).parameters) == list(expected)
-    for attribute in ("size", "max_size"):
-        assert (attribute in vars(theirs)) == (attribute in vars(ours))
 
 
 @pytest.mark.parametrize("name", ["_LinalgBackend", "_BlasBackend", "_ROCmFABackend"])
@@ -85,41 +52,6 @@ def test_a_setting_is_refused_with_torch_s_exception(call: Any) -> None:
 
 
 @without_cuda
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda cuda: cuda.cufft_plan_cache.size,
-        lambda cuda: cuda.cufft_plan_cache.max_size,
-        lambda cuda: cuda.cufft_plan_cache.clear(),
-        lambda cuda: cuda.cufft_plan_cache[0],
-        lambda cuda: cuda.cufft_plan_cache[-1],
-        lambda cuda: cuda.cufft_plan_cache["cuda:0"],
-        lambda cuda: cuda.cufft_plan_cache["cpu"],
-        lambda cuda: cuda.cufft_plan_cache["cuda"],
-        lambda cuda: cuda.cufft_plan_cache["bogus"],
-        lambda cuda: cuda.cufft_plan_cache[1.5],
-        lambda cuda: cuda.cufft_plan_cache[None],
-        lambda cuda: cuda.cufft_plan_cache[torch.device("cpu")],
-        lambda cuda: cuda.cufft_plan_cache[torch.device("cuda")],
-        lambda cuda: cuda.cufft_plan_cache[torch.device("cuda:1")],
-        lambda cuda: cuda.cuFFTPlanCache(0).size,
-        lambda cuda: cuda.cuFFTPlanCache(0).max_size,
-        lambda cuda: cuda.cuFFTPlanCache(0).clear(),
-        lambda cuda: setattr(cuda.cuFFTPlanCache(0), "size", 3),
-        lambda cuda: setattr(cuda.cuFFTPlanCache(0), "max_size", -1),
-    ],
-)
-def test_a_plan_cache_without_a_device_raises_torch_s_exception(
-    call: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mlbackends.libraries.cuda.in_process.device_count", lambda: 0)
-    with pytest.raises(Exception) as theirs:  # noqa: PT011  whichever it is, ours is the same
-        call(torch.backends.cuda)
-    with pytest.raises(theirs.type):
-        call(mlbackends.cuda)
-
-
-@without_cuda
 def test_a_library_is_that_of_the_build_in_torch_and_that_of_this_machine_here(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -137,26 +69,6 @@ def test_an_unknown_name_of_plan_caches_asks_for_a_device_in_torch_and_is_unknow
             _ = backends.cuda.cufft_plan_cache.nosuch
         with pytest.raises(error):
             backends.cuda.cufft_plan_cache.max_sise = 3
-
-
-@without_cuda
-def test_torch_stores_a_solver_that_it_then_refuses_and_we_do_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    if torch.cuda.is_available():
-        pytest.skip("torch refuses cuSOLVER on builds without CUDA alone")
-    from mlbackends.cuda import preferences
-
-    monkeypatch.setattr(preferences, "_found_by_probe", lambda *_: False)
-    before = torch.backends.cuda.preferred_linalg_library()
-    for cuda in (torch.backends.cuda, mlbackends.cuda):
-        with pytest.raises(RuntimeError, match="Cannot set preferred backend to cuSOLVER"):
-            cuda.preferred_linalg_library("cusolver")
-    try:
-        assert str(torch.backends.cuda.preferred_linalg_library()) == "_LinalgBackend.Cusolver"
-        assert str(mlbackends.cuda.preferred_linalg_library()) == "_LinalgBackend.Default"
-    finally:
-        torch.backends.cuda.preferred_linalg_library(before)
 
 
 # ---- tensors whose numbers cannot be read ---------------------------------------

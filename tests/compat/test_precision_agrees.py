@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +9,6 @@ from builds import IS_NEWEST
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import mlbackends
 from mlbackends.switches import store
 
 if TYPE_CHECKING:
@@ -170,17 +168,3 @@ def test_a_fresh_process_reads_as_in_torch() -> None:
         [sys.executable, "-c", FRESH, *told], capture_output=True, text=True, check=False
     )
     assert done.stdout == "all\n", done.stderr[-2000:]
-
-
-def test_a_word_in_the_wrong_case_is_refused_where_torch_only_warns() -> None:
-    before = torch.get_float32_matmul_precision()
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        torch.set_float32_matmul_precision("fast")
-    assert seen
-    assert torch.get_float32_matmul_precision() == before
-
-    store.forget()
-    with pytest.raises(RuntimeError, match="did you mean 'high'"):
-        mlbackends.set_float32_matmul_precision("higher")
-    assert mlbackends.get_float32_matmul_precision() == "highest"

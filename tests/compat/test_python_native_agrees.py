@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,6 @@ from builds import IS_NEWEST
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import mlbackends
 from mlbackends import python_native as ours
 
 torch = pytest.importorskip("torch")
@@ -30,16 +28,6 @@ if TYPE_CHECKING:
 OPERATIONS = ("bmm", "topk", "_foreach_mm")
 KEYS = ("CPU", "CUDA", "XPU")
 DSLS = ("triton", "cutedsl")
-FUNCTIONS = (
-    "get_dsl_operations",
-    "disable_operations",
-    "enable_operations",
-    "disable_dispatch_keys",
-    "enable_dispatch_keys",
-    "operations_disabled",
-    "is_operation_disabled",
-    "is_dsl_disabled",
-)
 
 
 @pytest.fixture(autouse=True)
@@ -66,33 +54,6 @@ def outcome(ask: Callable[[], Any]) -> Any:
 
 
 # ---- the surface -------------------------------------------------------------
-
-
-def test_what_torch_shows_is_here() -> None:
-    shown = {name for name in dir(theirs) if not name.startswith("_")} - {"m"}
-
-    assert shown <= set(dir(ours))
-    assert all(hasattr(ours, name) for name in ("m", "PythonNativeModule", "DSLController"))
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_parameters_are_torchs(name: str) -> None:
-    def parameters(module: Any) -> list[tuple[str, Any, Any]]:
-        signature = inspect.signature(getattr(module, name))
-        return [(each.name, each.kind, each.default) for each in signature.parameters.values()]
-
-    newer = IS_NEWEST or name != "get_dsl_operations"
-    assert parameters(ours) == parameters(theirs) + ([] if newer else parameters(ours)[-1:])
-
-
-@pytest.mark.parametrize("name", ["disable", "enable", "disabled"])
-def test_the_controllers_methods_take_what_torchs_take(name: str) -> None:
-    ours_, theirs_ = (
-        list(inspect.signature(getattr(module.triton, name)).parameters)
-        for module in (ours, theirs)
-    )
-
-    assert ours_ == theirs_
 
 
 @pytest.mark.parametrize("name", ["all_dsls", "available_dsls"])
@@ -255,7 +216,3 @@ def test_names_are_accepted_alike() -> None:
         module.enable_operations(3, "bmmm")
         assert module.is_dsl_disabled("tritn") is False
         assert module.get_dsl_operations("tritn") == []
-
-
-def test_the_package_hands_the_module_on() -> None:
-    assert mlbackends.python_native is ours

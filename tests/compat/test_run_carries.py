@@ -301,31 +301,6 @@ def test_a_module_of_torch_that_runs_as_the_program_sees_it(tmp_path: Path) -> N
     assert done.stdout.split() == ["True"]
 
 
-def test_attention_obeys_what_was_switched_off() -> None:
-    code = (
-        "import torch\n"
-        "q = torch.ones(1, 1, 4, 8)\n"
-        "torch.nn.functional.scaled_dot_product_attention(q, q, q)\n"
-    )
-    settings = ("cuda.math_sdp=false", "cuda.flash_sdp=false", "cuda.mem_efficient_sdp=false")
-    done = run((*settings, "cuda.cudnn_sdp=false"), sys.executable, "-c", code)
-    assert "No viable backend" in done.stderr
-    assert done.returncode == 1
-
-
-def test_flags_in_a_program_still_work_and_come_back_to_what_was_carried() -> None:
-    code = (
-        "import torch\n"
-        "b = torch.backends\n"
-        "with b.opt_einsum.flags(strategy='optimal'):\n    print(b.opt_einsum.strategy)\n"
-        "with b.mkldnn.flags(enabled=True, allow_tf32=None):\n    print(b.mkldnn.enabled)\n"
-        "print(b.opt_einsum.strategy, b.mkldnn.enabled)\n"
-    )
-    settings = ("opt_einsum.strategy=greedy", "mkldnn.enabled=false")
-    done = run(settings, sys.executable, "-c", code)
-    assert done.stdout.split() == ["optimal", "True", "greedy", "False"]
-
-
 PAIRS = (
     ("fp32_precision", ("ieee", "tf32", "bf16")),
     ("float32_matmul_precision", ("highest", "high", "medium")),

@@ -392,20 +392,6 @@ def ran(package: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_two_modes_are_a_runtime_error_in_both() -> None:
-    modes = ("--latency-mode", "--throughput-mode", "s.py")
-    done = ran("torch.backends", *modes)
-    assert (done.returncode, "RuntimeError" in done.stderr) == (1, True)
-    done = ran("mlbackends", *modes)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-
-
-def test_a_failing_program_is_0_in_torch_and_its_own_code_here() -> None:
-    failing = ("--no-python", "sh", "-c", "exit 3")
-    assert ran("torch.backends", *failing).returncode == 0
-    assert ran("mlbackends", *failing).returncode == 3
-
-
 def test_a_library_that_the_loader_finds_is_dropped_by_torch_and_kept_here(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -213,15 +212,6 @@ def test_the_manager_of_plan_caches_refuses_alike_where_there_is_no_gpu(side: An
 
 
 @pytest.mark.parametrize(
-    ("backend", "error"),
-    [("ck", RuntimeError), ("bogus", RuntimeError), (3, RuntimeError), ((), RuntimeError)],
-)
-def test_a_workspace_of_no_blas_is_refused(side: Any, backend: Any, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        side.cuda.blas_workspace_size(backend=backend)
-
-
-@pytest.mark.parametrize(
     "name", ["is_macos_or_newer", "is_macos13_or_newer", "get_name", "get_core_count"]
 )
 def test_questions_about_a_mac_are_refused_alike_elsewhere(side: Any, name: str) -> None:
@@ -269,9 +259,3 @@ def test_the_deprecated_name_of_a_scope_warns(side: Any) -> None:
         assert side.cuda.flash_sdp_enabled() is False
         assert side.cuda.math_sdp_enabled() is True
     assert side.cuda.flash_sdp_enabled() is True
-
-
-def test_functions_are_functions(side: Any) -> None:
-    for name in ("flags", "set_flags", "is_available", "version", "is_acceptable"):
-        assert inspect.isfunction(getattr(side.cudnn, name))
-        assert getattr(side.cudnn, name).__name__ == name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -651,35 +650,6 @@ def test_the_switches_govern_the_cpu_as_in_torch() -> None:
         pytest.raises(RuntimeError, match="No viable"),
     ):
         ours(Q, Q, Q)
-
-
-def test_the_deprecated_block_is_torchs() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        theirs = torch.backends.cuda.sdp_kernel(enable_flash=False)
-        with theirs as given:
-            wanted = torchs_state(), given
-    with pytest.warns(FutureWarning, match="deprecated"):
-        block = cuda_surface.sdp_kernel(enable_flash=False)
-    with block as given:
-        assert (state(), given) == wanted
-    assert state()[0] == [True] * 5
-
-
-SURFACE = [
-    name
-    for name in dir(cuda_surface)
-    if name.endswith(("_sdp", "_allowed", "_enabled", "_attention"))
-]
-
-
-@pytest.mark.parametrize("name", [*SURFACE, "sdp_kernel", "is_flash_attention_available"])
-def test_a_function_has_torchs_arguments(name: str) -> None:
-    def shown(function: Any) -> list[tuple[str, Any, Any]]:
-        parameters = inspect.signature(function).parameters.values()
-        return [(each.name, each.kind, each.default) for each in parameters]
-
-    assert shown(getattr(cuda_surface, name)) == shown(getattr(torch.backends.cuda, name))
 
 
 # ---- SDPAParams -----------------------------------------------------------------

@@ -132,10 +132,3 @@ def test_torchrun_gives_one_trace_of_all_ranks(tmp_path: Path) -> None:
         assert text.count("MKL_VERBOSE SGEMM") == 40
         assert len(set(STAMP.findall(text))) == text.count("\n")
         assert record.processes >= 2
-
-
-def test_mkl_alone_needs_nothing_but_its_file(tmp_path: Path) -> None:
-    record, text, lines = captured(tmp_path, WORK, separation="none", tracers=("mkl",))
-    assert text == TEXT
-    assert sum("SGEMM" in line for line in lines) == 20
-    assert record.lines_by_tracer == {"mkl": len(lines)}

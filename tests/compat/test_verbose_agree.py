@@ -229,18 +229,6 @@ def test_a_copy_beside_torchs_own_is_switched_here_alone(
     assert list(printed(body)) == [str(level)]
 
 
-@pytest.mark.parametrize(("theirs", "ours"), [("mkl", "MklVerbose"), ("mkldnn", "OnednnVerbose")])
-def test_the_classes_look_the_same(theirs: str, ours: str) -> None:
-    import inspect
-
-    import mlbackends.tracing.verbose
-
-    scope = getattr(mlbackends.tracing.verbose, ours)
-    peer = getattr(torch.backends, theirs).verbose
-    assert scope.__name__ == peer.__name__
-    assert list(inspect.signature(scope).parameters) == list(inspect.signature(peer).parameters)
-
-
 def installed(*names: str) -> str:
     """Return the path of a library that Intel's wheels or conda put beside Python, or skip."""
     variables = ("MKLROOT", "DNNLROOT", "CONDA_PREFIX")

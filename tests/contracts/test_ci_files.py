@@ -81,13 +81,6 @@ def ran(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_page_has_commands_for_every_place() -> None:
-    text = " ".join(commands(PAGE))
-
-    for form in ("github", "sarif", "gitlab", "junit", "markdown"):
-        assert form in text
-
-
 @pytest.mark.parametrize("command", commands(PAGE))
 def test_a_command_of_the_page_does_what_it_says(command: str, place: Path) -> None:
     text = re.sub(r"(?<= )/(?=etc/|run/|var/)", f"{place}/", command)
@@ -100,13 +93,6 @@ def test_a_command_of_the_page_does_what_it_says(command: str, place: Path) -> N
 
     assert done.returncode in (0, 1), done.stderr
     assert not written or (place / written[0]).stat().st_size
-
-
-def test_every_block_of_yaml_on_the_page_can_be_read() -> None:
-    blocks = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-
-    assert len(blocks) == 5
-    assert all(yaml.safe_load(block) for block in blocks)
 
 
 # ---- the action ----------------------------------------------------------------------------------
@@ -123,14 +109,6 @@ def test_no_input_is_part_of_a_script() -> None:
     for step in STEPS.values():
         assert "${{" not in step["run"]
         assert step["shell"] == "bash"
-
-
-def test_every_input_reaches_a_step() -> None:
-    told = " ".join(text for step in STEPS.values() for text in step["env"].values())
-
-    assert {f"inputs.{name}" for name in ACTION["inputs"]} == set(
-        re.findall(r"inputs\.[\w-]+", told)
-    )
 
 
 def test_every_choice_of_the_action_is_one_of_the_command() -> None:
@@ -340,13 +318,6 @@ def test_the_hook_for_policies_names_the_one_that_is_wrong(tmp_path: Path) -> No
     assert (well.returncode, well.stderr) == (0, "")
     assert ill.returncode == 2
     assert "bad.toml" in ill.stderr and "effective_cpus" in ill.stderr
-
-
-def test_the_hook_for_policies_takes_files_that_are_named_so() -> None:
-    wanted = re.compile(next(h["files"] for h in HOOKS if h["id"] == "backends-policy-check"))
-
-    assert wanted.search("ci/backends.toml") and wanted.search("my-backends-gpu.toml")
-    assert not wanted.search("pyproject.toml")
 
 
 def test_the_slow_tests_are_there() -> None:

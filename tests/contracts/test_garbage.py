@@ -156,10 +156,6 @@ def faults_on_damaged_files(damages: Sequence[str], instead: Callable[[str], str
     return found
 
 
-def test_every_damage_is_of_a_sort() -> None:
-    assert {name for sort in SORTS for name in sort} == {*DAMAGES}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("damages", SORTS, ids="-or-".join)
 def test_no_probe_fails_on_a_damaged_file(

@@ -146,63 +146,6 @@ def test_a_run_that_was_stopped_leaves_the_last_whole_one(tmp_path: Path) -> Non
     assert titles() == ["A"] and list(tmp_path.iterdir()) == [file]
 
 
-@pytest.mark.parametrize(
-    ("result", "how"),
-    [
-        (
-            {"errors": {"largest_absolute": 0.1, "misplaced": 3}},
-            "result: 3 elements are wrongly NaN",
-        ),
-        (
-            {"gradients": {"key": {"largest_absolute": 2.0}}},
-            "key: the largest error is 2, the limit",
-        ),
-        ({"errors": {"largest_absolute": 0.1}}, ""),
-    ],
-)
-def test_what_is_wrong_is_named(result: dict[str, Any], how: str) -> None:
-    bounds = {"largest_allowed": 1.0, "misplaced": 0}
-    for name, each in (*result.items(), *result.get("gradients", {}).items()):
-        if name != "gradients":
-            each.update({**bounds, **each})
-
-    assert "; ".join(measuring.errors_of(result)).startswith(how)
-    assert measuring.outcome({"ended": "ran", **result}) == ("wrong" if how else "right")
-
-
-def test_a_wheel_or_a_requirement_is_installed_with_what_cuda_needs(tmp_path: Path) -> None:
-    wheel = tmp_path / "mlbackends-0.1.0-py3-none-any.whl"
-    wheel.touch()
-    assert measuring.requirement(str(wheel)) == f"{wheel}[cuda]"
-    assert measuring.requirement("mlbackends==0.1.0") == "mlbackends[cuda]==0.1.0"
-    assert measuring.requirement("mlbackends[cuda,test]") == "mlbackends[cuda,test]"
-
-
-def test_numbers_are_those_of_our_best_backend_beside_another() -> None:
-    def result(name: str, seconds: float, *, peer: bool = False, error: float = 0.0) -> Any:
-        timing = {"median_seconds": seconds, "gflops": 2e3 / seconds, "host_seconds": seconds / 2}
-        errors = {"largest_absolute": error, "largest_allowed": 0.5, "misplaced": 0}
-        return {"backend": name, "ended": "ran", "timing": timing, "errors": errors, "peer": peer}
-
-    results = [
-        *(result("efficient_cuda", 2e-3), result("efficient_wrong", 1e-3, error=1.0)),
-        *(result("cudnn", 1e-3), result("torch_cudnn", 2e-3, peer=True)),
-    ]
-    problem = {
-        "checked": {"text": "x", "results": results, "speeds": {"bandwidth_bytes_per_second": 4e9}},
-        "least_bytes": 2_000_000,
-    }
-    assert measuring.number(problem, "efficient", "cudnn") == 0.5
-    assert measuring.number(problem, "efficient", "") == pytest.approx(1e3)
-    assert measuring.number(problem, "cudnn", "torch_cudnn") == 2.0
-    assert measuring.number(problem, "", "memory") == pytest.approx(0.5)
-    assert measuring.number(problem, "", "host") == pytest.approx(500)
-    assert measuring.number(problem, "flash", "") is None
-    assert "| cudnn: 0.97 of torch's cuDNN | 2 | `x` |" in measuring.wanted(
-        {"forward": {"problems": [problem]}}
-    )
-
-
 def test_every_problem_is_one_that_is_timed_alone_but_those_that_are_checked() -> None:
     from mlbackends.sdpa.problem_text import parse, read_file
 

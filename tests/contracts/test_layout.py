@@ -141,13 +141,6 @@ def package_of(name: str) -> str:
     return part if part in PACKAGES_OF_CORE else TORCH if part in TORCH_NAMES else ""
 
 
-def test_the_walk_sees_all_packages() -> None:
-    assert {"mlbackends.model.records", "mlbackends_probes.cpu", "mlbackends_cli.main"} <= set(
-        all_imports()
-    )
-    assert "mlbackends_kernels.math" in all_imports()
-
-
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
 def test_an_import_names_the_file(package: ModuleType) -> None:
     folder = ROOT / PACKAGES[package] / package.__name__
@@ -167,14 +160,6 @@ def test_an_install_adds_the_four_packages_their_metadata_and_shared_files() -> 
     assert tops <= {"_editable_impl_mlbackends.pth", "_mlbackends.pth"}
     outside = {file.parts[file.parts.count("..")] for file in files if ".." in file.parts}
     assert outside <= {"bin", "Scripts", "share"}
-
-
-def test_the_version_is_the_installed_one() -> None:
-    assert mlbackends.__version__ == importlib.metadata.version("mlbackends")
-
-
-def test_the_package_has_a_marker_for_type_checkers() -> None:
-    assert (Path(str(mlbackends.__file__)).parent / "py.typed").is_file()
 
 
 def test_no_import_is_relative() -> None:
@@ -275,10 +260,6 @@ def test_the_engines_know_nothing_of_the_command_line() -> None:
 
 def test_only_the_command_line_imports_click() -> None:
     assert all(below(name, "mlbackends_cli") for name in importers("click"))
-
-
-def test_only_the_parquet_export_imports_pyarrow() -> None:
-    assert importers("pyarrow") <= {"mlbackends.tracing.exporting"}
 
 
 @pytest.mark.parametrize("heavy", ["cuda", "jax", "numpy", "torch"])

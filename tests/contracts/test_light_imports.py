@@ -123,10 +123,6 @@ def test_help_imports_no_command() -> None:
     assert not {name for name in modules if ".commands." in name}
 
 
-def test_help_loads_no_record() -> None:
-    assert not loaded("--help") & {"msgspec", "mlbackends.model.records"}
-
-
 def test_a_named_probe_imports_no_other() -> None:
     probes = {name for name in loaded("info", "cpu", "--depth", "found") if "_probes." in name}
 
@@ -187,16 +183,6 @@ with mlbackends.cudnn.flags(enabled=True, benchmark_limit=None), mlbackends.mkld
     # python_native's registry of DSLs looks at packages' versions.
     assert tops(modules) == set()
     assert not modules & {"subprocess", "click"}
-
-
-def test_a_switch_that_the_machine_decides_loads_no_framework() -> None:
-    program = """
-import mlbackends
-from mlbackends.switches.table import SWITCHES
-for name in SWITCHES:
-    mlbackends.flag_store.read(name)
-"""
-    assert modules_of(program) & {"numpy", "torch", "opt_einsum", "logging"} == set()
 
 
 def test_using_the_switches_of_attention_loads_no_array() -> None:

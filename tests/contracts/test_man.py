@@ -34,10 +34,6 @@ def test_what_a_probe_finds_is_a_definition_that_fills(generate: ModuleType) -> 
     }
 
 
-def test_a_paragraph_without_such_words_is_none(generate: ModuleType) -> None:
-    assert generate.definitions_in("It is what it is.\nUsable: no") == {}
-
-
 def test_no_paragraph_of_the_facts_keeps_its_lines(generate: ModuleType) -> None:
     page = generate.facts_page()
 
@@ -53,13 +49,3 @@ def test_generated_files_are_fresh() -> None:
     )
 
     assert (run.returncode, run.stderr) == (0, "")
-
-
-def test_an_option_that_the_generator_does_not_have_is_refused(
-    generate: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as stop:
-        generate.main(["--chek"])
-
-    assert stop.value.code == 2
-    assert "--chek" in capsys.readouterr().err

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import mlbackends
@@ -17,15 +16,12 @@ from mlbackends.base.errors import MlBackendsError, NoBackend
 from mlbackends.base.version import install_command
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.describe import describe
-from mlbackends_kernels.attention_cpu import rows
 from mlbackends_kernels.tensors import arithmetic, interchange
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 backend = registry.load("mlbackends_kernels", "math").Math()
-FLOATS = ("float64", "float32", "float16")
-sizes = st.integers(1, 4)
 
 
 def told(query: Any, key: Any, value: Any, mask: Any = None, **more: Any) -> AttentionProblem:
@@ -42,104 +38,6 @@ def run(query: Any, key: Any, value: Any, mask: Any = None, **more: Any) -> Any:
     return backend.run(told(query, key, value, mask, **more), query, key, value, mask)
 
 
-def test_a_causal_row_without_keys_sees_none() -> None:
-    query, none = np.ones((1, 1, 2, 4), "float32"), np.ones((1, 1, 0, 4), "float32")
-    problem = told(query, none, none, is_causal=True)
-    out, logsumexp = backend.run_with_logsumexp(problem, query, none, none)
-
-    assert not out.any()
-    assert not logsumexp.any()
-
-
-def one_by_one(problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any) -> Any:
-    """Compute attention as the definition says it, one number after the other."""
-    length, keys = problem.query_length, problem.key_length
-    scale = problem.head_dim**-0.5 if problem.scale is None else problem.scale
-    out = np.zeros(problem.output_shape)
-    if problem.enable_gqa:
-        key = key.repeat(problem.heads // key.shape[-3], -3)
-        value = value.repeat(problem.heads // value.shape[-3], -3)
-    front = problem.leading_shape
-    query, key, value = (np.broadcast_to(x, (*front, *x.shape[-2:])) for x in (query, key, value))
-    if mask is not None:
-        mask = np.broadcast_to(mask, (*front, length, keys))
-    for place in np.ndindex(front):
-        for row in range(length):
-            weights = {}
-            for column in range(keys):
-                offset = keys - length if problem.lower_right else 0
-                if problem.is_causal and column > row + offset:
-                    continue
-                score = scale * math.fsum(query[place][row] * key[place][column])
-                if mask is not None and mask.dtype == bool and not mask[place][row, column]:
-                    continue
-                if mask is not None and mask.dtype != bool:
-                    score += mask[place][row, column]
-                weights[column] = score
-            largest = max(weights.values(), default=0)
-            raised = {column: math.exp(score - largest) for column, score in weights.items()}
-            total = math.fsum(raised.values())
-            for column, weight in raised.items():
-                out[place][row] += weight / total * value[place][column]
-    return out
-
-
-@st.composite
-def problems(draw: Any) -> tuple[AttentionProblem, tuple[Any, Any, Any, Any]]:
-    dtype = draw(st.sampled_from(FLOATS))
-    random = np.random.default_rng(draw(st.integers(0, 99)))
-    front = tuple(draw(st.lists(sizes, max_size=3)))
-    grouped = bool(front) and draw(st.booleans())
-    key_front = list(front)
-    if grouped:
-        front = (*front[:-1], front[-1] * draw(st.integers(1, 3)))
-    elif draw(st.booleans()):
-        key_front = [draw(st.sampled_from((1, size))) for size in front]
-    length, keys, width, value_width = (draw(sizes) for _ in range(4))
-    query = random.standard_normal((*front, length, width)).astype(dtype)
-    key = random.standard_normal((*key_front, keys, width)).astype(dtype)
-    value = random.standard_normal((*key_front, keys, value_width)).astype(dtype)
-    more: dict[str, Any] = {
-        "enable_gqa": grouped,
-        "scale": draw(st.sampled_from((None, 0.0, 2.0, -1))),
-    }
-    mask = None
-    kind = draw(st.sampled_from(("none", "causal", "lower right", "bool", "float")))
-    if kind in ("causal", "lower right"):
-        more |= {"is_causal": True, "lower_right": kind == "lower right"}
-    elif kind != "none":
-        shape = [draw(st.sampled_from((1, size))) for size in (*front, length, keys)]
-        mask = random.standard_normal(shape[draw(st.integers(0, len(front))) :]).astype(dtype)
-        mask = mask > 0 if kind == "bool" else mask
-    return told(query, key, value, mask, **more), (query, key, value, mask)
-
-
-@given(problems())
-@settings(max_examples=200)
-def test_it_is_the_definition(
-    made: tuple[AttentionProblem, tuple[Any, Any, Any, Any]],
-) -> None:
-    problem, tensors = made
-
-    seen = backend.run(problem, *tensors)
-
-    near = {"float64": 1e-13, "float32": 1e-5, "float16": 4e-3}[problem.dtype]
-    wide = [None if x is None else x if x.dtype == bool else x.astype("f8") for x in tensors]
-    assert seen.dtype.name == problem.dtype
-    assert np.allclose(seen, one_by_one(problem, *wide), rtol=near, atol=near)
-
-
-def test_a_row_that_sees_nothing_is_zero() -> None:
-    x = np.ones((1, 1, 3, 4), "float32")
-    mask = np.array([[True, False, False], [False] * 3, [True] * 3])
-
-    for each in (mask, np.where(mask, 0, -np.inf).astype("float32")):
-        assert run(x, x, x, each)[0, 0].any(-1).tolist() == [True, False, True]
-    long = np.ones((1, 1, 5, 4), "float32")
-    seen = run(long, x, x, is_causal=True, lower_right=True)
-    assert seen[0, 0].any(-1).tolist() == [False, False, True, True, True]
-
-
 def test_a_row_whose_scores_all_overflow_is_nan() -> None:
     x = np.full((1, 1, 3, 4), 1e20, "float32")
     mask = np.array([[True, False, False], [False] * 3, [True] * 3])
@@ -149,13 +47,6 @@ def test_a_row_whose_scores_all_overflow_is_nan() -> None:
     for each in (mask, np.where(mask, 0, -np.inf).astype("float32")):
         assert np.isnan(run(x, -x, x / x, each)[0, 0]).all(-1).tolist() == [True, False, True]
         assert not run(x, -x, x / x, each)[0, 0, 1].any()
-
-
-def test_no_width_gives_the_mean_of_the_values() -> None:
-    nothing, value = np.ones((1, 3, 0), "float32"), np.arange(6, dtype="float32").reshape(1, 3, 2)
-
-    assert np.allclose(run(nothing, nothing, value), value.mean(1, keepdims=True))
-    assert np.allclose(run(nothing, nothing, value, is_causal=True)[0, 0], value[0, 0])
 
 
 def test_large_scores_do_not_overflow() -> None:
@@ -175,31 +66,6 @@ def test_float64_inside_is_nearer_than_the_type_itself() -> None:
 
     assert inside < np.abs(run(x, x, x) - wanted).max()
     assert inside <= np.spacing(np.float32(np.abs(wanted).max()))
-
-
-def test_rows_taken_in_turn_give_what_all_at_once_give(monkeypatch: pytest.MonkeyPatch) -> None:
-    random = np.random.default_rng(1)
-    x = random.standard_normal((2, 3, 9, 8))
-    masks = [None, random.standard_normal((9, 9)), random.standard_normal((3, 1, 9))]
-    wanted = [run(x, x, x, mask) for mask in masks]
-    causal = run(x, x, x, is_causal=True)
-
-    monkeypatch.setattr(rows, "SCORES_AT_ONCE", 130)
-
-    for mask, each in zip(masks, wanted, strict=True):
-        assert np.allclose(run(x, x, x, mask), each, atol=1e-14)
-    assert np.allclose(run(x, x, x, is_causal=True), causal, atol=1e-14)
-
-
-def test_dropout_drops_its_share_and_repeats_with_its_seed() -> None:
-    zeros, ones = np.zeros((1, 300, 4)), np.ones((1, 300, 1))
-
-    first = run(zeros, zeros, ones, dropout=0.25, seed=7)
-
-    assert np.array_equal(first, run(zeros, zeros, ones, dropout=0.25, seed=7))
-    assert not np.array_equal(first, run(zeros, zeros, ones, dropout=0.25, seed=8))
-    assert first.mean() == pytest.approx(1, abs=0.02)
-    assert not run(zeros, zeros, ones, dropout=1.0).any()
 
 
 def test_the_inputs_stay_as_they_are() -> None:

@@ -6,20 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from mlbackends.base import registry
 from mlbackends.base.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
-from mlbackends_kernels.attention_cpu import formula, rows
+from mlbackends_kernels.attention_cpu import rows
 
 if TYPE_CHECKING:
     from mlbackends.sdpa.backend import Gradients
 
 backend = registry.load("mlbackends_kernels", "math").Math()
-sizes = st.integers(1, 4)
 
 
 def asked(tensors: tuple[Any, ...], **more: Any) -> AttentionProblem:
@@ -44,110 +41,9 @@ def gradients(grad_out: Any, tensors: tuple[Any, ...], **more: Any) -> Gradients
     return found
 
 
-@st.composite
-def calls(draw: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    random = np.random.default_rng(draw(st.integers(0, 99)))
-    front = tuple(draw(st.lists(sizes, max_size=3)))
-    grouped = bool(front) and draw(st.booleans())
-    key_front, value_front = front, front
-    if grouped:
-        front = (*front[:-1], front[-1] * draw(st.integers(1, 3)))
-    else:
-        key_front, value_front = (
-            tuple(draw(st.sampled_from((1, size))) for size in front)[draw(st.integers(0, 1)) :]
-            for _ in range(2)
-        )
-    length, keys, width, value_width = (draw(sizes) for _ in range(4))
-    shapes = ((*front, length, width), (*key_front, keys, width), (*value_front, keys, value_width))
-    tensors: list[Any] = [random.standard_normal(shape) for shape in shapes]
-    more: dict[str, Any] = {
-        "enable_gqa": grouped,
-        "scale": draw(st.sampled_from((None, 0.0, 2.0, -1.0))),
-        "dropout": draw(st.sampled_from((0.0, 0.0, 0.4, 1.0))),
-        "seed": draw(st.integers(0, 2**64 - 1)),
-    }
-    mask: Any = None
-    kind = draw(st.sampled_from(("none", "causal", "lower right", "bool", "float")))
-    if kind in ("causal", "lower right"):
-        more |= {"is_causal": True, "lower_right": kind == "lower right"}
-    elif kind != "none":
-        shape = [draw(st.sampled_from((1, size))) for size in (*front, length, keys)]
-        mask = random.standard_normal(shape[draw(st.integers(0, len(front))) :])
-        mask = mask > 0 if kind == "bool" else mask
-    return (*tensors, mask), more
-
-
-@given(calls())
-@settings(max_examples=150, deadline=None)
-def test_they_are_the_slopes_of_the_results(call: tuple[tuple[Any, ...], dict[str, Any]]) -> None:
-    tensors, more = call
-    random = np.random.default_rng(5)
-    grad_out = random.standard_normal(asked(tensors, **more).output_shape)
-
-    found = gradients(grad_out, tensors, **more)
-
-    for place, gradient in enumerate(found[:4]):
-        if tensors[place] is None or tensors[place].dtype == bool:
-            assert gradient is None
-            continue
-        assert (gradient.shape, gradient.dtype) == (tensors[place].shape, np.float64)
-        along = random.standard_normal(gradient.shape) * 1e-5
-        there, back = (
-            backend.run(
-                asked(tensors, **more),
-                *(each if n != place else each + sign * along for n, each in enumerate(tensors)),
-            )
-            for sign in (1, -1)
-        )
-        slope = (grad_out * (there - back)).sum() / 2
-        assert (gradient * along).sum() == pytest.approx(slope, rel=1e-5, abs=1e-9)
-
-
 def drawn(*shapes: tuple[int, ...], dtype: str = "float64") -> tuple[Any, ...]:
     random = np.random.default_rng(1)
     return tuple(random.standard_normal(shape).astype(dtype) for shape in shapes)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "mask_dtype", "near"),
-    [
-        *(("float32", mask, 1e-5) for mask in ("float32", "bool", "")),
-        *(("float16", mask, 4e-3) for mask in ("float16", "float32", "bool", "")),
-    ],
-)
-def test_narrower_elements_give_gradients_of_their_own_type(
-    dtype: str, mask_dtype: str, near: float
-) -> None:
-    tensors = drawn((2, 3, 5, 8), (2, 3, 6, 8), (2, 3, 6, 4), dtype=dtype)
-    mask = drawn((3, 1, 6))[0].astype(mask_dtype) if mask_dtype else None
-    grad_out = drawn((2, 3, 5, 4), dtype=dtype)[0]
-
-    found = gradients(grad_out, (*tensors, mask))
-
-    wide = [
-        each if each is None or each.dtype == bool else each.astype("f8")
-        for each in (*tensors, mask)
-    ]
-    wanted = gradients(grad_out.astype("f8"), tuple(wide))
-    for mine, right, tensor in zip(found[:4], wanted[:4], (*tensors, mask), strict=True):
-        assert (mine is None) == (right is None)
-        if mine is not None:
-            assert mine.dtype == tensor.dtype
-            assert np.allclose(mine, right, rtol=near, atol=near * np.abs(right).max())
-
-
-def test_bfloat16_gives_bfloat16() -> None:
-    element = pytest.importorskip("ml_dtypes").bfloat16
-    tensors = tuple(each.astype(element) for each in drawn((2, 5, 8), (2, 6, 8), (2, 6, 8)))
-    grad_out = drawn((2, 5, 8))[0].astype(element)
-
-    found = gradients(grad_out, (*tensors, None))
-
-    wide = tuple(each.astype("f8") for each in tensors)
-    wanted = gradients(grad_out.astype("f8"), (*wide, None))
-    for mine, right in zip(found[:3], wanted[:3], strict=True):
-        assert mine.dtype == element
-        assert np.allclose(mine.astype("f8"), right, atol=0.03 * np.abs(right).max())
 
 
 def test_rows_in_turn_give_what_all_rows_give(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,55 +62,6 @@ def test_rows_in_turn_give_what_all_rows_give(monkeypatch: pytest.MonkeyPatch) -
         found = gradients(grad_out, (*tensors, mask), **more)
         for mine, right in zip(found[:4], each[:4], strict=True):
             assert (mine is None and right is None) or np.allclose(mine, right, atol=1e-13)
-
-
-def test_what_is_shared_gets_the_sum_of_what_each_would_get() -> None:
-    query, key, value = drawn((2, 6, 3, 4), (1, 2, 5, 4), (2, 3, 5, 4))
-    grad_out = drawn((2, 6, 3, 4))[0]
-
-    found = gradients(grad_out, (query, key, value, None), enable_gqa=True)
-
-    keys, values = np.repeat(np.repeat(key, 2, 0), 3, 1), np.repeat(value, 2, 1)
-    apart = gradients(grad_out, (query, keys, values, None))
-    assert np.allclose(found.query, apart.query)
-    assert np.allclose(found.key, apart.key.reshape(2, 2, 3, 5, 4).sum((0, 2))[None])
-    assert np.allclose(found.value, apart.value.reshape(2, 3, 2, 5, 4).sum(2))
-
-
-def test_a_row_that_sees_nothing_gives_nothing() -> None:
-    tensors = drawn((3, 4), (5, 4), (5, 4))
-    seen = np.ones((3, 5), bool)
-    seen[1] = False
-    grad_out = drawn((3, 4))[0]
-    others = gradients(grad_out[::2], (tensors[0][::2], *tensors[1:], None))
-
-    for mask in (seen, np.where(seen, 0, -np.inf)):
-        found = gradients(grad_out, (*tensors, mask))
-        assert not found.query[1].any()
-        assert np.allclose(found.query[::2], others.query)
-        assert np.allclose(found.key, others.key) and np.allclose(found.value, others.value)
-        assert found.mask is None or not found.mask[1].any()
-    nobody = gradients(grad_out, (*tensors, np.zeros((3, 5), bool)))
-    assert not any(each.any() for each in nobody[:3])
-
-
-def test_parts_of_the_keys_add_up_given_the_whole_s_result() -> None:
-    query, key, value = drawn((2, 3, 4), (2, 7, 4), (2, 7, 5))
-    grad_out = drawn((2, 3, 5))[0]
-    whole = asked((query, key, value, None))
-    out, logsumexp = backend.run_with_logsumexp(whole, query, key, value)
-    wanted = backend.run_backward(whole, grad_out, query, key, value, None, out, logsumexp)
-
-    parts = []
-    for few in (slice(0, 3), slice(3, 7)):
-        some = (query, key[:, few], value[:, few])
-        parts.append(
-            backend.run_backward(asked((*some, None)), grad_out, *some, None, out, logsumexp)
-        )
-
-    assert np.allclose(parts[0].query + parts[1].query, wanted.query)
-    for mine, right in ((1, wanted.key), (2, wanted.value)):
-        assert np.allclose(np.concatenate([part[mine] for part in parts], 1), right)
 
 
 def closed(grad_out: Any, tensors: tuple[Any, ...], scale: float, inner: str) -> tuple[Any, ...]:
@@ -306,18 +153,6 @@ def test_parts_add_up_where_a_part_sees_masked_keys_only() -> None:
         assert np.allclose(joined, wanted[place], atol=1e-6)
 
 
-@pytest.mark.parametrize("mask", [None, np.array([[True, False, True, True]] * 3)])
-def test_the_logsumexp_is_that_of_the_scores(mask: Any) -> None:
-    query, key, value = drawn((2, 3, 4), (2, 4, 4), (2, 4, 5), dtype="float32")
-    problem = asked((query, key, value, mask), scale=0.7)
-
-    logsumexp = backend.run_with_logsumexp(problem, query, key, value, mask)[1]
-
-    scores = np.exp(query.astype("f8") @ key.swapaxes(1, 2) * 0.7) * (1 if mask is None else mask)
-    assert logsumexp.dtype == np.float32
-    assert np.allclose(logsumexp, np.log(scores.sum(-1)), atol=1e-6)
-
-
 def test_scores_far_apart_neither_overflow_nor_vanish_together() -> None:
     query, key, value = (200 * each for each in drawn((2, 4), (6, 4), (6, 4), dtype="float32"))
 
@@ -325,33 +160,6 @@ def test_scores_far_apart_neither_overflow_nor_vanish_together() -> None:
 
     assert all(np.isfinite(each).all() for each in found[:3])
     assert np.allclose(found.value.sum(0), 2)
-
-
-def test_float64_inside_needs_nothing_that_was_rounded() -> None:
-    tensors = drawn((2, 5, 8), (2, 6, 8), (2, 6, 8), dtype="float16")
-    grad_out = drawn((2, 5, 8), dtype="float16")[0]
-    problem = asked((*tensors, None), inner_dtype="float64", dropout=0.3, seed=4)
-
-    query, key, value = tensors
-    exact = formula.gradients(problem, grad_out, query, key, value, None, None, None)
-
-    wide = tuple(each.astype("f8") for each in tensors)
-    wanted = gradients(grad_out.astype("f8"), (*wide, None), dropout=0.3, seed=4)
-    for mine, right in zip(exact[:3], wanted[:3], strict=True):
-        assert mine.dtype == np.float64
-        assert np.allclose(mine, right, atol=1e-13)
-
-
-def test_rounding_between_the_steps_is_allowed_and_seen() -> None:
-    tensors = drawn((2, 5, 8), (2, 6, 8), (2, 6, 8), dtype="float16")
-    grad_out = drawn((2, 5, 8), dtype="float16")[0]
-
-    plain = gradients(grad_out, (*tensors, None))
-    rounded = gradients(grad_out, (*tensors, None), inner_dtype="float16")
-
-    for mine, right in zip(rounded[:3], plain[:3], strict=True):
-        assert np.allclose(mine, right, atol=0.02)
-    assert not np.array_equal(rounded.query, plain.query)
 
 
 def test_the_inputs_stay_as_they_are() -> None:
@@ -368,8 +176,3 @@ def test_what_it_cannot_do_it_refuses_backwards_too() -> None:
     problem = AttentionProblem(query=spec, key=spec, value=spec)
     with pytest.raises(NoBackend, match="the dtype is int32"):
         backend.run_backward(problem, *[None] * 7)
-
-
-def test_a_smaller_dimension_gets_the_sum_of_its_repeats() -> None:
-    array = np.arange(12.0).reshape(1, 4, 3)
-    assert formula.summed(array, (2, 1)).tolist() == [[15.0], [51.0]]

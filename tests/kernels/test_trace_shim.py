@@ -360,14 +360,6 @@ def test_pieces_that_are_printed_at_exit_arrive(bench: Bench) -> None:
     assert lines(done) == ["onednn_verbose,a", "onednn_verbose,b", LINE]
 
 
-def test_pieces_stay_where_they_were_without_a_trace(bench: Bench) -> None:
-    done = bench.run(
-        r'int main(void) { printf("onednn_verbose,"); printf("a\n"); puts("b"); }',
-        MLBACKENDS_TRACE_FILE=str(bench.folder / "no" / "trace"),
-    )
-    assert done.stdout == b"onednn_verbose,a\nb\n"
-
-
 def test_what_a_continued_line_returns_is_as_printf_has_it(bench: Bench) -> None:
     done = bench.run(
         r"""int main(void) {
@@ -392,17 +384,6 @@ def test_stderr_and_files_are_none_of_its_business(bench: Bench) -> None:
     )
     assert done.stderr.splitlines() == [LINE, LINE]
     assert not done.trace
-
-
-def test_what_is_returned_and_errno_are_as_printf_has_them(bench: Bench) -> None:
-    done = bench.run(
-        r"""int main(void) {
-            errno = 77;
-            int length = printf("%s\n", LINE);
-            fprintf(stderr, "%d %d %d", length, errno, (int)fwrite(LINE "\n", sizeof LINE, 1, stdout));
-        }"""
-    )
-    assert done.stderr == f"{len(LINE) + 1} 77 1"
 
 
 def test_a_program_starts_with_errno_0_though_the_capture_is_over(bench: Bench) -> None:
@@ -440,48 +421,6 @@ def test_a_long_line_arrives_whole(bench: Bench) -> None:
     assert lines(done) == ["onednn_verbose," + "x" * 99984] * 2
 
 
-def test_many_threads_and_processes_damage_no_line(bench: Bench) -> None:
-    done = bench.run(
-        r"""
-        static void *work(void *name) {
-            for (int line = 0; line < 500; ++line)
-                printf("onednn_verbose,%d,%ld,%d\n", getpid(), (long)name, line);
-            return name;
-        }
-        int main(void) {
-            fork(); fork();
-            pthread_t threads[4];
-            for (long each = 0; each < 4; ++each) pthread_create(&threads[each], 0, work, (void *)each);
-            for (int each = 0; each < 4; ++each) pthread_join(threads[each], 0);
-            while (wait(0) > 0) {}
-        }"""
-    )
-    processes = {each.process for each in done.trace}
-    wanted = {
-        f"onednn_verbose,{process},{thread},{line}"
-        for process in processes
-        for thread in range(4)
-        for line in range(500)
-    }
-    assert len(processes) == 4
-    assert len(done.trace) == 8000
-    assert set(lines(done)) == wanted
-    assert done.counts == (8000, 0, 0, 4, 0)
-
-
-def test_a_forks_lines_are_its_own(bench: Bench) -> None:
-    done = bench.run(
-        r"""int main(void) {
-            puts(LINE);
-            pid_t child = fork();
-            if (!child) { puts(LINE); return 0; }
-            wait(0);
-            fprintf(stderr, "%d", child);
-        }"""
-    )
-    assert done.trace[1].process == int(done.stderr) != done.trace[0].process
-
-
 def test_a_program_may_close_all_descriptors_and_reuse_ours(bench: Bench) -> None:
     own = bench.folder / "own.txt"
     done = bench.run(
@@ -510,16 +449,6 @@ def test_a_daemon_that_closed_everything_is_traced_on(bench: Bench) -> None:
     )
     assert lines(done) == [LINE, LINE]
     assert done.stdout == b""
-
-
-def test_lines_that_are_printed_at_exit_arrive(bench: Bench) -> None:
-    done = bench.run(
-        r"""
-        static void last(void) { puts(LINE); }
-        __attribute__((destructor)) static void very_last(void) { puts(LINE); }
-        int main(void) { atexit(last); }"""
-    )
-    assert lines(done) == [LINE, LINE]
 
 
 def test_a_program_that_is_killed_leaves_what_it_printed(bench: Bench) -> None:
@@ -616,14 +545,6 @@ def test_a_rank_has_its_own_file(bench: Bench) -> None:
 def test_what_is_no_rank_names_no_file(bench: Bench, rank: str) -> None:
     done = bench.run("int main(void) { puts(LINE); }", MLBACKENDS_TRACE_RANKS="RANK", RANK=rank)
     assert lines(done) == [LINE]
-
-
-def test_the_traces_name_has_no_extension(bench: Bench) -> None:
-    bare = bench.folder / "a.b" / "trace"
-    bare.parent.mkdir()
-    settings = {"MLBACKENDS_TRACE_RANKS": "RANK", "RANK": "3", "MLBACKENDS_TRACE_FILE": str(bare)}
-    bench.run("int main(void) { puts(LINE); }", **settings)
-    assert [each.line for each in bench.read(bare.with_name("trace.rank3"))] == [LINE]
 
 
 def test_it_needs_the_c_library_alone(shim: Path) -> None:

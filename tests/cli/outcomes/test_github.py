@@ -60,17 +60,6 @@ def test_the_sample_is_as_it_was() -> None:
     assert written("github", sample()) == (GOLDEN / "sample.github").read_text(encoding="utf-8")
 
 
-def test_annotations_are_the_worst_first_with_place_and_advice() -> None:
-    first, *others = annotated(written("github", sample()))
-
-    assert first == Command(
-        "error",
-        {"file": "policies/h100.toml", "line": "67", "title": "backends doctor: driver-branch"},
-        "nvidia.driver is 570.86; >=580.65 is needed\ndo: Drain the node and install driver 580.",
-    )
-    assert [each.name for each in others] == ["error", "warning", "notice"]
-
-
 def test_a_place_is_told_from_the_root_of_the_checkout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,12 +118,6 @@ def test_the_summary_is_appended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     github.publish(sample())
 
     assert file.read_text(encoding="utf-8") == "# Before\n\n" + written("markdown", sample())
-
-
-def test_without_the_variable_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-
-    github.publish(sample())
 
 
 @pytest.mark.parametrize("before", [900_000, github.SUMMARY_LIMIT - 3000])

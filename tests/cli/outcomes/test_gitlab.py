@@ -41,15 +41,6 @@ def test_the_sample_is_as_it_was() -> None:
     )
 
 
-def test_what_failed_is_there_the_worst_first() -> None:
-    assert [(each["check_name"], each["severity"]) for each in findings(sample())] == [
-        ("backends/driver-branch", "critical"),
-        ("backends/openmp-two-runtimes", "critical"),
-        ("backends/openmp-two-runtimes", "minor"),
-        ("backends/opt-einsum", "info"),
-    ]
-
-
 def test_a_machine_s_finding_stands_at_its_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,20 +80,6 @@ def test_nothing_can_run_and_nothing_is_fetched() -> None:
     assert not re.search(r"url\(|@import|https?:", page.style)
 
 
-def test_it_is_light_and_dark() -> None:
-    style = Reader(written("html", sample())).style
-
-    assert "color-scheme:light dark" in style and "prefers-color-scheme:dark" in style
-
-
-def test_everything_that_was_looked_at_is_on_it() -> None:
-    text = Reader(written("html", sample())).text
-
-    assert all(check.code in text for check in sample().checks)
-    assert "pip install --force-reinstall --no-deps 'numpy==2.4.6' | tee log" in text
-    assert "64 MiB" in text and "policies/h100.toml:67" in text
-
-
 def test_what_passed_is_open_where_details_are_asked_for() -> None:
     assert '<details id="passed">' in written("html", sample())
     assert '<details id="passed" open="">' in written("html", sample(), details=True)

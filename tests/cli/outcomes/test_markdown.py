@@ -62,12 +62,6 @@ def test_details_show_what_passed() -> None:
     assert "libc-old" in texts(written("markdown", sample(), details=True))
 
 
-def test_a_command_can_be_copied_as_it_is() -> None:
-    fences = [each for each in tokens(written("markdown", sample())) if each.type == "fence"]
-
-    assert fences[0].content == f"{sample().checks[1].command}\n"
-
-
 def test_hostile_text_makes_no_link_mention_or_element() -> None:
     text = written("markdown", hostile(), details=True)
 

@@ -49,24 +49,6 @@ def test_the_sample_is_as_it_was() -> None:
     assert written("prometheus", sample()) == (GOLDEN / "sample.prom").read_text(encoding="utf-8")
 
 
-def test_a_check_that_was_told_has_its_series() -> None:
-    assert codes(sample(), 1) == {"openmp-two-runtimes", "driver-branch", "opt-einsum", "cudnn"}
-    assert codes(sample(), 0) == {"libc-old"}
-    assert value(sample(), "backends_check_failed", waived="true", code="cudnn") == 1
-    assert value(sample(), "backends_check_unknown", code="ecc-errors") == 1
-
-
-def test_a_code_that_failed_twice_is_one_series_with_the_worst_severity() -> None:
-    assert value(sample(), "backends_check_failed", code="openmp-two-runtimes", severity="error")
-
-
-def test_counts_and_time_are_told() -> None:
-    assert value(sample(), "backends_checks", status="failed") == 4
-    assert value(sample(), "backends_findings", severity="error") == 2
-    assert value(sample(), "backends_last_run_timestamp_seconds") == 1767323045
-    assert value(sample(), "backends_outcome_info", tool="backends 1.2.3") == 1
-
-
 def test_whose_problem_it_is_and_what_the_machine_is_are_labels() -> None:
     failed = Check("a", "t", Severity.ERROR, Status.FAILED, problem=Problem.NODE)
     outcome = with_checks(failed, fingerprints={"cpu": "1:0123456789abcdef"})

@@ -58,29 +58,6 @@ def test_the_sample_is_as_it_was() -> None:
     )
 
 
-def test_every_code_is_a_rule_and_what_failed_a_result() -> None:
-    run = run_of(sample())
-
-    assert len(run["tool"]["driver"]["rules"]) == 7
-    assert [(each["ruleId"], each["level"]) for each in run["results"]] == [
-        ("openmp-two-runtimes", "warning"),
-        ("driver-branch", "error"),
-        ("openmp-two-runtimes", "error"),
-        ("opt-einsum", "note"),
-        ("cudnn", "error"),
-    ]
-
-
-def test_what_is_accepted_is_suppressed_and_the_unknown_is_told() -> None:
-    run = run_of(sample())
-
-    (waived,) = [each for each in run["results"] if "suppressions" in each]
-    assert waived["ruleId"] == "cudnn"
-    assert waived["suppressions"][0]["status"] == "accepted"
-    (told,) = run["invocations"][0]["toolExecutionNotifications"]
-    assert told["message"]["text"] == "ecc-errors: not checked: the report has no nvidia"
-
-
 def test_a_rule_stands_where_it_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
     failed = Check("a", "t", Severity.ERROR, Status.FAILED, "m", place=Place("a b/p.toml", 7))

@@ -20,17 +20,6 @@ def test_the_sample_is_as_it_was() -> None:
     )
 
 
-def test_the_worst_is_first_and_the_counts_are_last() -> None:
-    lines = written("table", sample()).splitlines()
-
-    heads = [line for line in lines if line[:1] in "✗!·"]
-    assert [head.split()[1] for head in heads if head] == ["error", "error", "warning", "note"]
-    assert lines[-1] == (
-        "Known hazards, this machine: 2 errors, 1 warning, 1 note, 1 waived, 1 not checked,"
-        " 1 not applicable, 1 passed"
-    )
-
-
 def test_the_counts_fit_a_terminal_and_are_one_line_elsewhere() -> None:
     many = sample()
     shown = table.outcome(many, Page(width=50, terminal=True)).splitlines()

@@ -7,20 +7,6 @@ import importlib
 import pytest
 
 import mlbackends
-from mlbackends.switches.listing import read_by, set_by
-from mlbackends.switches.table import SWITCHES
-
-IN_PYTHON = [flag for flag in SWITCHES.values() if flag.reached != "variable"]
-
-
-@pytest.mark.parametrize("flag", IN_PYTHON, ids=lambda flag: flag.name)
-def test_what_reads_and_sets_a_switch_is_there(flag: object) -> None:
-    assert getattr(flag, "name", "")
-    for told in (read_by(flag), *set_by(flag).split(" or ")):  # type: ignore[arg-type]
-        found: object = mlbackends
-        for part in told.partition("(")[0].split(".")[1:]:
-            found = getattr(found, part)
-        assert callable(found) or told.partition("(")[1] == ""
 
 
 @pytest.mark.parametrize(

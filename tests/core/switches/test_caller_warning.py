@@ -60,12 +60,3 @@ def test_the_category_may_be_chosen() -> None:
     filename, category, _ = place(lambda: warn("old", FutureWarning))
 
     assert (filename, category) == (__file__, FutureWarning)
-
-
-def test_a_program_that_is_all_ours_gets_its_outermost_line() -> None:
-    program = "import mlbackends.switches.startup as caller\ncaller.warn('said')"
-    filename, _, line = place(
-        lambda: exec(compile(program, "ours.py", "exec"), {"__name__": "mlbackends.test"})
-    )
-
-    assert (filename, line) != ("ours.py", 2)

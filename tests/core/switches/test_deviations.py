@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from typing import Any
 
-import msgspec
 import pytest
 
 import mlbackends
@@ -40,12 +38,3 @@ def test_a_deviation_names_what_is_there(deviation: Deviation) -> None:
         found: Any = mlbackends
         for part in name.split("."):
             found = getattr(found, part)
-
-
-def test_the_list_is_data() -> None:
-    data = msgspec.json.decode(msgspec.json.encode(DEVIATIONS))
-
-    assert [each["code"] for each in data] == [each.code for each in DEVIATIONS]
-    assert (
-        importlib.import_module("mlbackends.switches.deviations") is mlbackends.switches.deviations
-    )

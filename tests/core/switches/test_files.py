@@ -193,41 +193,6 @@ def kept(flag: Switch) -> st.SearchStrategy[Any]:
     return st.booleans()
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "value"),
-    [
-        ("cudnn.benchmark", "true", True),
-        ("cudnn.benchmark", "Off", False),
-        ("cudnn.benchmark", "1", True),
-        ("cuda.matmul.allow_fp16_reduced_precision_reduction", "false,false", (False, False)),
-        ("cuda.cublas_workspace_size", "1024", 1024),
-        ("cuda.cublas_workspace_size", ":4096:8", 32 << 20),
-        ("cuda.cublaslt_workspace_size", "1024", 1024),
-        ("cudnn.benchmark_limit", "none", None),
-        ("openmp.num_threads", "4,2", "4,2"),
-    ],
-)
-def test_a_text_is_read_as_on_the_command_line(name: str, text: str, value: object) -> None:
-    assert files.from_text(SWITCHES[name], text) == value
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("cudnn.benchmark", "maybe"),
-        ("cudnn.benchmark", ""),
-        ("xnnpack.enabled", "1"),
-        ("cuda.cublas_workspace_size", "9" * 5000),
-        ("cuda.cublas_workspace_size", "-1"),
-        ("cudnn.benchmark_limit", str(2**63)),
-        ("quantized.engine", "fbgem"),
-    ],
-)
-def test_a_wrong_text_is_a_value_error_of_one_line(name: str, text: str) -> None:
-    with pytest.raises(ValueError, match=r"^[^\n]{5,300}$"):
-        files.from_text(SWITCHES[name], text)
-
-
 def test_settings_are_names_and_values() -> None:
     assert files.settings(("cudnn.benchmark=on", " fp32_precision = ieee ")) == {
         "cudnn.benchmark": True,

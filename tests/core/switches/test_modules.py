@@ -6,8 +6,6 @@ import copy
 import importlib
 import inspect
 import pickle
-import pkgutil
-import pydoc
 import subprocess
 import sys
 import threading
@@ -18,7 +16,7 @@ import pytest
 
 import mlbackends
 from mlbackends.switches import modules, store
-from mlbackends.switches.table import NOT_IN_FLAGS, SWITCHES
+from mlbackends.switches.table import SWITCHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -205,32 +203,6 @@ def test_a_warning_that_is_an_error_leaves_the_state_as_it_was() -> None:
     assert (mlbackends.cudnn.enabled, mlbackends.cudnn.benchmark) == (True, False)
 
 
-def test_set_flags_return_what_was() -> None:
-    limit = mlbackends.cudnn.benchmark_limit
-    assert mlbackends.cudnn.set_flags(True, True) == (
-        True,
-        False,
-        limit,
-        False,
-        True,
-        "none",
-        "auto",
-    )
-    assert mlbackends.cudnn.set_flags(_benchmark=False)[1] is True
-    assert mlbackends.nnpack.set_flags(False) == (True,)
-    nnpack: Any = mlbackends.nnpack
-    with pytest.raises(RuntimeError, match="expects a bool"):
-        nnpack.set_flags(None)
-    with pytest.raises(TypeError, match="_enabled"):
-        nnpack.set_flags()
-
-
-def test_set_flags_are_all_or_nothing() -> None:
-    with pytest.raises(RuntimeError):
-        mlbackends.cudnn.set_flags(_enabled=False, _depthwise_kernel="cuda")
-    assert mlbackends.cudnn.enabled is True
-
-
 def test_a_limit_that_was_set_is_restored_where_there_is_no_cudnn() -> None:
     mlbackends.cudnn.benchmark_limit = 3
     with mlbackends.cudnn.flags(enabled=True):
@@ -268,38 +240,6 @@ def test_a_module_is_a_module(name: str) -> None:
     assert inspect.getdoc(found)
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_help_and_getmembers_read_every_name(name: str) -> None:
-    plain: Any = pydoc
-    shown = plain.render_doc(module(name), renderer=plain.plaintext)
-    members = dict(inspect.getmembers(module(name)))
-
-    assert f"mlbackends.{name}" in shown
-    assert set(dir(module(name))) <= {*members, "__class__", "get_name", "get_core_count"}
-
-
-def test_help_of_the_package_is_its_own() -> None:
-    shown = python("import mlbackends; help(mlbackends)")
-
-    assert "torch.backends" in shown
-    assert "cudnn" in shown
-
-
-def test_dir_of_the_package_has_every_public_name() -> None:
-    shown = python("import mlbackends; print(*dir(mlbackends))").split()
-
-    assert {
-        "cuda",
-        "cudnn",
-        "fp32_precision",
-        "flags",
-        "sdpa_kernel",
-        "xeon",
-        "__version__",
-    } <= set(shown)
-    assert not {"install", "TYPE_CHECKING"} & set(shown)
-
-
 def test_every_public_name_can_be_imported_from_its_module() -> None:
     program = f"""if True:
         import importlib
@@ -321,18 +261,6 @@ def test_each_module_may_be_the_first_that_is_imported(name: str) -> None:
     )
 
     assert python(program) == f"mlbackends.{name} False\n"
-
-
-def test_every_module_below_the_package_imports() -> None:
-    names = [each.name for each in pkgutil.iter_modules(mlbackends.__path__)]
-    program = f"""if True:
-        import importlib
-        for name in {names!r}:
-            if name != "__main__":
-                importlib.import_module(f"mlbackends.{{name}}")
-        """
-
-    python(program)
 
 
 @pytest.mark.parametrize(
@@ -368,16 +296,6 @@ def test_an_object_with_switches_is_copied_and_pickled(path: str) -> None:
         assert again.fp32_precision == "none"
 
 
-def test_functions_look_like_functions() -> None:
-    for name, flag in SWITCHES.items():
-        if flag.inside_flags is NOT_IN_FLAGS:
-            continue
-        for function in (module(flag.module).flags, module(flag.module).set_flags):
-            assert function.__module__ == f"mlbackends.{flag.module}".rstrip("."), name
-            assert inspect.getdoc(function)
-            assert pickle.loads(pickle.dumps(function)) is function
-
-
 def test_a_module_of_ones_own_may_have_such_switches() -> None:
     held = types.ModuleType("held")
     held.answer = 42  # type: ignore[attr-defined]
@@ -391,12 +309,6 @@ def test_a_module_of_ones_own_may_have_such_switches() -> None:
     mlbackends.disable_global_flags()
     with pytest.raises(RuntimeError, match="not allowed to set mine flags"):
         made.number = 3
-
-
-def test_a_module_is_loaded_when_its_name_is_touched() -> None:
-    looked = "print('mlbackends.cuda' in sys.modules)"
-
-    assert python(f"import sys, mlbackends; {looked}; mlbackends.cuda; {looked}") == "False\nTrue\n"
 
 
 def test_a_star_import_brings_what_is_public_and_nothing_else() -> None:
@@ -419,11 +331,3 @@ def test_dir_of_the_package_has_nothing_of_its_inside() -> None:
     assert not {"sys", "flag_cells", "flag_kinds", "model", "caller", "answers", "install"} & shown
     assert {"cudnn", "fp32_precision", "set_flags", "SDPBackend", "load_flags"} <= shown
     assert set(vars(mlbackends)["__all__"]) <= shown
-
-
-def test_a_module_of_another_package_has_none_of_our_switches() -> None:
-    made = modules.PropModule(types.ModuleType("theirs.cuda"), "theirs.cuda")
-
-    with pytest.raises(AttributeError, match=r"has no switch 'flash_sdp'$"):
-        made.flash_sdp = True
-    assert "fp32_precision" not in dir(modules.PropModule(types.ModuleType("theirs"), "theirs"))

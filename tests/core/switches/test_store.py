@@ -85,19 +85,6 @@ def test_variables_are_read_at_the_first_touch_and_never_again(
     assert store.read("cudnn.benchmark") is True
 
 
-def test_a_precision_that_is_inherited_has_the_origin_of_what_decides(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("MLBACKENDS_FP32_PRECISION", "ieee")
-
-    assert store.read("mkldnn.conv.fp32_precision") == "ieee"
-    assert store.origin("mkldnn.conv.fp32_precision") == "environment"
-    store.write("mkldnn.fp32_precision", "bf16")
-    assert store.read("mkldnn.conv.fp32_precision") == "bf16"
-    assert store.origin("mkldnn.conv.fp32_precision") == "set"
-    assert store.origin("cuda.matmul.fp32_precision") == "environment"
-
-
 @pytest.mark.parametrize("text", ["", "2", "true", " 1", "1" * 30_000, "\u0661", "\udcff\udcfe"])
 def test_nonsense_in_a_variable_is_told_and_ignored(
     text: str, monkeypatch: pytest.MonkeyPatch
@@ -364,27 +351,6 @@ def test_a_swap_that_is_refused_sets_nothing() -> None:
         assert store.read("cudnn.enabled") is True
 
 
-def test_a_bridge_is_never_read_half_written() -> None:
-    mixed: list[BaseException] = []
-    done = threading.Event()
-
-    def look() -> None:
-        while not done.is_set():
-            try:
-                store.read("float32_matmul_precision")
-                store.read("cuda.matmul.allow_tf32")
-            except RuntimeError as error:
-                mixed.append(error)
-
-    reader = threading.Thread(target=look)
-    reader.start()
-    for number in range(2000):
-        store.write("float32_matmul_precision", ("highest", "high", "medium")[number % 3])
-    done.set()
-    reader.join()
-    assert mixed == []
-
-
 def test_a_scope_in_one_thread_restores_what_it_found_whatever_others_did() -> None:
     store.write("cudnn.benchmark", True)
     entered, changed = threading.Event(), threading.Event()
@@ -437,15 +403,6 @@ def test_the_freeze_is_lifted_in_one_task_alone() -> None:
         return list(await asyncio.gather(lifted(inside, looked), beside(inside, looked)))
 
     assert asyncio.run(both()) == [False, True]
-
-
-def test_lifting_nests_and_ends_with_an_exception() -> None:
-    store.freeze()
-    with store.freeze_lifted():
-        with pytest.raises(KeyError), store.freeze_lifted():
-            raise KeyError
-        assert store.frozen() is False
-    assert store.frozen() is True
 
 
 # ---- children -------------------------------------------------------------------

@@ -11,19 +11,11 @@ import pytest
 
 import mlbackends
 from mlbackends.switches import conditions
-from mlbackends.switches.cells import cells_of, untouched
 from mlbackends.switches.table import (
-    CUBLAS,
-    MKL,
     NOT_IN_FLAGS,
-    ONEDNN,
-    OPENMP,
-    OURS,
     PROBED,
     SWITCHES,
-    TORCH,
     Switch,
-    of_module,
 )
 
 ROWS = list(SWITCHES.values())
@@ -35,22 +27,6 @@ def holder(flag: Switch) -> Any:
     for part in flag.module.split(".") if flag.module else ():
         found = getattr(found, part)
     return found
-
-
-def test_names_are_unique_and_grouped_by_their_module() -> None:
-    from mlbackends.switches import table
-
-    assert len(SWITCHES) == len(table._ROWS)
-    for flag in ROWS:
-        assert flag in of_module(flag.module)
-    assert of_module("nosuch") == []
-
-
-@each_row
-def test_a_row_is_told_in_one_sentence(flag: Switch) -> None:
-    assert re.fullmatch(r"[A-Z\"0-9a-z(].*\.", flag.doc)
-    assert "\n" not in flag.doc
-    assert 20 < len(flag.doc) < 140
 
 
 @each_row
@@ -107,23 +83,3 @@ def test_a_variable_is_a_name_that_shells_take_and_of_one_row(flag: Switch) -> N
         for short, word in flag.variables[name].items():
             assert short in ("0", "1")
             assert word == "" or flag.kind.parsed(word) is not None
-
-
-@each_row
-def test_who_obeys_is_named(flag: Switch) -> None:
-    assert set(flag.used_by) <= {OURS, TORCH, MKL, ONEDNN, OPENMP, CUBLAS}
-    assert flag.of_torch == (TORCH in flag.used_by)
-    if flag.of_torch and flag.reached in ("function", "flags"):
-        assert flag.torch_set.startswith("torch.")
-        assert flag.torch_get.startswith("torch.")
-    assert flag.needs in ("", "cuda", "cudnn", "xpu")
-    assert flag.reached in ("attribute", "function", "flags", "variable")
-
-
-@each_row
-def test_a_row_has_cells(flag: Switch) -> None:
-    assert set(cells_of(flag.name)) <= set(untouched())
-
-
-def test_every_cell_is_of_a_row() -> None:
-    assert set(untouched()) <= set(SWITCHES)

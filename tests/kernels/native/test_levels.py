@@ -92,43 +92,6 @@ def test_cpuid_says_what_the_compilers_function_says(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("machine", "flags", "expected"),
-    [
-        ("x86_64", "sse2", ("baseline",)),
-        ("AMD64", "avx2 fma f16c", ("baseline", "avx2")),
-        ("x86_64", "avx2 f16c avx512f avx512bw avx512dq avx512vl", ("baseline",)),
-        ("arm64", "asimd bf16", ("neon", "neon_bf16")),
-        ("s390x", "vx vxe", ("baseline",)),
-    ],
-)
-def test_the_levels_of_a_cpu(machine: str, flags: str, expected: tuple[str, ...]) -> None:
-    assert levels.expected_levels(machine, flags.split()) == expected
-
-
-_MADE = ("avx512_bf16", "amx_bf16")
-
-
-@pytest.mark.parametrize(
-    ("usable", "highest", "every"),
-    [
-        (("baseline",), "baseline", ("baseline",)),
-        (("baseline", "avx2"), "avx2", ("baseline", "avx2")),
-        (("baseline", "avx2", "avx512"), "avx512", ("baseline", "avx2", "avx512", *_MADE)),
-        (("baseline", "avx2", "avx512", *_MADE), "avx512", ("baseline", "avx2", "avx512", *_MADE)),
-    ],
-)
-def test_sanitizers_take_a_level_that_needs_no_other(
-    monkeypatch: pytest.MonkeyPatch, usable: tuple[str, ...], highest: str, every: tuple[str, ...]
-) -> None:
-    monkeypatch.syspath_prepend(HERE)
-    sanitize = module(HERE / "sanitize.py")
-    for is_every, expected in ((False, (highest,)), (True, every)):
-        left = builder.LEVELS["x86_64"].copy()
-        sanitize.leave_what_runs(left, usable, every=is_every)
-        assert tuple(left) == expected
-
-
 @has_compiler
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["address", "thread"])
