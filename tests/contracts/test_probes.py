@@ -12,7 +12,6 @@ import jsonschema
 import msgspec
 import pytest
 
-import mlbackends_probes
 from mlbackends.base import registry
 from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
@@ -23,7 +22,7 @@ from mlbackends_cli.report.schemas import report_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Our own: other distributions may add to them.
-PROBES = tuple(sorted(path.stem for path in Path(mlbackends_probes.__path__[0]).glob("[!_]*.py")))
+PROBES = tuple(sorted(registry.own_names("mlbackends_probes")))
 MODULES = {name: registry.load("mlbackends_probes", name) for name in PROBES}
 SOURCES = [
     path

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-import mlbackends_probes
+from mlbackends.base import registry
 from mlbackends.host.archive import of_folder, read
 from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
@@ -31,7 +31,7 @@ HOSTS = Path(__file__).resolve().parent
 #: The longest line of expected.json, in characters.
 LINE = 120
 #: Our own: other distributions may add to them.
-PROBES = sorted(path.stem for path in Path(mlbackends_probes.__path__[0]).glob("[!_]*.py"))
+PROBES = sorted(registry.own_names("mlbackends_probes"))
 
 _OF_THE_RUN = ("tool", "root", "created", "duration_seconds", "redacted", "schema", "depth")
 _OF_THE_PROBE = ("source", "duration_seconds")

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base import registry
 from mlbackends_probes import (
     cutlass,
     flash_attention,
-    opt_einsum,
     transformer_engine,
     triton,
     xformers,
@@ -276,6 +276,6 @@ def test_opt_einsum_tells_its_version(machine: Machine) -> None:
         "site/opt_einsum/_version.py": "__version__ = version = '3.4.0'\n",
     }
 
-    finding = opt_einsum.find(machine(files))
+    finding = registry.load("mlbackends_probes", "opt_einsum").find(machine(files))
 
     assert (finding.version, finding.reasons) == ("3.4.0", ())

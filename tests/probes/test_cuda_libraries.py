@@ -14,7 +14,7 @@ from mlbackends.base import registry
 from mlbackends.host.host import Host
 from mlbackends.libraries.cuda import cudnn_release
 from mlbackends.libraries.cuda.libraries import version_in_file_name, version_in_header
-from mlbackends_probes import cublas, cudnn, cupti, curand, cutensor, nccl, nvrtc
+from mlbackends_probes import cublas, cudnn, cupti, nccl
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -280,7 +280,7 @@ def test_a_package_may_count_its_own_revisions(machine: Machine) -> None:
     machine.package("cutensor-cu13 2.8.1", path)
     machine.write(f"{SITE}/cutensor/include/cutensor.h", TENSOR)
 
-    finding = cutensor.find(machine.host())
+    finding = registry.load("mlbackends_probes", "cutensor").find(machine.host())
 
     assert (finding.version, finding.warnings) == ("2.8.0", ())
 
@@ -303,7 +303,7 @@ def test_a_toolkit_under_two_names_is_one_copy(machine: Machine) -> None:
     machine.link("/usr/local/cuda-12.4/lib64", "targets/x86_64-linux/lib")
     machine.link("/usr/local/cuda", "/usr/local/cuda-12.4")
 
-    library = only(curand.find(machine.host()))
+    library = only(registry.load("mlbackends_probes", "curand").find(machine.host()))
 
     assert (library.version, library.found_by) == ("10.3.5", "well-known-folder")
 
@@ -339,7 +339,7 @@ def test_every_copy_has_its_own_version(machine: Machine) -> None:
     machine.library(f"{CU13}/lib/libnvrtc.so.13")
     machine.package("nvidia-cuda-nvrtc 13.5.37", f"{CU13}/lib/libnvrtc.so.13")
 
-    finding = nvrtc.find(machine.host(CUDA_HOME="/opt/mine"))
+    finding = registry.load("mlbackends_probes", "nvrtc").find(machine.host(CUDA_HOME="/opt/mine"))
 
     told = [(one.version, one.found_by, one.wins) for one in finding.libraries]
     assert told == [("13.5", "site-packages", True), ("12.4", "CUDA_HOME", True)]

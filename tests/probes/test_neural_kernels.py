@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base import registry
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
 from mlbackends.survey import survey
-from mlbackends_probes import acl, kleidiai
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -184,9 +184,9 @@ def test_what_torch_has_built_in_is_found_by_its_functions(
 
 def test_kleidiai_is_only_for_arm(tmp_path: Path) -> None:
     (tmp_path / "host.json").write_text(json.dumps({"uname": {"machine": "x86_64"}}))
-    elsewhere = kleidiai.find(Host(str(tmp_path)))
+    elsewhere = registry.load("mlbackends_probes", "kleidiai").find(Host(str(tmp_path)))
     (tmp_path / "host.json").write_text(json.dumps({"uname": {"machine": "aarch64"}}))
-    on_arm = kleidiai.find(Host(str(tmp_path)))
+    on_arm = registry.load("mlbackends_probes", "kleidiai").find(Host(str(tmp_path)))
 
     assert [reason.code for reason in elsewhere.reasons] == ["not-this-platform"]
     assert [reason.code for reason in on_arm.reasons] == ["not-found"]
@@ -233,7 +233,7 @@ def test_a_context_that_is_refused_keeps_what_was_learned(
 def test_the_compute_library_is_only_for_arm(tmp_path: Path) -> None:
     (tmp_path / "host.json").write_text(json.dumps({"uname": {"machine": "ppc64le"}}))
 
-    (reason,) = acl.find(Host(str(tmp_path))).reasons
+    (reason,) = registry.load("mlbackends_probes", "acl").find(Host(str(tmp_path))).reasons
 
     assert (reason.code, "ppc64le" in reason.message) == ("not-this-platform", True)
 

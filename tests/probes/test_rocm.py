@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base import registry
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
-from mlbackends_probes import rocblas, rocm
+from mlbackends_probes import rocm
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -287,7 +288,7 @@ def test_rocblas_without_code_for_this_gpu_is_a_warning(tmp_path: Path) -> None:
     for target in ("gfx942", "gfx90a"):
         write(tmp_path, {f"/opt/rocm/lib/rocblas/library/Kernels.so-000-{target}.hsaco": ""})
 
-    found = rocblas.find(Host(str(tmp_path)))
+    found = registry.load("mlbackends_probes", "rocblas").find(Host(str(tmp_path)))
 
     assert found.facts["targets"] == ["gfx90a", "gfx942"]
     (warning,) = found.warnings

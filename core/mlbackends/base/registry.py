@@ -8,6 +8,7 @@ Other distributions add to a folder through entry points, such as
 The files of the folder come first: nobody else's `cpu` takes the place of ours.
 """
 
+import contextlib
 import importlib
 import os
 import sys
@@ -68,6 +69,8 @@ def load(package: str, name: str) -> ModuleType:
             if 0 < len(near) <= 5:
                 error.hint = did_you_mean(near)
         raise error
+    if name in _rows(package):
+        return importlib.import_module(f"{package}._table").load(name)  # type: ignore[no-any-return]
     if name in own_names(package):
         return importlib.import_module(f"{package}.{name}")
     target, _, attribute = _added(package)[name].partition(":")
@@ -96,7 +99,7 @@ def import_error(entry: object) -> Exception | None:
 
 @cache
 def own_names(package: str) -> frozenset[str]:
-    """Return the names of the folder's own files.
+    """Return the names of the folder's own files, and of the rows of its table.
 
     Subfolders count if the package has FOLDERS_ARE_ENTRIES = True.
     """
@@ -111,6 +114,19 @@ def own_names(package: str) -> frozenset[str]:
             )
             if is_entry and not stem.startswith("_"):
                 found.add(stem)
+    return frozenset(found) | _rows(package)
+
+
+@cache
+def _rows(package: str) -> frozenset[str]:
+    """Return the names of the entries that are rows of a package's table.json, which its _table.py reads."""
+    found = set[str]()
+    for place in importlib.import_module(package).__path__:
+        path = os.path.join(place, "table.json")
+        with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+            import msgspec  # `backends --help` needs no table
+
+            found.update(msgspec.json.decode(file.read(), type=dict[str, Any]))
     return frozenset(found)
 
 

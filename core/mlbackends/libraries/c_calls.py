@@ -104,7 +104,7 @@ class Calls:
     those of `library` in statuses.json. unnamed: the name of other statuses. hint: that of the reason.
     hexadecimal: whether statuses are unsigned and shown in hexadecimal.
 
-    learned: the answer that is kept if a call fails; None until it is set.
+    learned: the answer that is kept if a call fails; None until it is set. opened: the library.
     """
 
     learned: Answer | None = None
@@ -119,7 +119,7 @@ class Calls:
         hint: str = "",
         hexadecimal: bool = False,
     ) -> None:
-        self._opened = opened
+        self.opened = opened
         self._library = library
         self._namer = namer
         self._unnamed = unnamed
@@ -136,9 +136,19 @@ class Calls:
 
     def status(self, function: str, *arguments: object) -> int:
         """Call a function and return its status."""
-        entry = getattr(self._opened, function)
+        entry = getattr(self.opened, function)
         entry.restype = ctypes.c_uint32 if self._hexadecimal else ctypes.c_int
         return int(entry(*arguments))
+
+    def has(self, function: str) -> bool:
+        """Return whether the library has a function."""
+        return hasattr(self.opened, function)
+
+    def require(self, function: str, *arguments: object, unsupported: int) -> None:
+        """Call a function of which one status means that the hardware is not supported. Raises NotUsable."""
+        if status := self.status(function, *arguments):
+            code = "unsupported-hardware" if status == unsupported else "call-failed"
+            raise self.failed(function, status, code)
 
     def create(self, function: str, *arguments: object) -> "ctypes.c_void_p":
         """Return the handle that a function writes to its first argument, given the others."""
@@ -181,8 +191,8 @@ class Calls:
             name = ctypes.c_char_p()
             self.status(self._namer, status, ctypes.byref(name))
             text = name.value
-        elif self._namer and hasattr(self._opened, self._namer):
-            namer = getattr(self._opened, self._namer)
+        elif self._namer and hasattr(self.opened, self._namer):
+            namer = getattr(self.opened, self._namer)
             namer.restype = ctypes.c_char_p
             text = namer(ctypes.c_int(status))
         if text:
@@ -194,15 +204,15 @@ class Calls:
 
         missing: the result if the function does not exist; without it that is an AttributeError.
         """
-        if missing is not None and not hasattr(self._opened, function):
+        if missing is not None and not hasattr(self.opened, function):
             return missing
-        entry = getattr(self._opened, function)
+        entry = getattr(self.opened, function)
         entry.restype = ctypes.c_size_t
         return int(entry())
 
     def text(self, function: str, *arguments: object) -> str:
         """Return the text that a function returns, "" for no address."""
-        entry = getattr(self._opened, function)
+        entry = getattr(self.opened, function)
         entry.restype = ctypes.c_char_p
         return (entry(*arguments) or b"").decode(errors="replace")
 

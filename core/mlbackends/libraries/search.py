@@ -48,6 +48,8 @@ class SharedLibrary(Struct, frozen=True):
     symbols: functions of which at least one is defined by a torch that has the library built in.
     missing: what the reason of an absence names; the first stem by default.
     describe: adds facts to a copy.
+    machines: the processors that it exists for, as the kernel spells them; any without. only_for: a sentence
+    about that.
     """
 
     name: str
@@ -58,6 +60,8 @@ class SharedLibrary(Struct, frozen=True):
     symbols: tuple[str, ...] = ()
     missing: str = ""
     describe: Callable[[Host, Library], Library] | None = None
+    machines: tuple[str, ...] = ()
+    only_for: str = ""
 
     def find(self, host: Host) -> Finding:
         """Find every copy, the variables that steer it, and those that hold an invalid value."""
@@ -72,10 +76,14 @@ class SharedLibrary(Struct, frozen=True):
         )
         if self.describe:
             libraries = [self.describe(host, library) for library in libraries]
-        if self.symbols:
+        is_for_this = not self.machines or host.machine in ("", *self.machines)
+        if self.symbols and is_for_this:
             libraries += inside(host, self.name, "libtorch_cpu", self.symbols)
         libraries = marked(host, libraries)
         facts = steering(host, self.name.lower())
+        if not libraries and not is_for_this:
+            message = f"{self.only_for}; this is {host.machine}"
+            return Finding(reasons=(Reason("not-this-platform", message),))
         if not libraries:
             # The system's own are among the loader's folders, which the reason names anyway.
             customary = [folder for folder in folders if not folder.startswith("/usr/")]

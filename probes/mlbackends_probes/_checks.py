@@ -1,0 +1,351 @@
+"""What the probes in table.json ask of their opened libraries: load_NAME and use_NAME.
+
+Each gets the caller of the library's functions, and the library. One that learns nothing returns None. `use`
+raises NotUsable if a result is wrong. The functions are documented in the sources that table.json names.
+"""
+
+import re
+
+from msgspec.structs import replace
+
+from mlbackends.base.reasons import NotUsable
+from mlbackends.libraries.blas_symbols import require_equal, require_product
+from mlbackends.libraries.c_calls import Calls, ctypes, decimal_version
+from mlbackends.libraries.cuda.device import expect, first_device
+from mlbackends.libraries.cuda.libraries import runtime_version, versioned
+from mlbackends.model.records import Answer, FactValue, Library, nonempty
+
+# ---- NVIDIA --------------------------------------------------------------------------------------
+
+
+def use_cufft(call: Calls, _: Library) -> None:
+    """Transform 1, 2, 3, 4 on the device: real and imaginary parts by turns."""
+    device, plan, complex_to_complex, forward = first_device(), ctypes.c_int(), 0x29, -1
+    numbers, result = device.floats(1, 0, 2, 0, 3, 0, 4, 0), device.floats(*[0] * 8)
+    call("cufftPlan1d", ctypes.byref(plan), 4, complex_to_complex, 1)
+    call("cufftExecC2C", plan, numbers, result, forward)
+    transformed = (10, 0, -2, 2, -2, 0, -2, -2)
+    expect("the transform of 1, 2, 3, 4", device.read_floats(result, 8), transformed)
+
+
+def use_cusolver(call: Calls, _: Library) -> None:
+    """Factor [[4, 2], [2, 5]] on the device; the factor is [[2, 0], [1, 2]]."""
+    device, lower = first_device(), 0
+    matrix, info, size = device.floats(4, 2, 2, 5), device.integers(0), ctypes.c_int()
+    operand = (call.create("cusolverDnCreate"), lower, 2, matrix, 2)
+    call("cusolverDnSpotrf_bufferSize", *operand, ctypes.byref(size))
+    workspace = device.memory(size.value * ctypes.sizeof(ctypes.c_float))
+    call("cusolverDnSpotrf", *operand, workspace, size, info)
+    factor = device.read_floats(matrix, 4)
+    # The third number is above the diagonal, and is not changed.
+    expect("a Cholesky factor", (factor[0], factor[1], factor[3]), (2, 1, 2))
+
+
+def use_cusparse(call: Calls, _: Library) -> None:
+    """Gather numbers 1 and 3 of 10, 20, 30, 40 on the device."""
+    device, index_32, from_zero, real_32f = first_device(), 2, 0, 0
+    dense, values = device.floats(10, 20, 30, 40), device.floats(0, 0)
+    four, two, places = ctypes.c_int64(4), ctypes.c_int64(2), device.integers(1, 3)
+    kinds = (index_32, from_zero, real_32f)
+    long = call.create("cusparseCreateDnVec", four, dense, real_32f)
+    short = call.create("cusparseCreateSpVec", four, two, places, values, *kinds)
+    call("cusparseGather", call.create("cusparseCreate"), long, short)
+    expect("a gather", device.read_floats(values, 2), (20, 40))
+
+
+def use_cusparselt(call: Calls, _: Library) -> None:
+    """Let it look at the device."""
+    first_device()
+    # The caller brings the handle, a struct of 512 bytes in 0.10; more does no harm.
+    handle = (ctypes.c_longdouble * (8192 // ctypes.sizeof(ctypes.c_longdouble)))()
+    architecture_mismatch = 4
+    call.require("cusparseLtInit", ctypes.byref(handle), unsupported=architecture_mismatch)
+
+
+def use_curand(call: Calls, library: Library) -> Answer:
+    """Draw numbers of Sobol's sequence, on the host and then on the device."""
+    # The sequence is defined by mathematics; only 0 is replaced, by the smallest number above it.
+    sequence, sobol32 = (0, 0.5, 0.75, 0.25, 0.375, 0.875, 0.625, 0.125), 201
+    count, numbers = ctypes.c_size_t(len(sequence)), (ctypes.c_float * len(sequence))()
+    on_host = call.create("curandCreateGeneratorHost", sobol32)
+    call("curandGenerateUniform", on_host, numbers, count)
+    expect("Sobol's sequence on the host", list(numbers), sequence)
+    try:
+        device = first_device()
+    except NotUsable as stop:
+        if stop.reason.code not in ("no-driver", "no-device"):
+            raise
+        return Answer(library, facts={"checked_on": "host"})
+    result = device.floats(*[0] * len(sequence))
+    call("curandGenerateUniform", call.create("curandCreateGenerator", sobol32), result, count)
+    on_device = device.read_floats(result, len(sequence))
+    expect("Sobol's sequence on the device", on_device, sequence)
+    return Answer(library, facts={"checked_on": "host and device"})
+
+
+def load_cutensor(call: Calls, library: Library) -> Answer:
+    """Ask its version, and that of the CUDA runtime it was built with."""
+    version = decimal_version(call.number("cutensorGetVersion"), 10_000)
+    runtime = call.number("cutensorGetCudartVersion")
+    return versioned(library, version, cuda_version=runtime_version(runtime))
+
+
+def use_cutensor(call: Calls, _: Library) -> None:
+    """Create a handle on the device."""
+    first_device(call.number("cutensorGetCudartVersion") // 1000)
+    # cuTENSOR 1 had cutensorInit, which filled a struct that the caller brought.
+    call.create("cutensorCreate")
+
+
+def load_nvjitlink(call: Calls, library: Library) -> Answer | None:
+    """Ask the CUDA version."""
+    if not call.has("nvJitLinkVersion"):
+        return None
+    major, minor = call.numbers("nvJitLinkVersion", 2)
+    return versioned(library, f"{major}.{minor}")
+
+
+def use_nvjitlink(call: Calls, _: Library) -> None:
+    """Link PTX and look whether an ELF file comes of it."""
+    ptx = b".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry nothing() { ret; }\n"
+    options, size, is_ptx = (ctypes.c_char_p * 1)(b"-arch=sm_90"), ctypes.c_size_t(), 2
+    linker = call.create("nvJitLinkCreate", 1, options)
+    call("nvJitLinkAddData", linker, is_ptx, ptx, ctypes.c_size_t(len(ptx) + 1), b"nothing")
+    call("nvJitLinkComplete", linker)
+    call("nvJitLinkGetLinkedCubinSize", linker, ctypes.byref(size))
+    cubin = ctypes.create_string_buffer(size.value + 1)
+    call("nvJitLinkGetLinkedCubin", linker, cubin)
+    if cubin.raw[:4] != b"\x7fELF":
+        raise NotUsable("wrong-result", "what it linked is not an ELF file")
+
+
+def load_nvrtc(call: Calls, library: Library) -> Answer:
+    """Ask the CUDA version and the architectures it knows."""
+    version = "{}.{}".format(*call.numbers("nvrtcVersion", 2))
+    if not call.has("nvrtcGetSupportedArchs"):  # it came with 11.2
+        return versioned(library, version)
+    (count,) = call.numbers("nvrtcGetNumSupportedArchs", 1)
+    architectures = (ctypes.c_int * max(count, 1))()
+    call("nvrtcGetSupportedArchs", architectures)
+    capabilities = [f"{number // 10}.{number % 10}" for number in list(architectures)[:count]]
+    return versioned(library, version, compute_capabilities=capabilities)
+
+
+def use_nvrtc(call: Calls, _: Library) -> None:
+    """Compile a kernel and look for its entry in the PTX."""
+    kernel = b'extern "C" __global__ void seven(float *x) { x[threadIdx.x] = 7.0f; }'
+    size, without_builtins = ctypes.c_size_t(), 7  # libnvrtc-builtins does not open
+    program = call.create("nvrtcCreateProgram", kernel, b"seven.cu", 0, None, None)
+    if status := call.status("nvrtcCompileProgram", program, 0, None):
+        call("nvrtcGetProgramLogSize", program, ctypes.byref(size))
+        log = ctypes.create_string_buffer(max(size.value, 1))
+        call("nvrtcGetProgramLog", program, log)
+        code = "missing-dependency" if status == without_builtins else "call-failed"
+        about = " ".join(log.value.decode(errors="replace").split())
+        raise call.failed("nvrtcCompileProgram", status, code, about)
+    call("nvrtcGetPTXSize", program, ctypes.byref(size))
+    ptx = ctypes.create_string_buffer(size.value)
+    call("nvrtcGetPTX", program, ptx)
+    if b".entry seven" not in ptx.value:
+        raise NotUsable("wrong-result", "the PTX of a kernel named seven has no entry of that name")
+
+
+def load_nvshmem(call: Calls, library: Library) -> Answer | None:
+    """Ask the version."""
+    name = "nvshmemx_vendor_get_version_info"  # its result is void
+    if not call.has(name):
+        return None
+    numbers = [ctypes.c_int(-1) for _ in range(3)]
+    call.status(name, *map(ctypes.byref, numbers))
+    return versioned(library, ".".join(str(number.value) for number in numbers))
+
+
+# ---- AMD -----------------------------------------------------------------------------------------
+
+
+def load_rocblas(call: Calls, library: Library) -> Answer:
+    """Ask for the version, which needs no GPU."""
+    text = ctypes.create_string_buffer(256)
+    call("rocblas_get_version_string", text, ctypes.c_size_t(len(text)))
+    return Answer(replace(library, version=text.value.decode(errors="replace").strip()))
+
+
+def use_rocblas(call: Calls, _: Library) -> None:
+    """Multiply two small matrices on the first GPU; HIP comes with rocBLAS, which links to it."""
+    # [[1, 2], [3, 4]] times [[5, 6], [7, 8]], by columns.
+    operands, product = (ctypes.c_float * 8)(1, 3, 2, 4, 5, 7, 6, 8), (ctypes.c_float * 4)()
+    size, as_it_is, to_device, to_host = 16, 111, 1, 2
+    handle = call.create("rocblas_create_handle")
+    memory = call.create("hipMalloc", ctypes.c_size_t(3 * size))
+    call("hipMemcpy", memory, operands, ctypes.c_size_t(2 * size), to_device)
+    left, right, out = (ctypes.c_void_p((memory.value or 0) + part * size) for part in range(3))
+    one, zero = ctypes.byref(ctypes.c_float(1)), ctypes.byref(ctypes.c_float(0))
+    sizes = (as_it_is, as_it_is, 2, 2, 2)
+    call("rocblas_sgemm", handle, *sizes, one, left, 2, right, 2, zero, out, 2)
+    call("hipMemcpy", product, out, ctypes.c_size_t(size), to_host)
+    call("hipFree", memory)
+    call("rocblas_destroy_handle", handle)
+    require_equal("rocblas_sgemm", list(product), [19.0, 43.0, 22.0, 50.0])
+
+
+def use_hipblaslt(call: Calls, library: Library) -> Answer:
+    """Make a handle on the first GPU, ask it for the version, and give it back."""
+    version, handle = ctypes.c_int(), call.create("hipblasLtCreate")
+    if not handle.value:
+        raise call.failed("hipblasLtCreate", 0)
+    call("hipblasLtGetVersion", handle, ctypes.byref(version))
+    call("hipblasLtDestroy", handle)
+    return Answer(replace(library, version=decimal_version(version.value, 100_000)))
+
+
+def load_rccl(call: Calls, library: Library) -> Answer:
+    """Ask for the version, which needs no GPU: 2708 is 2.7.8; since 2.9 it is 20900."""
+    (number,) = call.numbers("ncclGetVersion", 1)
+    version = decimal_version(number, 1000 if number < 10_000 else 10_000)
+    return Answer(replace(library, version=version))
+
+
+# ---- processors ----------------------------------------------------------------------------------
+
+
+def load_acl(call: Calls, library: Library) -> Answer:
+    """Ask for the build, and make a context on the processor."""
+
+    class Version(ctypes.Structure):
+        _fields_ = (
+            *((part, ctypes.c_int) for part in ("major", "minor", "patch")),
+            ("build", ctypes.c_char_p),
+        )
+
+    facts = {}
+    if call.has("AclVersionInfo"):
+        call.opened.AclVersionInfo.restype = ctypes.POINTER(Version)
+        if address := call.opened.AclVersionInfo():
+            version = address.contents
+            facts["interface_version"] = f"{version.major}.{version.minor}.{version.patch}"
+            facts["build"] = build = (version.build or b"").decode(errors="replace").strip()
+            if release := re.search(r"arm_compute_version=v?(\d+(?:\.\d+)*)", build):
+                library = replace(library, version=release[1])
+    call.learned = answer = Answer(library, facts=nonempty(facts))
+    if call.has("AclCreateContext"):
+        processor = 0
+        call.create("AclCreateContext", processor, None)
+    return answer
+
+
+def load_blis(call: Calls, library: Library) -> Answer:
+    """Ask how it was built and which kernels it chose."""
+    facts: dict[str, FactValue] = {}
+    version = call.text("bli_info_get_version_str").strip()
+    if call.has("bli_arch_query_id") and call.has("bli_arch_string"):
+        name = call.text("bli_arch_string", call.status("bli_arch_query_id"))
+        facts |= {"architecture": name} if name else {}
+    for kind in ("openmp", "pthreads"):
+        if (is_enabled := call.number(f"bli_info_get_enable_{kind}", -1)) >= 0:
+            facts.setdefault("threading", "serial")
+            if is_enabled:
+                facts["threading"] = kind
+                break
+    if call.has("bli_thread_get_num_threads"):
+        call.opened.bli_thread_get_num_threads.restype = ctypes.c_int64
+        # -1 is "not set", which is one thread.
+        facts["threads"] = max(1, int(call.opened.bli_thread_get_num_threads()))
+    if (bits := call.number("bli_info_get_blas_int_type_size", 0)) in (32, 64):
+        facts["integer_bits"] = bits
+    return Answer(replace(library, version=version or library.version), facts=facts)
+
+
+def use_blis(call: Calls, _: Library) -> None:
+    """Multiply two matrices, where it has BLAS's names."""
+    if not call.has("dgemm_"):
+        message = "it was built without BLAS's function names, so nothing was computed"
+        raise NotUsable("no-use-check", message)
+    require_product(call.opened)
+
+
+def use_fbgemm(call: Calls, _: Library) -> None:
+    """Ask whether the processor is good enough, and round numbers to bfloat16."""
+    # C++ functions of the namespace fbgemm, as the Itanium ABI writes them.
+    convert = call.opened["_ZN6fbgemm20FloatToBfloat16_simdEPKfPtm"]
+    supported = call.opened["_ZN6fbgemm18fbgemmSupportedCPUEv"]
+    supported.restype = ctypes.c_bool
+    if not supported():
+        message = "fbgemmSupportedCPU returned false: this processor has no AVX2"
+        raise NotUsable("unsupported-hardware", message)
+    numbers = (ctypes.c_float * 4)(1.0, -2.5, 0.0, 3.0)
+    rounded = (ctypes.c_uint16 * 4)()
+    convert(numbers, rounded, ctypes.c_size_t(4))
+    right = [0x3F80, 0xC020, 0.0, 0x4040]
+    require_equal("FloatToBfloat16_simd", [float(number) for number in rounded], right)
+
+
+def use_nnpack(call: Calls, _: Library) -> None:
+    """Initialise it, and convolve a 3x3 image with a 2x2 kernel of ones, on the calling thread."""
+    unsupported_hardware = 51
+    if (status := call.status("nnp_initialize")) == unsupported_hardware:
+        raise NotUsable(
+            "unsupported-hardware",
+            "nnp_initialize returned 51 (unsupported hardware): on x86 it needs AVX2, FMA3 and"
+            " a level-3 cache that it can see",
+            "in a virtual machine, pass the host's caches on (libvirt: <cache mode='passthrough'/>)",
+        )
+    if status:
+        raise call.failed("nnp_initialize", status)
+    if not call.has("nnp_convolution_inference"):
+        raise NotUsable("no-use-check", "it hides its convolutions, so nothing was computed")
+
+    class Size(ctypes.Structure):
+        _fields_ = (("width", ctypes.c_size_t), ("height", ctypes.c_size_t))
+
+    class Padding(ctypes.Structure):
+        _fields_ = tuple((side, ctypes.c_size_t) for side in ("top", "right", "bottom", "left"))
+
+    image = (ctypes.c_float * 9)(*range(1, 10))
+    kernel = (ctypes.c_float * 4)(1, 1, 1, 1)
+    bias = (ctypes.c_float * 1)(10)
+    output = (ctypes.c_float * 4)()
+    matrix_product, compute, identity = 4, 1, 0
+    call(
+        "nnp_convolution_inference",
+        *(matrix_product, compute, ctypes.c_size_t(1), ctypes.c_size_t(1)),
+        *(Size(3, 3), Padding(0, 0, 0, 0), Size(2, 2), Size(1, 1)),
+        *(image, kernel, bias, output, None, None, identity, None, None, None),
+    )
+    require_equal("nnp_convolution_inference", list(output), [22.0, 26.0, 34.0, 38.0])
+
+
+def use_qnnpack(call: Calls, _: Library) -> None:
+    """Clamp numbers to a range, on the calling thread."""
+    prefix = "qnnp" if call.has("qnnp_initialize") else "pytorch_qnnp"
+    unsupported_hardware = 4
+
+    def done(name: str, *arguments: object) -> None:
+        call.require(f"{prefix}_{name}", *arguments, unsupported=unsupported_hardware)
+
+    numbers = (ctypes.c_uint8 * 4)(0, 10, 100, 255)
+    clamped = (ctypes.c_uint8 * 4)()
+    operator = ctypes.c_void_p()
+    one, count = ctypes.c_size_t(1), ctypes.c_size_t(len(numbers))
+    limits, flags = (ctypes.c_uint8(5), ctypes.c_uint8(200)), ctypes.c_uint32(0)
+    done("initialize")
+    done("create_clamp_nc_u8", count, *limits, flags, ctypes.byref(operator))
+    done("setup_clamp_nc_u8", operator, one, numbers, count, clamped, count)
+    done("run_operator", operator, None)
+    right = [5.0, 10.0, 100.0, 200.0]
+    require_equal(f"{prefix}_run_operator", [float(number) for number in clamped], right)
+
+
+def load_tbb(call: Calls, library: Library) -> Answer:
+    """Ask for the version."""
+    facts: dict[str, FactValue] = {
+        "interface_version": call.status("TBB_runtime_interface_version")
+    }
+    if call.has("TBB_runtime_version"):
+        library = replace(library, version=call.text("TBB_runtime_version") or library.version)
+    return Answer(library, facts=facts)
+
+
+def load_xnnpack(call: Calls, _: Library) -> None:
+    """Initialise it, which looks at the processor and chooses kernels."""
+    unsupported_hardware = 5
+    call.require("xnn_initialize", None, unsupported=unsupported_hardware)

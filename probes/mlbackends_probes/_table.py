@@ -1,0 +1,71 @@
+"""Probes that are rows of table.json: `load` returns one with the attributes of a probe in a file.
+
+These libraries differ by names and by a few calls; a probe with logic of its own is a file, NAME.py, and
+`mlbackends.base.registry` lists both. doc: the lines of what would be the file's docstring. kind: "cuda" and
+"shared" have the fields of CudaLibrary and SharedLibrary, "rocm" those of library_finding, "package" those of
+frameworks.package. What is asked of an opened library is in _checks.py. unnamed: the name of a status that
+statuses.json does not have.
+"""
+
+import os
+from collections.abc import Callable
+from functools import cache, partial
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from mlbackends.host.host import Host
+from mlbackends.host.python.frameworks import found, package
+from mlbackends.libraries.amd import library_finding, rocm_calls
+from mlbackends.libraries.c_calls import CDLL, Calls
+from mlbackends.libraries.cuda.libraries import CudaLibrary
+from mlbackends.libraries.search import SharedLibrary
+from mlbackends.model.records import Answer, Finding, Library
+from mlbackends_probes import _checks
+
+Check = Callable[[Calls, Library], Answer | None]
+
+
+def load(name: str) -> ModuleType:
+    """Return the probe of a row."""
+    row: dict[str, Any] = {
+        field: tuple(value) if isinstance(value, list) else value
+        for field, value in _rows()[name].items()
+    }
+    kind, unnamed = row.pop("kind"), row.pop("unnamed", "unknown")
+    probe = ModuleType(f"{__package__}.{name}", "\n".join((*row.pop("doc"), "")))
+    calls: Callable[[CDLL], Calls] = partial(Calls, library=name, unnamed=unnamed)
+    attributes: dict[str, Any] = {}
+    if kind == "package":
+        attributes = {"GROUP": "framework", "find": partial(_package, name=name, **row)}
+    elif kind == "rocm":
+        calls = partial(rocm_calls, namer=row.pop("namer", ""))
+        attributes["find"] = partial(library_finding, **row)
+    elif kind == "cuda":
+        cuda = CudaLibrary(name, **row)
+        calls, attributes = cuda.calls, {"LIBRARY": cuda, "find": cuda.find}
+        if cuda.property_function:
+            attributes["load"] = cuda.load
+    else:
+        shared = SharedLibrary(name, **row)
+        attributes = {"LIBRARY": shared, "find": shared.find}
+    for step in ("load", "use"):
+        if check := getattr(_checks, f"{step}_{name}", None):
+            attributes[step] = partial(_answer, check, calls)
+    vars(probe).update(attributes)
+    return probe
+
+
+@cache
+def _rows() -> dict[str, dict[str, Any]]:
+    with open(os.path.join(os.path.dirname(__file__), "table.json"), "rb") as file:
+        return msgspec.json.decode(file.read(), type=dict[str, dict[str, Any]])
+
+
+def _package(host: Host, name: str, **arguments: Any) -> Finding:
+    return found(host, package(host, **arguments), name)
+
+
+def _answer(check: Check, calls: Callable[[CDLL], Calls], opened: CDLL, library: Library) -> Answer:
+    return check(calls(opened), library) or Answer(library)
