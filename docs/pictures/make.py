@@ -31,8 +31,8 @@ from mlbackends.fleet.nodesets import expanded
 from mlbackends.fleet.reader import Reader
 from mlbackends.fleet.records import united
 from mlbackends.model.records import Report
-from mlbackends_cli.charts.pictures import style_alone
-from mlbackends_cli.fleet.chart import sheet
+from mlbackends_cli.charts.svg import style_alone
+from mlbackends_cli.fleet.page import sheet
 from mlbackends_cli.formats import table
 from mlbackends_cli.main import guarded_main
 from mlbackends_cli.terminal import Page

@@ -20,8 +20,7 @@ from mlbackends_cli.attention import check_table
 from mlbackends_cli.attention.chart import picture, plots
 from mlbackends_cli.attention.page import bench_page, check_page
 from mlbackends_cli.charts import blocks
-from mlbackends_cli.charts.axes import Logarithmic
-from mlbackends_cli.charts.plot import Plot, Point, Series
+from mlbackends_cli.charts.plot import Logarithmic, Plot, Point, Series
 from mlbackends_cli.terminal import Page
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from mlbackends.sdpa.problem_text import parse
 from mlbackends.sdpa.verify.speed import compared
 from mlbackends_cli.attention import bench_table, check_table
 from mlbackends_cli.attention.chart import picture, sheet
-from mlbackends_cli.charts.pictures import drawing, why_no_png
+from mlbackends_cli.charts.svg import drawing, why_no_png
 from mlbackends_cli.report.schemas import SCHEMAS
 from mlbackends_cli.terminal import Page
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from running import backends
 
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text.prose import Group, Listing
+from mlbackends_cli.text.plain import Group, Listing
 from mlbackends_cli.trace.narrowing import middle_left_out, narrowed
 
 if TYPE_CHECKING:

@@ -6,10 +6,9 @@ from mlbackends.model.explanation import BackendEntry, BackendList, Explained, E
 from mlbackends.model.problem import Verdict
 from mlbackends.sdpa.named_devices import HERE, NAMED
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text import prose
+from mlbackends_cli.text import plain
 from mlbackends_cli.text.markdown import code, literal, table
-from mlbackends_cli.text.plain import one_line
-from mlbackends_cli.text.prose import Passage, wrapped
+from mlbackends_cli.text.plain import Passage, one_line, wrapped
 
 _WIDEST = 110
 #: Up to this number of problems, all reasons are printed; for more, only the choices, unless --all is given.
@@ -141,7 +140,7 @@ def printed_list(listed: BackendList, page: Page) -> str:
         mark, color = ("✗", "red") if entry.unavailable_reasons else ("✓", "green")
         mark, color = ("!", "yellow") if entry.slower_reasons else (mark, color)
         passage = Passage(f"{mark} {entry.name}", tuple(lines))
-        parts.append(prose.printed((passage,), page, f"bold {color}"))
+        parts.append(plain.printed((passage,), page, f"bold {color}"))
     return page.fitted("\n".join(parts))
 
 
@@ -174,4 +173,4 @@ def markdown_list(listed: BackendList, _page: Page) -> str:
 def devices(page: Page) -> str:
     """Return the names that --device takes, with what each is."""
     lines = [*HERE.items(), *((each.name, each.title) for each in NAMED.values())]
-    return prose.printed((Passage("Devices", tuple(lines)),), page)
+    return plain.printed((Passage("Devices", tuple(lines)),), page)

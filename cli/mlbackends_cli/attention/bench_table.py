@@ -7,7 +7,7 @@ from mlbackends_cli.attention import tables
 from mlbackends_cli.attention.tables import Row, Section, speed
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import code, literal, table
-from mlbackends_cli.text.prose import wrapped
+from mlbackends_cli.text.plain import wrapped
 
 _SPARED = (
     ("of stated",),

@@ -7,11 +7,8 @@ from mlbackends.model.benched import Benched, BenchedProblem
 from mlbackends.model.checked import Ended, Result, Timing
 from mlbackends.sdpa.verify.outcome import summary
 from mlbackends_cli.attention.tables import hardware_of
-from mlbackends_cli.charts.axes import short_number
-from mlbackends_cli.charts.pictures import style_alone
-from mlbackends_cli.charts.plot import Plot, Point, Roof, Series, notes
-from mlbackends_cli.charts.svg import Colours, Drawing
-from mlbackends_cli.charts.vector import Frame
+from mlbackends_cli.charts.plot import Plot, Point, Roof, Series, notes, short_number
+from mlbackends_cli.charts.svg import Colours, Drawing, Frame, style_alone
 
 #: The shape of a slide. More problems make it taller.
 _WIDTH, _HEIGHT, _EDGE = 960.0, 540.0, 14.0

@@ -7,8 +7,7 @@ from mlbackends_cli.attention import tables
 from mlbackends_cli.attention.tables import GRADIENTS, Section, ran
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import code, literal, table
-from mlbackends_cli.text.plain import one_line
-from mlbackends_cli.text.prose import wrapped
+from mlbackends_cli.text.plain import one_line, wrapped
 
 COLUMNS = (
     *("backend", "median", "slower by", "spread", "GFLOP/s", "TFLOP/s", "of peak", "of stated"),

@@ -12,8 +12,7 @@ from mlbackends.sdpa.verify.outcome import summary
 from mlbackends.sdpa.verify.problem_size import least_bytes
 from mlbackends.tracing.finder import took
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text.plain import binary_size, one_line, without_commands
-from mlbackends_cli.text.prose import wrapped
+from mlbackends_cli.text.plain import binary_size, one_line, without_commands, wrapped
 
 GRADIENTS = {"query": "dQ", "key": "dK", "value": "dV", "mask": "dM", "sinks": "dsinks"}
 FASTEST = "fastest"

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from mlbackends_cli.charts.axes import Logarithmic, short_number
-from mlbackends_cli.charts.plot import Plot, Point, Series, notes
+from mlbackends_cli.charts.plot import Logarithmic, Plot, Point, Series, notes, short_number
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text.prose import wrapped
+from mlbackends_cli.text.plain import wrapped
 
 _WIDEST, _TALL = 110, 15
 #: The bits of a braille character, by row and column.

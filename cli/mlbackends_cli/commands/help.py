@@ -22,7 +22,7 @@ from mlbackends_cli.errors import contexts
 from mlbackends_cli.lazy import FolderGroup, documented
 from mlbackends_cli.output import write_paged
 from mlbackends_cli.terminal import page
-from mlbackends_cli.text.prose import wrapped
+from mlbackends_cli.text.plain import wrapped
 
 _UNQUOTED = (("\\&", ""), ("\\-", "-"), ("\\e", "\\"))
 

@@ -1,8 +1,9 @@
-"""The page of a fleet: picture, nodes without a report, hazards by node, and deviations of each kind."""
+"""A fleet as an HTML page and as one picture: a bar for each kind of nodes, and one for each deviation."""
 
-from mlbackends.model.fleet import Deviation, Fleet, Kind
+from mlbackends.base.errors import counted
+from mlbackends.model.fleet import Deviation, Fleet, Kind, Status
+from mlbackends_cli.charts.svg import Drawing
 from mlbackends_cli.fleet import text as fleets
-from mlbackends_cli.fleet.chart import sheet
 from mlbackends_cli.report import checks
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.elements import (
@@ -54,7 +55,7 @@ def fleet_page(fleet: Fleet, _page: Page) -> str:
         section("picture", "All of it", scrolled(sheet(fleet), "The groups of nodes by size")),
         section("silent", "Without a report", table(("status", "nodes", "which", "why"), rows)),
         section("hazards", "Hazards", element("ul", *found, kind="findings") if found else ""),
-        *(_kind(kind, fleet.compared_with, at) for at, kind in enumerate(fleet.kinds)),
+        *(_kind_section(kind, fleet.compared_with, at) for at, kind in enumerate(fleet.kinds)),
         section("notes", "Notes", items("", *map(escaped, fleet.notes))),
         "</main>\n",
         footer({"made by": fleet.tool, "schema": fleet.schema}),
@@ -66,7 +67,7 @@ def _nodes(nodes: tuple[str, ...]) -> str:
     return element("td", breakable(fleets.nodes_of(nodes, whole=True)))
 
 
-def _kind(kind: Kind, compared_with: str, at: int) -> str:
+def _kind_section(kind: Kind, compared_with: str, at: int) -> str:
     title = fleets.heading(kind)
     rows = [
         [
@@ -91,3 +92,89 @@ def _facts(deviation: Deviation) -> str:
     lines = [breakable(fleets.sentence(each)) for each in found[:_MOST_FACTS]]
     more = len(found) - _MOST_FACTS
     return items("records", *lines, *([f"and {more} more"] if more > 0 else []))
+
+
+_WIDTH, _EDGE = 960.0, 14.0
+#: The length of the bar for all nodes, the height of a row, and the minimum length of a bar.
+_BAR, _ROW, _LEAST = 200.0, 42.0, 3.0
+_MOST_KINDS, _MOST_ROWS = 6, 8
+_SILENT = "series s6"
+_COLOURS = {"error": _SILENT, "warning": "series s4", "note": "other"}
+
+
+class _Rows:
+    """Draws rows below one another: a bar, the number of nodes, a description and the names."""
+
+    def __init__(self, drawing: Drawing, top: float, total: int) -> None:
+        self.top = top
+        self._drawing, self._total = drawing, max(1, total)
+
+    def heading(self, text: str) -> None:
+        """Write a heading."""
+        self._drawing.words(_EDGE, self.top + 20, text, _WIDTH - 2 * _EDGE, "bold")
+        self.top += 30
+
+    def note(self, text: str) -> None:
+        """Write a sentence."""
+        self._drawing.words(_EDGE, self.top + 13, text, _WIDTH - 2 * _EDGE, "axis")
+        self.top += 22
+
+    def row(self, count: int, kind: str, text: str, nodes: str) -> None:
+        """Draw one row."""
+        draw, top = self._drawing, self.top
+        draw.box(_EDGE, top + 4, _BAR, 16, "track")
+        draw.box(_EDGE, top + 4, max(_LEAST, _BAR * count / self._total), 16, kind)
+        left = _EDGE + _BAR + 10
+        draw.words(left, top + 17, f"{count:,}", 60, "bold")
+        draw.words(left + 62, top + 13, text, _WIDTH - left - 62 - _EDGE, "axis")
+        draw.words(left + 62, top + 30, nodes, _WIDTH - left - 62 - _EDGE, "axis")
+        self.top += _ROW if nodes else _ROW - 14
+
+
+def sheet(fleet: Fleet, style: str = "") -> str:
+    """Return the picture; style: the rules of a standalone picture."""
+    shown = Drawing()
+    height = _draw(fleet, shown)
+    drawing = Drawing()
+    drawing.box(0, 0, _WIDTH, height, "paper")
+    drawing.parts += shown.parts
+    about = [fleets.headline(fleet)]
+    about += [fleets.heading(kind) for kind in fleet.kinds]
+    return drawing.document("fleet", _WIDTH, height, "Fleet", ". ".join(about), style)
+
+
+def _draw(fleet: Fleet, drawing: Drawing) -> float:
+    """Draw everything; return the height."""
+    headline = fleets.headline(fleet)
+    drawing.words(_EDGE, 32, headline, _WIDTH - 2 * _EDGE, "headline")
+    silent = sum(len(each.nodes) for each in fleet.silent)
+    rows = _Rows(drawing, 50, fleet.reported + silent)
+    for each in fleet.silent[:_MOST_ROWS]:
+        text = f"{each.status}: {each.error}" if each.error else str(each.status)
+        kind = "other" if each.status is Status.MISSING else _SILENT
+        rows.row(len(each.nodes), kind, text, fleets.nodes_of(each.nodes))
+    for hazard in fleet.hazards[:_MOST_ROWS]:
+        check = hazard.check
+        text = f"{check.code}: {check.message or check.title}"
+        kind = _COLOURS[check.severity]
+        rows.row(len(hazard.nodes), kind, text, fleets.nodes_of(hazard.nodes))
+    for each_kind in fleet.kinds[:_MOST_KINDS]:
+        _draw_kind(each_kind, fleet.compared_with, rows)
+    if (more := len(fleet.kinds) - _MOST_KINDS) > 0:
+        rows.note(f"and {counted(more, 'more kind')} of nodes")
+    for note in fleet.notes:
+        rows.note(note)
+    rows.note(fleet.tool)
+    return rows.top + 10
+
+
+def _draw_kind(kind: Kind, compared_with: str, rows: _Rows) -> None:
+    rows.heading(fleets.heading(kind))
+    rows.row(kind.alike, "series s2", f"agree with {compared_with} in everything", "")
+    for deviation in kind.deviations[:_MOST_ROWS]:
+        first, *others = fleets.causes(deviation)
+        more = f", and {len(others)} more" if others else ""
+        text = f"{first.name}: {first.value} ({first.usual}){more}"
+        rows.row(len(deviation.nodes), "series s1", text, fleets.nodes_of(deviation.nodes))
+    if (left := len(kind.deviations) - _MOST_ROWS) > 0:
+        rows.note(f"and {counted(left, 'more group')} of nodes that deviate")

@@ -1,23 +1,33 @@
-"""What the commands of `fleet` share: their sources, and the nodes that are expected."""
+"""What the commands of `fleet` share: sources and expected nodes; comparing, showing and judging a fleet."""
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
+from mlbackends.audit.reports import report_of
 from mlbackends.base.errors import BadInput, Incomplete
 from mlbackends.fleet.collection import Collection
+from mlbackends.fleet.groups import baseline_of, fleet_of
+from mlbackends.fleet.judging import Finder
 from mlbackends.fleet.nodesets import expanded
-from mlbackends.fleet.parts import parts_of, read_on
+from mlbackends.fleet.parts import Each, parts_of, read_on
+from mlbackends.fleet.records import united
 from mlbackends.fleet.sources import STANDARD_INPUT, sources_of, taken
 from mlbackends.model.audit import Severity
+from mlbackends_cli import exits, formats
+from mlbackends_cli.charts import svg
+from mlbackends_cli.fleet import text as fleets
+from mlbackends_cli.fleet.page import fleet_page, sheet
 from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option, together
+from mlbackends_cli.output import refuse_unwritable, write
 from mlbackends_cli.report.judgement import fail_on_option
-from mlbackends_cli.terminal import ProgressLine, is_terminal
+from mlbackends_cli.terminal import ProgressLine, is_terminal, page
 
 if TYPE_CHECKING:
-    from mlbackends.fleet.parts import Each
     from mlbackends.model.fleet import Envelope
 
 EXPECT = click.option(
@@ -107,3 +117,89 @@ def _of_someone(collection: "Collection") -> "Collection":
             "on the nodes run: backends info --format frame",
         )
     return collection
+
+
+FAILURES = ("drift", "incomplete", "any", "never")
+
+#: The options of a summary, which are those of `Summary`.
+SUMMARY = together(
+    click.option(
+        "--by",
+        metavar="FACT",
+        multiple=True,
+        help="Compare only nodes that have the same value of this fact (repeatable)."
+        "  [default: cpu.model_name, and the names of devices]",
+    ),
+    click.option(
+        "--baseline",
+        metavar="FILE",
+        type=TypedPath(),
+        help="Compare with this report or recorded machine instead of the majority of the nodes.",
+    ),
+    click.option(
+        "--fail-on",
+        type=click.Choice(FAILURES),
+        default="never",
+        show_default=True,
+        help="Exit 1 if a node differs (drift), has no report (incomplete), or either (any).",
+    ),
+    click.option(
+        "--hazards",
+        is_flag=True,
+        help="Also look for known hazards, as backends fleet doctor does, and list the nodes that have them.",
+    ),
+    click.option("--all", "details", is_flag=True, help="Show every fact and every node."),
+    click.option(
+        "--plot",
+        metavar="FILE.svg|FILE.png",
+        default="",
+        help="Draw the groups by size and their deviations, for a ticket; PNG needs the extra png.",
+    ),
+    format_option(also=("table", "markdown", "html")),
+    OUTPUT,
+    COLOR,
+)
+
+
+class Summary(Struct, frozen=True):
+    """How a fleet is to be compared, shown and judged."""
+
+    by: tuple[str, ...]
+    baseline: str | None
+    fail_on: str
+    hazards: bool
+    details: bool
+    plot: str
+    form: str
+    output: str
+    color: str
+
+    def of(self, gather: "Callable[[Callable[[str, Envelope], None]], Collection]") -> int:
+        """Print what `gather` collects; return the exit code.
+
+        gather: is given what it must call with each report that was taken.
+        """
+        if self.plot:
+            refuse_unwritable(self.output or "-", self.plot)
+        draw = svg.drawing(self.plot, sheet) if self.plot else None
+        golden = baseline_of(report_of(self.baseline), self.baseline) if self.baseline else None
+        finder = Finder(looks=self.hazards)
+        collection = gather(finder.visit)
+        fleet = fleet_of(collection, self.by, golden)
+        fleet = replace(fleet, hazards=united((*collection.hazards, *finder.hazards)))
+        style = page(self.color, self.output, details=self.details)
+        own: dict[str, Any] = {
+            "table": fleets.table,
+            "markdown": fleets.markdown,
+            "html": fleet_page,
+        }
+        write(formats.text_of(self.form, fleet, style, **own), self.output)
+        if draw is not None:
+            write(draw(fleet), self.plot)
+        is_short = isinstance(fleet.expected, int) and fleet.reported < fleet.expected
+        failed = {
+            "drift": fleet.drifts or bool(fleet.outliers),
+            "incomplete": bool(fleet.silent or fleet.garbled) or is_short,
+        }
+        failed["any"] = any(failed.values())
+        return exits.NO if failed.get(self.fail_on) else exits.YES

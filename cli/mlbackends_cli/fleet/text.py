@@ -25,8 +25,7 @@ from mlbackends.model.records import FactValue
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import literal
 from mlbackends_cli.text.markdown import table as markdown_table
-from mlbackends_cli.text.plain import amount, one_line, quantity, without_commands
-from mlbackends_cli.text.prose import wrapped
+from mlbackends_cli.text.plain import amount, one_line, quantity, without_commands, wrapped
 
 _MOST_RANGES = 12
 _MOST_CAUSES = 6

@@ -8,7 +8,7 @@ from mlbackends.model.audit import Check, Outcome, Severity, Status
 from mlbackends.model.difference import Difference
 from mlbackends.model.records import Device, Library, ProbeReport, Report
 from mlbackends_cli.report import checks, probes
-from mlbackends_cli.report.difference_page import difference_page
+from mlbackends_cli.report.differences import difference_page
 from mlbackends_cli.report.machine_chart import picture
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.elements import (

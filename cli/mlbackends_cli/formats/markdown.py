@@ -8,8 +8,7 @@ from mlbackends.model.records import ProbeReport, Report
 from mlbackends_cli.report import checks, probes
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import code, fenced, literal, table
-from mlbackends_cli.text.plain import amount
-from mlbackends_cli.text.prose import Listing
+from mlbackends_cli.text.plain import Listing, amount
 
 _MOST_ROWS = 200
 _SEVERITIES = {Severity.ERROR: "❌", Severity.WARNING: "⚠️", Severity.NOTE: "ℹ️"}  # noqa: RUF001

@@ -14,7 +14,7 @@ from mlbackends.fleet import fingerprint
 from mlbackends.model.audit import Check, Outcome, Problem, Severity, Status
 from mlbackends.model.records import Report
 from mlbackends_cli.report import checks
-from mlbackends_cli.report.features import features, moment, word
+from mlbackends_cli.report.checks import features, moment, word
 from mlbackends_cli.terminal import Page
 
 FOR_COLLECTORS = True

@@ -8,7 +8,7 @@ from mlbackends.audit.reports import LIVE, name_of
 from mlbackends.fleet import fingerprint
 from mlbackends.model.audit import Check, Outcome, Severity, Status
 from mlbackends_cli.report import checks
-from mlbackends_cli.report.features import moment
+from mlbackends_cli.report.checks import moment
 from mlbackends_cli.terminal import Page
 
 FOR_COLLECTORS = True

@@ -4,7 +4,7 @@ avx512,zen_4,kernel_6.8.0_60_generic,libc_2.39,nvidia_580.95.05,cuda_13.0,8x_nvi
 """
 
 from mlbackends.model.records import Report
-from mlbackends_cli.report.features import features
+from mlbackends_cli.report.checks import features
 from mlbackends_cli.terminal import Page
 
 #: Prefixes of values that are not clear by themselves.

@@ -9,7 +9,7 @@ from mlbackends.model.audit import Check, Outcome, Severity
 from mlbackends.model.records import Device, Library, ProbeReport, Report
 from mlbackends_cli.report import checks, probes
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text import prose
+from mlbackends_cli.text import plain
 from mlbackends_cli.text.layout import (
     DIM,
     NAME,
@@ -24,8 +24,7 @@ from mlbackends_cli.text.layout import (
     widths,
     wrapped,
 )
-from mlbackends_cli.text.plain import amount, without_commands
-from mlbackends_cli.text.prose import Listing
+from mlbackends_cli.text.plain import Listing, amount, without_commands
 
 _COLORS = {
     "usable": "green",
@@ -354,7 +353,7 @@ def outcome(outcome: Outcome, page: Page) -> str:
         # The title of a hazard describes a problem, that of a rule a requirement.
         is_hazard = outcome.kind == "doctor" and title == "Passed"
         heading = "Looked for and not found" if is_hazard else title
-        parts.append(prose.printed((prose.Passage(heading, _by_cause(found)),), page))
+        parts.append(plain.printed((plain.Passage(heading, _by_cause(found)),), page))
     summary = checks.summary(outcome)
     last = wrapped(summary, page.width) if page.terminal else [summary]  # grep wants one line
     text = "\n".join([*parts, *last, ""])
@@ -386,7 +385,7 @@ def _failed(group: list[Check], page: Page) -> str:
         evidence = dict.fromkeys(row for each in group for row in checks.evidence(each, units=True))
         lines += [("seen", f"{name} = {value}") for name, value in evidence]
     heading = f"{sign} {check.severity} {checks.code(check)}{place}{times}"
-    text = prose.printed((prose.Passage(heading, tuple(lines)),), page, f"bold {color}")
+    text = plain.printed((plain.Passage(heading, tuple(lines)),), page, f"bold {color}")
     # On separate lines and never broken, so that they can be copied.
     commands = dict.fromkeys(checks.line(each.command) for each in group if each.command)
     return text + "".join(f"  {'type'.ljust(width)}  {command}\n" for command in commands)

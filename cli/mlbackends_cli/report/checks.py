@@ -1,14 +1,17 @@
-"""What the formats of an outcome share: a check in one sentence, its evidence, place and fingerprint."""
+"""What formats share: a check in one sentence, its evidence, place and fingerprint; words for schedulers."""
 
 import hashlib
 import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 
 import msgspec
 
+from mlbackends.fleet.fingerprint import fingerprints, whole
 from mlbackends.model.audit import Check, Outcome, Severity, Status
+from mlbackends.model.records import Report
 from mlbackends_cli.text.plain import amount, one_line, shortened
 
 _MOST_CHARACTERS = 2000
@@ -185,3 +188,47 @@ def checkout_path(file: str) -> str:
     if relative.split(os.sep)[0] in (os.pardir, os.curdir):
         relative = os.path.basename(os.path.abspath(file)) or "checkout"
     return one_line(relative.replace(os.sep, "/")) or "checkout"
+
+
+_FACTS = (
+    "cpu.capability", "cpu.microarchitecture", "host.kernel_release", "host.libc_version",
+    "nvidia.driver_release", "nvidia.cuda_version", "rocm.driver_version", "rocm.runtime_version",
+)  # fmt: skip
+#: The probes that report cards themselves, not an interface to them.
+_DEVICES = ("nvidia", "rocm", "xpu", "gaudi", "ascend", "neuron", "tpu", "mtia")
+#: Of the value and of the name of a label in Kubernetes.
+_LONGEST_WORD = 63
+_NOT_IN_A_WORD = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def features(report: Report) -> dict[str, str]:
+    """Return facts by their dotted names, the cards with their number, and the fingerprint, as words."""
+    found = {}
+    for name in _FACTS:
+        probe, _, fact = name.partition(".")
+        value = report.probes[probe].facts.get(fact) if probe in report.probes else None
+        found[name] = value if isinstance(value, str) else ""
+    for probe in _DEVICES:
+        devices = report.probes[probe].devices if probe in report.probes else ()
+        # An instance of a card is listed together with its card.
+        cards = [device for device in devices if device.kind != "mig"]
+        names = {card.name for card in cards}
+        found[f"{probe}.devices"] = str(len(cards)) if cards else ""
+        found[f"{probe}.devices.name"] = names.pop() if len(names) == 1 else ""
+    found["fingerprint"] = whole(fingerprints(report))
+    return {name: text for name, value in found.items() if (text := word(value))}
+
+
+def word(text: str) -> str:
+    """Return text of letters, digits, "-", "_" and ".", which neither begins nor ends with a sign."""
+    words = _NOT_IN_A_WORD.sub("-", one_line(text)[:1000])
+    return words.strip("._-")[:_LONGEST_WORD].strip("._-")
+
+
+def moment(created: str) -> datetime | None:
+    """Return the time of a report; None if it is not a time or has no zone."""
+    try:
+        found = datetime.fromisoformat(created)
+    except ValueError:
+        return None
+    return found if found.tzinfo else None

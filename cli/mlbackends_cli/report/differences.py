@@ -1,12 +1,26 @@
-"""A difference for people: by probe and cause, what became worse first."""
+"""A difference for people, what became worse first: by probe and cause, and as an HTML page."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mlbackends.audit.causes import Cause, Record, causes, joined, text_of
 from mlbackends.audit.causes import records as records_of
 from mlbackends.model.audit import Severity
 from mlbackends.model.difference import Change, Difference, Kind
+from mlbackends_cli.text.elements import (
+    breakable,
+    document,
+    element,
+    escaped,
+    folded,
+    footer,
+    header,
+    items,
+    section,
+    severity_badge,
+    table,
+    words,
+)
 from mlbackends_cli.text.plain import amount, one_line
 
 MARKS = {Kind.ADDED: "+", Kind.REMOVED: "-", Kind.CHANGED: "~"}
@@ -98,3 +112,69 @@ def notes(difference: Difference) -> list[str]:
     numbers = ", ".join(f"{count} {word}" for count, word in counts(difference))
     names = f"from {one_line(difference.before.name)} to {one_line(difference.after.name)}"
     return [f"{names}: {numbers or 'no differences'}", *difference.notes]
+
+
+def difference_page(difference: Difference, *, is_open: bool) -> str:
+    """Return the page. is_open: whether what did not become worse is unfolded."""
+    before, after = difference.before, difference.after
+    found = parts(difference)
+    worse = _changes_table([cause for part in found for cause in part.causes if cause.change.why])
+    fine = "Nothing became worse." if found else "There are no differences."
+    sections = [_folded_notes(part, is_open=is_open) for part in found]
+    numbers = [(f"{count:,}", word) for count, word in counts(difference)]
+    body = [
+        header("What changed", (f"from {before.name} to {after.name}", after.created), numbers),
+        "<main>\n",
+        section("worse", "What became worse", worse or words("p", fine, "fine")),
+        section("otherwise", "Other changes", *sections),
+        section("not-compared", "Not compared", items("", *map(escaped, difference.notes))),
+        "</main>\n",
+        footer({"made by": difference.tool, "schema": difference.schema}),
+    ]
+    return document("What changed", "".join(body), ("page", "findings"))
+
+
+def _folded_notes(part: Part, *, is_open: bool) -> str:
+    """Return the notes of a probe, folded; packages on a line each."""
+    notes = [cause for cause in part.causes if not cause.change.why]
+    kinds = [each.change.kind for each in (*notes, *part.packages)]
+    if not kinds:
+        return ""
+    counts = (f"{MARKS[kind]} {kinds.count(kind)} {kind}" for kind in Kind if kind in kinds)
+    title = [words("strong", part.probe), words("span", " · ".join(counts), "dim")]
+    return folded(
+        title, _changes_table(notes, part.probe), _changes_table(part.packages), is_open=is_open
+    )
+
+
+def _changes_table(causes: Sequence[Cause], probe: str = "") -> str:
+    """Return a table of changes; without the name of the probe, if one is given."""
+    is_worse = any(cause.change.why for cause in causes)
+    rows = []
+    for cause in causes:
+        change, (name, others) = cause.change, names(cause, probe)
+        title = element("code", breakable(name))
+        if others:
+            title += element("div", f"also {breakable(others)}", kind="dim")
+        rows.append(
+            [
+                element("td", severity_badge(change.severity)) if is_worse else "",
+                words("td", f"{MARKS[change.kind]} {change.kind}", f"kind {change.kind}"),
+                element("th", title, scope="row"),
+                *_value_cells(change),
+                words("td", change.why, "why") if is_worse else "",
+            ]
+        )
+    heads = ("how bad", "change", "what", "before", "after", "why it is worse")
+    return table(heads if is_worse else heads[1:-1], rows, "changes stack")
+
+
+def _value_cells(change: Change) -> list[str]:
+    """Return the cells of both values; what changed record by record fills both."""
+    found = [
+        f"{words('span', MARKS[kind], f'kind {kind}')} {breakable(text)}"
+        for kind, text in records(change)
+    ]
+    if found:
+        return [element("td", items("records", *found), kind="value", colspan="2")]
+    return [element("td", breakable(value), kind="value") for value in values(change)]

@@ -1,12 +1,13 @@
 """A machine's processors, memory and limits in a few phrases."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from mlbackends.base.errors import counted
-from mlbackends_cli.report.processors import Facts, number, rows, text
 from mlbackends_cli.text.plain import binary_size, joined, quantity
 
+Facts = Mapping[str, object]
+_LARGEST = 1 << 62
 _VECTORS = {
     "fma": "FMA", "vnni": "VNNI", "neon": "NEON", "dotprod": "DotProd", "i8mm": "I8MM", "bf16": "BF16",
     "fp16": "FP16", "amx": "AMX", "sve2": "SVE2", "sme": "SME", "mma": "MMA", "nnpa": "NNPA",
@@ -21,6 +22,42 @@ _SET_BY = {
     "process_memory_limit": "by the job object, for each process",
 }
 _BY_JOB = {"quota": "by the job object", "memory_limit": "by the job object"}
+
+
+# ---- facts that may be missing or of another type: a saved report can hold anything ---------
+
+
+def index(facts: Facts, name: str) -> int | None:
+    """Return a whole number from 0 on, or None for anything else."""
+    value = facts.get(name)
+    return value if type(value) is int and 0 <= value < _LARGEST else None
+
+
+def number(facts: Facts, name: str) -> int:
+    """Return a whole number above 0, or 0 for anything else."""
+    return index(facts, name) or 0
+
+
+def text(facts: Facts, name: str) -> str:
+    """Return a text, or "" for anything else."""
+    value = facts.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def rows(facts: Facts, name: str) -> list[Facts]:
+    """Return the records of a list, [] for anything else."""
+    value = facts.get(name)
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+
+
+def numbers(facts: Facts, name: str) -> list[int]:
+    """Return a list of whole numbers from 0 on; [] if it has anything else."""
+    value = facts.get(name)
+    found = [index({name: one}, name) for one in value] if isinstance(value, list) else []
+    return [] if None in found else [one for one in found if one is not None]
+
+
+# ---- phrases ------------------------------------------------------------------------------
 
 
 def cpu(facts: Facts) -> Iterator[str]:

@@ -5,8 +5,17 @@ from collections.abc import Sequence
 
 from mlbackends.base.errors import counted
 from mlbackends.model.records import Report
-from mlbackends_cli.report.accelerators import Accelerator, Accelerators, Link, accelerators
-from mlbackends_cli.report.processors import Cache, Cores, Node, Package, processors
+from mlbackends_cli.report.topology import (
+    Accelerator,
+    Accelerators,
+    Cache,
+    Cores,
+    Link,
+    Node,
+    Package,
+    accelerators,
+    processors,
+)
 from mlbackends_cli.text.elements import element, escaped, words
 from mlbackends_cli.text.plain import binary_size
 

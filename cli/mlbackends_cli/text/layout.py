@@ -13,8 +13,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from mlbackends.base.patterns import UNFIT
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text.plain import cleaned
 
 #: Where text may be broken, the best place first, and the separator within a line.
 _BREAKS = ((re.compile(" · "), " · "), (re.compile(r"\s+"), " "), (re.compile(r"(?<=[/\\])"), ""))
@@ -84,7 +84,7 @@ def cropped(text: str, room: int) -> str:
 def widths(rows: Iterable[Row]) -> list[int]:
     """Return the width of each column; rows may have different lengths."""
     columns = zip_longest(*rows, fillvalue=Cell(""))
-    return [max(width(cleaned(cell.text)) for cell in column) for column in columns]
+    return [max(width(UNFIT.sub("\ufffd", cell.text)) for cell in column) for column in columns]
 
 
 def grid(rows: Iterable[Row], columns: Sequence[int], page: Page, indent: int = 0) -> Iterator[str]:
@@ -96,7 +96,7 @@ def grid(rows: Iterable[Row], columns: Sequence[int], page: Page, indent: int = 
         cells = []
         for cell, room in zip(row, columns, strict=True):
             if room:
-                parts = [wrapped(cleaned(part), room) for part in cell.text.split("\n")]
+                parts = [wrapped(UNFIT.sub("\ufffd", part), room) for part in cell.text.split("\n")]
                 text = "\n".join(line for lines in parts for line in lines)
                 cells.append(Text(text, cell.style, no_wrap=True))
         table.add_row(*cells)

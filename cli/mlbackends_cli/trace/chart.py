@@ -5,10 +5,8 @@ from collections.abc import Iterator
 
 from mlbackends.model.trace_views import Lane, Roofline, Timeline
 from mlbackends.tracing.finder import percent, times, took
-from mlbackends_cli.charts.axes import TICKS_APART, short_number, steps
-from mlbackends_cli.charts.plot import Plot, Point, Roof, Series
-from mlbackends_cli.charts.svg import OTHER, Colours, Drawing
-from mlbackends_cli.charts.vector import Frame
+from mlbackends_cli.charts.plot import TICKS_APART, Plot, Point, Roof, Series, short_number, steps
+from mlbackends_cli.charts.svg import OTHER, Colours, Drawing, Frame
 
 _MOST_LANES = 16
 _MOST_CELLS = 4000

@@ -10,10 +10,9 @@ from msgspec.structs import replace
 from mlbackends.model import trace_views
 from mlbackends.tracing.finder import percent, times, took
 from mlbackends_cli import formats
-from mlbackends_cli.charts.axes import short_number
+from mlbackends_cli.charts.plot import short_number
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text.plain import one_line, shortened
-from mlbackends_cli.text.prose import Group, Listing
+from mlbackends_cli.text.plain import Group, Listing, one_line, shortened
 from mlbackends_cli.trace.narrowing import narrowed
 
 _TITLES = {
@@ -59,15 +58,15 @@ def printed(
         groups = found.groups
         if isinstance(view, trace_views.Findings) and 0 < top < len(groups):
             notes = (*found.notes, f"{len(groups) - top:,} more; --top 0 shows all")
-            found = replace(found, groups=groups[:top], notes=notes)
+            found = found._replace(groups=groups[:top], notes=notes)
         # "1 more" would be as long as the row that it replaces.
         elif top and name in _CUT and any(len(group.rows) > top + 1 for group in groups):
-            cut = tuple(replace(group, rows=_first_rows(group.rows, top)) for group in groups)
-            found = replace(found, groups=cut, notes=(*found.notes, "--top 0 shows all rows"))
+            cut = tuple(group._replace(rows=_first_rows(group.rows, top)) for group in groups)
+            found = found._replace(groups=cut, notes=(*found.notes, "--top 0 shows all rows"))
         if form == "table" and name in _OF_COLUMNS:
             found = narrowed(found, page)
         if isinstance(view, trace_views.Difference):  # at the end, where it is read first
-            found = replace(found, notes=(*found.notes, verdict(view)))
+            found = found._replace(notes=(*found.notes, verdict(view)))
         # Lines to be copied are not wrapped.
         width = _UNBROKEN if isinstance(view, trace_views.Repro) else page.width
         text = formats.text(form, "listing", found, replace(page, width=width)).lstrip("\n")

@@ -2,10 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from msgspec.structs import replace
-
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text.prose import Listing
+from mlbackends_cli.text.plain import Listing
 
 _FIRST_TO_GO = ("±", "cumulative", "GB/s", "tracer", "min", "max", "median", "mean", "GFLOP/s")
 _NUMBERS = frozenset(
@@ -60,15 +58,15 @@ def narrowed(listing: Listing, page: Page) -> Listing:
         shortened = _mapped(shortened, fitted)
     if not dropped:
         return shortened
-    return replace(
-        shortened, notes=(*shortened.notes, f"a wider page has also: {', '.join(dropped)}")
+    return shortened._replace(
+        notes=(*shortened.notes, f"a wider page has also: {', '.join(dropped)}")
     )
 
 
 def _mapped(listing: Listing, change: Callable[[Row], Row]) -> Listing:
     """Return a listing with the names of the columns and each row changed."""
-    groups = (replace(group, rows=tuple(map(change, group.rows))) for group in listing.groups)
-    return replace(listing, columns=change(listing.columns), groups=tuple(groups))
+    groups = (group._replace(rows=tuple(map(change, group.rows))) for group in listing.groups)
+    return listing._replace(columns=change(listing.columns), groups=tuple(groups))
 
 
 def _widths(listing: Listing, indent: int) -> list[int]:

@@ -10,7 +10,7 @@ from mlbackends.tracing import LIBRARIES
 from mlbackends.tracing.finder import percent, times, took
 from mlbackends.tracing.machine import UNKNOWN, Machine
 from mlbackends.tracing.viewing import begin
-from mlbackends_cli.charts.axes import short_number
+from mlbackends_cli.charts.plot import short_number
 from mlbackends_cli.charts.svg import Colours
 from mlbackends_cli.text.elements import (
     bar,

@@ -28,8 +28,7 @@ from mlbackends_cli.output import write
 from mlbackends_cli.report import differences
 from mlbackends_cli.report.judgement import code, fail_on_option, write_outcome
 from mlbackends_cli.terminal import Page, ProgressLine, page
-from mlbackends_cli.text.plain import one_line, without_commands
-from mlbackends_cli.text.prose import Group, Listing, wrapped
+from mlbackends_cli.text.plain import Group, Listing, one_line, without_commands, wrapped
 
 _COLOURS = {Kind.ADDED: "green", Kind.REMOVED: "red", Kind.CHANGED: "yellow"}
 

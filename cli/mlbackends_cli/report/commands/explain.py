@@ -36,11 +36,18 @@ from mlbackends_cli import formats
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, format_option, read_report
 from mlbackends_cli.output import write, write_paged
-from mlbackends_cli.report import device_pages
-from mlbackends_cli.switches import pages as switch_pages
+from mlbackends_cli.report.topics import (
+    deviations,
+    device_kinds,
+    device_markdown,
+    device_passages,
+    switch_modules,
+    switch_passages,
+    switch_topics,
+)
 from mlbackends_cli.terminal import page
-from mlbackends_cli.text import prose
-from mlbackends_cli.text.prose import Passage
+from mlbackends_cli.text import plain
+from mlbackends_cli.text.plain import Passage
 
 _DEVICE, _DEVIATIONS, _HAZARDS = "device", "deviations", "hazards"
 _SWITCHES, _REASONS, _FINDINGS = "switches", "reasons", "findings"
@@ -96,14 +103,14 @@ def command(
     if _DEVICE in topics and not kinds:
         chapters = (*chapters, _DEVICE)
     passages = [passage for topic in chapters for passage in explained(topic)]
-    parts = [prose.markdown(passages)] if passages else []
+    parts = [plain.passages_markdown(passages)] if passages else []
     if pages:
-        parts += map(device_pages.markdown, pages)
-        passages += [passage for each in pages for passage in device_pages.passages(each)]
+        parts += map(device_markdown, pages)
+        passages += [passage for each in pages for passage in device_passages(each)]
     if form == "markdown":
         write("\n".join(parts), output)
     else:
-        write_paged(prose.printed(passages, style), output)
+        write_paged(plain.printed(passages, style), output)
 
 
 def _kind(name: str) -> str:
@@ -121,7 +128,13 @@ def _kind(name: str) -> str:
 def topics() -> list[str]:
     """Return every topic."""
     words = (_DEVICE, _DEVIATIONS, _FINDINGS, _HAZARDS, _REASONS, _SWITCHES)
-    return [*words, *catalogue.codes(), *_finding_codes(), *switch_pages.topics(), *all_codes()]
+    return [
+        *words,
+        *catalogue.codes(),
+        *_finding_codes(),
+        *switch_topics(),
+        *all_codes(),
+    ]
 
 
 def explained(topic: str) -> list[Passage]:
@@ -133,15 +146,15 @@ def explained(topic: str) -> list[Passage]:
         return [_hazard(code) for code in catalogue.codes()]
 
     if topic == _DEVICE:
-        return [device_pages.overview()]
+        return [device_kinds()]
     if topic == _DEVIATIONS:
-        return switch_pages.deviations()
+        return deviations()
 
     if topic == _FINDINGS:
         titles = [(code, _title(_finding_file(code))) for code in _finding_codes()]
         return [Passage("Findings of a trace", tuple(titles))]
     if topic == _SWITCHES:
-        return [switch_pages.overview()]
+        return [switch_modules()]
     reasons = all_codes()
     if topic == _REASONS:
         return [Passage("Reason codes", tuple(sorted(reasons.items())))]
@@ -149,7 +162,7 @@ def explained(topic: str) -> list[Passage]:
         return [_index(tuple(sorted(reasons)))]
     found = [_hazard(topic)] if topic in catalogue.codes() else []
     found += [_finding(topic)] if topic in _finding_codes() else []
-    found += switch_pages.passages(topic)
+    found += switch_passages(topic)
     found += [Passage(topic, (("", reasons[topic]),))] if topic in reasons else []
     if not found:
         error = UnknownName("topic", topic, tuple(topics()), "backends explain")

@@ -28,8 +28,7 @@ from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import PYTHON, TIMEOUT, depth_option, read_report, root_option
 from mlbackends_cli.output import indented, refuse_unwritable, write
 from mlbackends_cli.terminal import ProgressLine
-from mlbackends_cli.text.plain import binary_size, one_line, without_commands
-from mlbackends_cli.text.prose import wrapped
+from mlbackends_cli.text.plain import binary_size, one_line, without_commands, wrapped
 
 _UNREDACTED = (
     "kept: versions, other paths, kernel parameters that affect speed or devices, and the"

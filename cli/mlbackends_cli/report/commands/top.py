@@ -137,7 +137,7 @@ class _View:
 
     def watch(self, interval: float, color: str) -> int:
         """Draw samples until the user quits."""
-        from mlbackends_cli.report.screen import Screen
+        from mlbackends_cli.report.usage import Screen
 
         pause, due = min(_FIRST_SECONDS, interval), 0.0
         with (

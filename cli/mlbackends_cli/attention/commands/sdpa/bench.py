@@ -43,7 +43,7 @@ from mlbackends_cli.attention.options import (
     time_limit,
     wordings_of,
 )
-from mlbackends_cli.charts import blocks, pictures
+from mlbackends_cli.charts import blocks, svg
 from mlbackends_cli.exits import cleared_up
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, format_option
@@ -118,7 +118,7 @@ def command(
     is_one = form == "table" or "" not in plots
     refuse_unwritable(*([] if is_one else ["-"]), output or "-", *files)
     drawings = {
-        path: pictures.drawing(path, attention.sheet) for path in files
+        path: svg.drawing(path, attention.sheet) for path in files
     }  # what cannot be drawn fails now
     before = speed.read_saved(then, Benched, texts) if then else None
     if run is None:

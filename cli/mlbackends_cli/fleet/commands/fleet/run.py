@@ -32,8 +32,7 @@ from mlbackends.fleet.nodesets import expanded
 from mlbackends.model.fleet import Envelope
 from mlbackends_cli import exits
 from mlbackends_cli.fleet.remote import CLUSTER, COMMAND, as_json, loaded, named, root_command
-from mlbackends_cli.fleet.sources import EXPECT, expected_nodes
-from mlbackends_cli.fleet.summary import SUMMARY, Summary
+from mlbackends_cli.fleet.sources import EXPECT, SUMMARY, Summary, expected_nodes
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import timeout_option
 from mlbackends_cli.terminal import ProgressLine

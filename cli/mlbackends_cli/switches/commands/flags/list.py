@@ -22,8 +22,7 @@ from mlbackends_cli.options import COLOR, OUTPUT, format_option
 from mlbackends_cli.output import write
 from mlbackends_cli.switches.commands.flags import apply, complete, with_values
 from mlbackends_cli.terminal import page
-from mlbackends_cli.text.plain import setting
-from mlbackends_cli.text.prose import Group, Listing
+from mlbackends_cli.text.plain import Group, Listing, setting
 
 _SPLIT_K = "_split_k"
 

@@ -1,4 +1,4 @@
-"""`backends explain device`: the page of a kind of device, for a terminal and as Markdown."""
+"""The pages of `backends explain`: kinds of devices, switches, and differences between torch and ours."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -6,9 +6,13 @@ from typing import NamedTuple
 from mlbackends.audit import device_limits
 from mlbackends.base.errors import counted
 from mlbackends.model.device_kinds import Concern, Feature, Here, KindPage, Limit
+from mlbackends.switches import listing
+from mlbackends.switches.deviations import DEVIATIONS, Deviation
+from mlbackends.switches.files import as_data, groups, members
+from mlbackends.switches.listing import read_by, set_by
+from mlbackends.switches.table import NOT_IN_FLAGS, PROBED, SWITCHES, Switch
 from mlbackends_cli.text.markdown import literal, table
-from mlbackends_cli.text.plain import amount, one_line, shortened
-from mlbackends_cli.text.prose import Passage
+from mlbackends_cli.text.plain import Passage, amount, one_line, setting, shortened
 
 _CONCERNS = {
     Concern.DTYPE: "Element types that it lacks or does not compute in",
@@ -32,7 +36,7 @@ class _Line(NamedTuple):
     short: str
 
 
-def overview() -> Passage:
+def device_kinds() -> Passage:
     """Return the kinds of devices, with what each is."""
     kinds = []
     for kind in device_limits.kinds():
@@ -75,7 +79,7 @@ def _feature_line(feature: Feature, here: Here | None) -> _Line:
     return _Line(feature.what, status, feature.detail, needs, feature.source, short)
 
 
-def passages(page: KindPage) -> list[Passage]:
+def device_passages(page: KindPage) -> list[Passage]:
     """Return the page of a kind; each limit and feature that was checked begins with its result."""
     found = [Passage(f"{page.kind}: {page.title}", tuple(_head(page)))]
     for heading, _, lines in _sections(page):
@@ -84,7 +88,7 @@ def passages(page: KindPage) -> list[Passage]:
     return found
 
 
-def markdown(page: KindPage, level: int = 2) -> str:
+def device_markdown(page: KindPage, level: int = 2) -> str:
     """Return the page of a kind as Markdown, with a table for each kind of limit."""
     parts = [f"{'#' * level} {page.kind}: {page.title}"]
     head = [f"- {literal(term)}: {literal(text)}" for term, text in _head(page) if term]
@@ -132,3 +136,75 @@ def _head(page: KindPage) -> Iterator[tuple[str, str]]:
 
 def _count(number: int, word: str) -> str:
     return counted(number, word) if number else f"no {word}s"
+
+
+def switch_topics() -> list[str]:
+    """Return the codes of the deviations, the groups of switches, and the switches."""
+    return [*(each.code for each in DEVIATIONS), *groups(), *SWITCHES]
+
+
+def switch_passages(topic: str) -> list[Passage]:
+    """Return the deviation of this code, and the switches of this name or group; [] if there are none."""
+    found = [deviation(each) for each in DEVIATIONS if each.code == topic]
+    names = [topic] if topic in SWITCHES else []
+    return found + [switch(SWITCHES[name]) for name in (*names, *members(topic))]
+
+
+def switch_modules() -> Passage:
+    """Return the switches of each module."""
+    modules: dict[str, list[str]] = {}
+    for switch in SWITCHES.values():
+        modules.setdefault(switch.module or "mlbackends", []).append(switch.name)
+    return Passage("Switches", tuple((word, ", ".join(names)) for word, names in modules.items()))
+
+
+def deviations() -> list[Passage]:
+    """Return every difference from torch."""
+    return [deviation(each) for each in DEVIATIONS]
+
+
+def deviation(each: Deviation) -> Passage:
+    """Return one difference from torch."""
+    modules = ", ".join(each.names) if "*" not in each.names else "every module"
+    lines = (
+        ("where", modules),
+        ("torch", each.torch),
+        ("mlbackends", each.ours),
+        ("why", each.why),
+    )
+    return Passage(each.code, lines)
+
+
+def switch(switch: Switch) -> Passage:
+    """Return one switch: what it does, takes and starts with, and who reads it."""
+    default = (
+        "by what is installed"
+        if switch.default is PROBED
+        else _switch_value(switch, switch.default)
+    )
+    lines = [
+        ("", switch.doc),
+        ("takes", listing.accepts(switch) or "nothing: it is an answer, not a setting"),
+        ("default", default),
+    ]
+    newer = {"": switch.since, **getattr(switch.kind, "since", {})}
+    if since := [f"torch {at}{word and f' for {word}'}" for word, at in newer.items() if at]:
+        lines.append(("since", ", ".join(since)))
+    if switch.inside_flags not in (NOT_IN_FLAGS, None):
+        lines.append(("in flags()", f"{_switch_value(switch, switch.inside_flags)} unless given"))
+    if not switch.read_only:
+        lines.append(("variable", ", ".join(switch.variables)))
+    lines.append(("read by", ", ".join(switch.used_by) or "nobody yet"))
+    if switch.reached == "variable":
+        in_python = "read when a library is loaded; nothing in Python changes it"
+    else:
+        sets, reads = set_by(switch), read_by(switch)
+        in_python = f"{sets}; {reads} reads it" if sets not in ("", reads) else reads
+    lines.append(("in Python", in_python))
+    if concerned := [each.code for each in DEVIATIONS if switch.name in each.names]:
+        lines.append(("see also", ", ".join(concerned)))
+    return Passage(switch.name, tuple(lines))
+
+
+def _switch_value(switch: Switch, value: object) -> str:
+    return setting(as_data(switch, value), "unset: the library chooses")

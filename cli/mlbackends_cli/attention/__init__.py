@@ -1,1 +1,0 @@
-"""The words, tables and charts of `backends sdpa`."""

@@ -1,1 +1,0 @@
-"""Many machines: commands, text, page and chart."""

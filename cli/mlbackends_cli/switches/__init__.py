@@ -1,1 +1,0 @@
-"""The switches of torch.backends: commands and text."""

@@ -1,1 +1,0 @@
-"""Text for people: what every command and every format uses to write it."""
