@@ -68,11 +68,6 @@ def load(code: str) -> Hazard:
     )
 
 
-def _none(_: ReportView) -> Symptoms:
-    """Yield no symptom, as of a file that cannot be imported."""
-    return iter(())
-
-
 def _of_file(code: str, file: ModuleType) -> Hazard:
     """Return the hazard of a file; another distribution's may lack the optional attributes."""
     # Without docstrings (python -OO) the words of the code have to do.
@@ -96,6 +91,6 @@ def _of_file(code: str, file: ModuleType) -> Hazard:
         sources=getattr(file, "SOURCES", ()),
         sections=tuple(sections),
         warnings=getattr(file, "WARNINGS", ()),
-        symptoms=getattr(file, "symptoms", _none),
+        symptoms=getattr(file, "symptoms", lambda _report: iter(())),
         error=registry.import_error(file),
     )

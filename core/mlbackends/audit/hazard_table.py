@@ -241,9 +241,7 @@ def _evidence(values: Values, rule: Rule, probe: str = "") -> dict[str, FactValu
     }
 
 
-@cache
-def _expectation(condition: str) -> expectation.Expectation:
-    return expectation.read(condition)
+_expectation = cache(expectation.read)
 
 
 def _found(values: Values, name: str) -> dict[str, Any]:
@@ -270,17 +268,15 @@ def _is_met(values: Values, condition: str) -> bool:
         return expected.assertion.holds(
             len(counted) if isinstance(counted, list | dict | tuple) else 0
         )
-    results = list(map(partial(_fulfils, expected), present))
+    results = []
+    for value in present:
+        try:
+            results.append(expected.assertion.holds(value))
+        except BadInput:  # it cannot be compared
+            results.append(False)
     if expected.quantifier == "each":
         return bool(results) and all(results) and not found.absent
     return any(results) is (expected.quantifier == "any")
-
-
-def _fulfils(expected: expectation.Expectation, value: Any) -> bool:
-    try:
-        return expected.assertion.holds(value)
-    except BadInput:  # it cannot be compared
-        return False
 
 
 class _Missing(Exception):

@@ -16,6 +16,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from mlbackends.base.errors import MlBackendsError
@@ -72,7 +73,9 @@ def call(
     try:
         # Not abspath, for which a link and ".." behind it are nothing.
         whole = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
-        result: Result = answer(_careful, seconds, function, whole, *rest)
+        result: Result = answer(
+            partial(environment, trusting=False), seconds, function, whole, *rest
+        )
     except TooLate:
         table.silent.add(mount)
         raise failure from None
@@ -134,10 +137,6 @@ def environment(*, trusting: bool) -> dict[str, str]:
         folders_left = [folder for folder in folders.split(":") if mount_of(folder) not in left_out]
         variables["LD_LIBRARY_PATH"] = ":".join(folders_left)
     return variables
-
-
-def _careful() -> dict[str, str]:
-    return environment(trusting=False)
 
 
 def which(program: str, search_path: str, seconds: float = _SECONDS) -> str:

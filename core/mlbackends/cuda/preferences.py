@@ -74,7 +74,7 @@ def preferred_linalg_library(backend: "str | _LinalgBackend | None" = None) -> _
     if backend is not None:
         chosen = _member(backend, _LinalgBackend, RuntimeError)
         if chosen is _LinalgBackend.Magma:
-            _warn_once("MAGMA is no longer developed, and torch is dropping it: prefer cusolver", 3)
+            _warn_once("MAGMA is no longer developed, and torch is dropping it: prefer cusolver")
             _need(_installed("magma", "libmagma"), "MAGMA", "libmagma")
         elif chosen is _LinalgBackend.Cusolver:
             _need(_found_by_probe("cusolver", "cusolver"), "cuSOLVER", "libcusolver")
@@ -96,7 +96,7 @@ def preferred_blas_library(backend: "str | _BlasBackend | None" = None) -> _Blas
             is_found = any(_found_by_probe(probe, name) for probe, name in probes.items())
             _need(is_found, "cuBLASLt", "libcublasLt, nor libhipblaslt,")
         elif chosen is _BlasBackend.Ck:
-            _warn_once("Composable Kernel as BLAS is experimental", 3)
+            _warn_once("Composable Kernel as BLAS is experimental")
         store.write("cuda.preferred_blas_library", chosen.name.lower())
     return _words(_BlasBackend)[str(store.read("cuda.preferred_blas_library"))]
 
@@ -146,8 +146,7 @@ def cublaslt_workspace_size(size: int | None = None) -> int:
     if requested > ceiling:
         _warn_once(
             f"cuBLASLt shares cuBLAS's workspace: it gets {ceiling} bytes of the requested {requested};"
-            f" set cublas_workspace_size too, or {_UNIFIED}=0",
-            3,
+            f" set cublas_workspace_size too, or {_UNIFIED}=0"
         )
     return min(requested, ceiling)
 
@@ -218,7 +217,7 @@ def _need(is_found: bool, library: str, file: str) -> None:
         )
 
 
-def _warn_once(message: str, level: int) -> None:
+def _warn_once(message: str) -> None:
     if message not in _warned:
         _warned.add(message)
-        warnings.warn(message, UserWarning, stacklevel=level)
+        warnings.warn(message, UserWarning, stacklevel=3)

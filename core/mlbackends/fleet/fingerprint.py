@@ -73,8 +73,14 @@ def canonical_facts(name: str, probe: ProbeReport, canonical: Canonical) -> Fact
     for soname, copies in by_soname.items():
         copies.sort(key=lambda library: (not library.wins, canonical.plain(library.path)))
         prefix = f"{name}.libraries[{soname}]"
-        fields = (_leaves(prefix, canonical.fields(library)) for library in copies)
-        facts.update(_columns(fields, len(copies)))
+        # The values of one copy, and of several a list for each name.
+        columns: dict[str, list[Any]] = {}
+        for at, library in enumerate(copies):
+            for field, value in _leaves(prefix, canonical.fields(library)):
+                columns.setdefault(field, [None] * len(copies))[at] = value
+        facts.update(
+            (field, values[0] if len(copies) == 1 else values) for field, values in columns.items()
+        )
     if probe.devices:
         facts[f"{name}.devices"] = len(probe.devices)
         counts: dict[str, Counter[str]] = {}
@@ -113,12 +119,3 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, FactValue]]:
 
 def _sorted(values: Iterable[Any]) -> list[Any]:
     return sorted(values, key=lambda each: msgspec.json.encode(each, order="deterministic"))
-
-
-def _columns(rows: Iterable[Iterable[tuple[str, FactValue]]], count: int) -> Facts:
-    """Return the values of one row, and of several a list for each name."""
-    columns: dict[str, list[Any]] = {}
-    for at, row in enumerate(rows):
-        for name, value in row:
-            columns.setdefault(name, [None] * count)[at] = value
-    return {name: values[0] if count == 1 else values for name, values in columns.items()}

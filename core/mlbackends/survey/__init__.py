@@ -76,7 +76,10 @@ def survey(
     """
     start = time.perf_counter()
     host = host or Host(timeout=timeout)
-    opens, depth = _reach(host, depth)
+    if host.pid is not None and not host.mapped_files():
+        raise BadInput(f"what process {host.pid} has mapped cannot be read")
+    opens = depth is not Presence.FOUND and not host.root and host.is_ours
+    depth = depth if host.is_live and host.pid is None else Presence.FOUND
     requested = names or probe_names()
     search = _Search(host, depth, timeout, opens)
     replies = search.opened(requested, not names, progress, meanwhile)
@@ -101,7 +104,14 @@ def survey(
             reports[name] = computed(name, modules[name], reports[name], host, timeout)
     for name, finding in findings.items():
         if hasattr(modules[name], "derive"):
-            reports[name] = _derived(modules[name], finding, reports, reports[name])
+            own_report = reports[name]
+            try:
+                facts = modules[name].derive(finding.facts, reports)
+            except Exception as error:  # noqa: BLE001  one broken probe must not cost the others
+                reports[name] = _failed(modules[name], error, own_report.duration_seconds)
+                continue
+            changed = {"presence": Presence.FOUND, "reasons": ()} if facts else {}
+            reports[name] = replace(own_report, facts=facts, **changed)
     return Report(
         schema=SCHEMA,
         tool=f"backends {__version__}",
@@ -172,7 +182,11 @@ class _Search:
                 if name not in self.modules:
                     self.modules[name] = module
                     self._look(name, module)
-            yield self._requests(self.jobs[before:])
+            # One request for each file: a big library is opened once for all its probes.
+            by_file: dict[str, list[Job]] = {}
+            for job in self.jobs[before:]:
+                by_file.setdefault(self.host.realpath(job.library.path), []).append(job)
+            yield [Request(tuple(jobs), self.depth, self.timeout) for jobs in by_file.values()]
         if self.jobs and meanwhile is not None:
             meanwhile()
 
@@ -190,25 +204,6 @@ class _Search:
                 self.jobs.append(Job(len(self.jobs), name, library))
         self.seconds[name] = time.perf_counter() - before
 
-    def _requests(self, jobs: Sequence[Job]) -> list[Request]:
-        """Return one request for each file, so that a big library is opened once for all its probes."""
-        by_file: dict[str, list[Job]] = {}
-        for job in jobs:
-            by_file.setdefault(self.host.realpath(job.library.path), []).append(job)
-        return [
-            Request(tuple(jobs_of_file), self.depth, self.timeout)
-            for jobs_of_file in by_file.values()
-        ]
-
-
-def _reach(host: Host, depth: Presence) -> tuple[bool, Presence]:
-    """Return whether libraries are opened, and how far the report goes."""
-    if host.pid is not None and not host.mapped_files():
-        raise BadInput(f"what process {host.pid} has mapped cannot be read")
-    opens = depth is not Presence.FOUND and not host.root and host.is_ours
-    is_ours = host.is_live and host.pid is None
-    return opens, depth if is_ours else Presence.FOUND
-
 
 def _modules(names: Sequence[str]) -> dict[str, ModuleType]:
     """Return probes by name, with those whose reports they need."""
@@ -221,18 +216,6 @@ def _modules(names: Sequence[str]) -> dict[str, ModuleType]:
 def _has_check(module: ModuleType, finding: Finding) -> bool:
     """Return whether the package of a probe is installed and can be made to compute."""
     return hasattr(module, "CHECK") and "location" in finding.facts
-
-
-def _derived(
-    module: ModuleType, finding: Finding, reports: dict[str, ProbeReport], own: ProbeReport
-) -> ProbeReport:
-    """Return a probe's report with the facts that it derives from other reports."""
-    try:
-        facts = module.derive(finding.facts, reports)
-    except Exception as error:  # noqa: BLE001  as in survey
-        return _failed(module, error, own.duration_seconds)
-    changed = {"presence": Presence.FOUND, "reasons": ()} if facts else {}
-    return replace(own, facts=facts, **changed)
 
 
 def _failed(module: ModuleType, error: Exception, seconds: float) -> ProbeReport:

@@ -31,7 +31,7 @@ def merged(
     has_check: whether the probe's package can be made to compute.
     """
     opened = [
-        _opened(library, reply, _unchecked(name, library, has_check, depth))
+        _opened(name, library, reply, depth, has_check)
         if (reply := replies.get(library.path))
         else library
         for library in finding.libraries
@@ -47,7 +47,11 @@ def merged(
     devices = _merged_devices(finding.devices, answer.devices)
     facts = {**finding.facts, **answer.facts}
     presence: Presence | None = finding.presence or _highest(name, opened, devices, finding)
-    reasons = _reasons_against(presence, finding, speaker)
+    reasons = finding.reasons
+    if speaker:
+        reasons += tuple(reason for reason in speaker.reasons if reason not in reasons)
+    if presence is Presence.USABLE:  # it was seen to work, whatever `find` saw
+        reasons = ()
     version = (speaker.version if speaker else "") or finding.version
     version = "" if presence is Presence.ABSENT else version
     failures = [reply.failure for reply in replies.values() if reply.failure]
@@ -69,24 +73,16 @@ def merged(
     )
 
 
-def _opened(library: Library, reply: Reply, unchecked: Reason | None) -> Library:
-    """Return a library as its reply describes it. unchecked: why it is not on the last level, if it opens."""
+def _opened(name: str, library: Library, reply: Reply, depth: Presence, has_check: bool) -> Library:
+    """Return a library as its reply describes it, with the reason if it opens and was not made to compute."""
     reason = reply.reason
-    if not reason and reply.presence is Presence.LOADABLE:
-        reason = unchecked
+    if not reason and reply.presence is Presence.LOADABLE and depth is Presence.USABLE:
+        code, why = "no-use-check", f"no check here computes with {library.name}"
+        if has_check:
+            code, why = "not-computed", f"`backends info {name}` imports it and computes"
+        reason = Reason(code, f"it opens and answers; {why}")
     answered = reply.answer.library if reply.answer else library
     return replace(answered, presence=reply.presence, reasons=(reason,) if reason else ())
-
-
-def _unchecked(name: str, library: Library, has_check: bool, depth: Presence) -> Reason | None:
-    """Return why a library that opens was not made to compute, though that was wanted."""
-    if depth is not Presence.USABLE:
-        return None
-    if has_check:
-        message = f"it opens and answers; `backends info {name}` imports it and computes"
-        return Reason("not-computed", message)
-    message = f"it opens and answers; no check here computes with {library.name}"
-    return Reason("no-use-check", message)
 
 
 def _answer_of(library: Library, replies: Mapping[str, Reply]) -> Answer:
@@ -105,18 +101,6 @@ def _highest(
     has_facts = bool((finding.facts or finding.version) and not finding.reasons)
     default = Presence.FOUND if has_facts else Presence.ABSENT
     return max(levels, key=lambda presence: presence.level, default=default)
-
-
-def _reasons_against(
-    presence: Presence | None, finding: Finding, speaker: Library | None
-) -> tuple[Reason, ...]:
-    """Return why it is not on the next level; none, whatever `find` saw, if it was seen to work."""
-    if presence is Presence.USABLE:
-        return ()
-    added = (
-        [reason for reason in speaker.reasons if reason not in finding.reasons] if speaker else ()
-    )
-    return (*finding.reasons, *added)
 
 
 def _merged_devices(found: tuple[Device, ...], opened: tuple[Device, ...]) -> tuple[Device, ...]:

@@ -98,7 +98,16 @@ class Processes:
             if int(numbers[20]) != process.mapped_bytes:
                 stale.append((process.read_at, pid, int(numbers[20])))
         self._processes = processes
-        self._read_maps(sorted(stale))
+        # Mapped libraries are read within a time limit, those that have waited longest first.
+        end = time.monotonic() + (self._seconds if self._round > 1 else _FIRST_SECONDS)
+        for _, pid, mapped_bytes in sorted(stale):
+            if time.monotonic() > end:
+                break
+            process = processes[pid]
+            process.read_at, process.mapped_bytes = time.monotonic(), mapped_bytes
+            process.fields["libraries"] = None
+            with suppress(OSError):
+                process.fields["libraries"] = self._mapped.libraries(pid)
         self._count_running(rows)
         return [ProcessUsage(**row) for row in rows]
 
@@ -154,18 +163,6 @@ class Processes:
             quota = cpu_quota(Host(pid=pid, environment={}))
             self._quotas[group] = quota.value if quota else inf
         return min(count, self._quotas[group])
-
-    def _read_maps(self, stale: list[tuple[float, int, int]]) -> None:
-        """Read the mapped libraries of processes, those that have waited longest first."""
-        end = time.monotonic() + (self._seconds if self._round > 1 else _FIRST_SECONDS)
-        for _, pid, mapped_bytes in stale:
-            if time.monotonic() > end:
-                return
-            process = self._processes[pid]
-            process.read_at, process.mapped_bytes = time.monotonic(), mapped_bytes
-            process.fields["libraries"] = None
-            with suppress(OSError):
-                process.fields["libraries"] = self._mapped.libraries(pid)
 
     def _count_running(self, rows: list[Row]) -> None:
         """Count the runnable threads of processes that are busy with more threads than CPUs."""

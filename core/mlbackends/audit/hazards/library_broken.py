@@ -74,6 +74,9 @@ def _bad_files(report: ReportView, reported: set[str]) -> Symptoms:
             if library.soname in good and not is_fatal and not is_of_one_package(library):
                 continue
             reported.add(library.path)
+            severity = Severity.NOTE if library.found_by in _OF_THE_SYSTEM else None
+            if is_fatal or library.found_by == "site-packages":
+                severity = Severity.ERROR
             message = reason.message
             if library.path not in message:
                 message = f"{library.path}: {message}"
@@ -85,7 +88,7 @@ def _bad_files(report: ReportView, reported: set[str]) -> Symptoms:
                 message,
                 command=_command(report, library),
                 evidence={f"{name}.libraries.path": [library.path]},
-                severity=_severity(library, is_fatal),
+                severity=severity,
             )
 
 
@@ -117,12 +120,6 @@ def _severity_of_refusal(one: Failed) -> Severity:
     if one.reason.code == "missing-dependency" and of_the_system:
         return Severity.WARNING  # a plug-in, which finds it in the program that opens it
     return Severity.ERROR
-
-
-def _severity(library: Library, is_fatal: bool) -> Severity | None:
-    if is_fatal or library.found_by == "site-packages":
-        return Severity.ERROR
-    return Severity.NOTE if library.found_by in _OF_THE_SYSTEM else None
 
 
 def _command(report: ReportView, library: Library) -> str:

@@ -7,7 +7,7 @@ No alarm:  one instance selected by its MIG UUID, as in a container with one; si
 
 from mlbackends.audit.gpus import called, container, nvidia_gpus
 from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
-from mlbackends.model.records import Device, FactValue
+from mlbackends.model.records import FactValue
 
 SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
@@ -45,7 +45,14 @@ def symptoms(report: ReportView) -> Symptoms:
     with_instances = {instance.facts.get("parent") for instance in instances}
     for gpu in split:
         if gpu.index not in with_instances:
-            yield _nothing(gpu)
+            yield Symptom(
+                f"{called(gpu)} is in MIG mode and has no instance: CUDA cannot use it",
+                hint="create instances (nvidia-smi mig -cgi ... -C), or switch MIG off",
+                command=f"sudo nvidia-smi -i {gpu.index} -mig 0",
+                evidence={f"nvidia.devices.{gpu.index}.mig": True},
+                severity=Severity.ERROR,
+                problem=Problem.NODE,
+            )
 
 
 def _of_the_list(report: ReportView, facts: dict[str, FactValue]) -> Symptoms:
@@ -76,14 +83,3 @@ def _of_the_list(report: ReportView, facts: dict[str, FactValue]) -> Symptoms:
         yield Symptom(
             f"{message} only the first instance", evidence=evidence, severity=Severity.NOTE
         )
-
-
-def _nothing(gpu: Device) -> Symptom:
-    return Symptom(
-        f"{called(gpu)} is in MIG mode and has no instance: CUDA cannot use it",
-        hint="create instances (nvidia-smi mig -cgi ... -C), or switch MIG off",
-        command=f"sudo nvidia-smi -i {gpu.index} -mig 0",
-        evidence={f"nvidia.devices.{gpu.index}.mig": True},
-        severity=Severity.ERROR,
-        problem=Problem.NODE,
-    )

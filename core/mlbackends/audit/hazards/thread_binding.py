@@ -41,8 +41,12 @@ def symptoms(report: ReportView) -> Symptoms:
         variables.pop("KMP_AFFINITY", None)
     yield from _too_few(report, variables)
     ranks = variables.get("LOCAL_WORLD_SIZE", "")
-    if not ranks or ranks == "1" or _has_its_share(report, ranks):
+    if not ranks or ranks == "1":
         return
+    mask, online = report.fact("limits.affinity_cpus"), report.fact("limits.online_cpus")
+    is_number = ranks.isascii() and ranks.isdecimal() and len(ranks) < 7
+    if is_number and mask and online and mask * int(ranks) <= online:
+        return  # the mask has no more CPUs than this process's share of the machine
     for name in _VARIABLES:
         value = variables.get(name, "")
         if value and value.lower().split(",")[0] not in _UNBOUND:
@@ -55,13 +59,6 @@ def symptoms(report: ReportView) -> Symptoms:
                     "environment.variables.LOCAL_WORLD_SIZE": ranks,
                 },
             )
-
-
-def _has_its_share(report: ReportView, ranks: str) -> bool:
-    """Return whether the mask has no more CPUs than one process's share of the machine."""
-    mask, online = report.fact("limits.affinity_cpus"), report.fact("limits.online_cpus")
-    is_number = ranks.isascii() and ranks.isdecimal() and len(ranks) < 7
-    return bool(is_number and mask and online and mask * int(ranks) <= online)
 
 
 def _too_few(report: ReportView, variables: dict[str, str]) -> Symptoms:

@@ -38,6 +38,8 @@ SOURCES = (
 _WHEEL = pattern(r"(\d{1,3})\.(\d{1,3})\.\d{1,3}(?:\+cu\d{2,3})?")
 _CAPABILITY = pattern(r"(\d{1,2})\.(\d)")
 _RELEASE = pattern(r"(\d{1,2})\.(\d{1,2})")
+_FOR_BLACKWELL = "install torch 2.7 or newer for CUDA 12.8 or newer (+cu128, +cu130)"
+_FOR_OLDER = "install the torch for CUDA 12.6 (+cu126), up to release 2.14"
 
 
 def symptoms(report: ReportView) -> Symptoms:
@@ -58,7 +60,7 @@ def symptoms(report: ReportView) -> Symptoms:
             yield Symptom(
                 f"torch {version}, built for CUDA {cuda}, is compiled for"
                 f" {', '.join(codes.listed)}; GPU {gpu.index} ({gpu.name}) is {capability}",
-                hint=_hint(capability),
+                hint=_FOR_BLACKWELL if int(capability.partition(".")[0]) >= 10 else _FOR_OLDER,
                 evidence={
                     "torch.cuda_version": cuda,
                     f"nvidia.devices.{gpu.index}.capability": capability,
@@ -66,13 +68,6 @@ def symptoms(report: ReportView) -> Symptoms:
             )
     if not kinds:
         raise NotReported("no GPU reports its compute capability")
-
-
-def _hint(capability: str) -> str:
-    major = int(capability.partition(".")[0])
-    if major >= 10:
-        return "install torch 2.7 or newer for CUDA 12.8 or newer (+cu128, +cu130)"
-    return "install the torch for CUDA 12.6 (+cu126), up to release 2.14"
 
 
 class Targets(NamedTuple):

@@ -33,17 +33,12 @@ def symptoms(report: ReportView) -> Symptoms:
         names = {pair["first"], pair["second"]}
         if any(names <= together for together in flavours):
             continue
+        top, slash, rest = pair["example"].partition("/")
+        is_library = rest.endswith(_LIBRARIES) or ".so." in rest
+        severity = None if is_library else Severity.WARNING
         yield from_warning(
             warning,
             command=uninstall(report, pair["first"], pair["second"]),
             evidence={"packages.owned_twice": [pair]},
-            severity=_severity(pair["example"]),
+            severity=severity if slash and top not in _ASIDE else Severity.NOTE,
         )
-
-
-def _severity(example: str) -> Severity | None:
-    top, slash, rest = example.partition("/")
-    if not slash or top in _ASIDE:
-        return Severity.NOTE
-    is_library = rest.endswith(_LIBRARIES) or ".so." in rest
-    return None if is_library else Severity.WARNING

@@ -77,7 +77,13 @@ def each(
             try:
                 task = ended.get(timeout=SILENT_SECONDS)
             except Empty:
-                _check(client, where)
+                # A scheduler that hangs keeps its connection open.
+                try:
+                    asyncio.run(asyncio.wait_for(_handshake(where), 2 * GRACE_SECONDS))
+                except OSError:
+                    raise _lost(where) from None
+                if client.status not in ("running", "connecting"):
+                    raise _lost(where) from None
                 continue
             yield tasks.pop(task), _result(task, where)
 
@@ -90,16 +96,6 @@ def _result(task: Any, where: str) -> Any:
         return task.result(timeout=SILENT_SECONDS)
     except (OSError, CancelledError):
         raise _lost(where) from None
-
-
-def _check(client: Any, where: str) -> None:
-    """Raise Incomplete where the scheduler does not answer: one that hangs keeps its connection open."""
-    try:
-        asyncio.run(asyncio.wait_for(_handshake(where), 2 * GRACE_SECONDS))
-    except OSError:
-        raise _lost(where) from None
-    if client.status not in ("running", "connecting"):
-        raise _lost(where)
 
 
 def _lost(where: str) -> Incomplete:
