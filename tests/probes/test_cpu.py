@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -20,23 +19,14 @@ from mlbackends_probes import cpu
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.conftest import Machine
+
     from mlbackends.model.records import Finding
 
 CPU = "sys/devices/system/cpu"
 V2 = "fpu cx8 cmov mmx fxsr sse sse2 syscall lm pni ssse3 cx16 sse4_1 sse4_2 popcnt lahf_lm"
 V3 = V2 + " avx avx2 bmi1 bmi2 f16c fma abm movbe xsave"
 V4 = V3 + " avx512f avx512bw avx512cd avx512dq avx512vl"
-
-
-def machine(root: Path, name: str, files: dict[str, str | bytes], **recorded: Any) -> Host:
-    """Compose a recorded machine; name is the processor as uname spells it."""
-    for path, content in files.items():
-        at = root / "root" / path
-        at.parent.mkdir(parents=True, exist_ok=True)
-        at.write_bytes(content if isinstance(content, bytes) else content.encode())
-    (root / "root").mkdir(exist_ok=True)
-    (root / "host.json").write_text(json.dumps({"uname": {"machine": name}} | recorded))
-    return Host(str(root))
 
 
 def look(host: Host) -> Finding:
@@ -59,24 +49,24 @@ def x86(flags: str, threads: int = 2, vendor: str = "GenuineIntel") -> dict[str,
     return files
 
 
-def test_avx512_without_conflict_detection_is_torchs_avx512_and_not_v4(tmp_path: Path) -> None:
-    facts = look(machine(tmp_path, "x86_64", x86(V4.replace(" avx512cd", "")))).facts
+def test_avx512_without_conflict_detection_is_torchs_avx512_and_not_v4(machine: Machine) -> None:
+    facts = look(machine(uname={"machine": "x86_64"}, files=x86(V4.replace(" avx512cd", "")))).facts
     assert facts["x86_64_level"] == "x86-64-v3"
     assert facts["capability"] == "AVX512"
 
 
-def test_an_override_above_the_hardware_is_a_warning(tmp_path: Path) -> None:
+def test_an_override_above_the_hardware_is_a_warning(machine: Machine) -> None:
     environment = {"ATEN_CPU_CAPABILITY": "avx512"}
-    finding = look(machine(tmp_path, "x86_64", x86(V3), environment=environment))
+    finding = look(machine(uname={"machine": "x86_64"}, files=x86(V3), environment=environment))
     assert finding.facts["capability"] == "AVX512"
     assert finding.facts["hardware_capability"] == "AVX2"
     assert finding.facts["environment"] == environment
     assert [warning.code for warning in finding.warnings] == ["override-exceeds-hardware"]
 
 
-def test_an_override_in_capitals_is_ignored_with_a_warning(tmp_path: Path) -> None:
+def test_an_override_in_capitals_is_ignored_with_a_warning(machine: Machine) -> None:
     environment = {"ATEN_CPU_CAPABILITY": "AVX2"}
-    finding = look(machine(tmp_path, "x86_64", x86(V4), environment=environment))
+    finding = look(machine(uname={"machine": "x86_64"}, files=x86(V4), environment=environment))
     assert finding.facts["capability"] == "AVX512"
     assert [warning.code for warning in finding.warnings] == ["override-invalid"]
 
@@ -93,29 +83,29 @@ def graviton(part: str, features: str, sve_bytes: int) -> dict[str, str | bytes]
     }
 
 
-def test_an_olympus_tells_the_length_of_its_streaming_vectors(tmp_path: Path) -> None:
+def test_an_olympus_tells_the_length_of_its_streaming_vectors(machine: Machine) -> None:
     files = graviton("0x010", "fp asimd sve sve2 bf16 i8mm sme sme2", 16)
     files["proc/cpuinfo"] = str(files["proc/cpuinfo"]).replace("0x41", "0x4e")
     files["proc/sys/abi/sme_default_vector_length"] = "32\n"
-    facts = look(machine(tmp_path, "aarch64", files)).facts
+    facts = look(machine(uname={"machine": "aarch64"}, files=files)).facts
     assert facts["model_name"] == "NVIDIA Olympus"
     assert facts["sme"] is True and facts["sme_vector_bytes"] == 32
 
 
-def test_sve_whose_length_is_not_told_claims_no_capability(tmp_path: Path) -> None:
+def test_sve_whose_length_is_not_told_claims_no_capability(machine: Machine) -> None:
     files = graviton("0xd40", "fp asimd sve bf16", 32)
     del files["proc/sys/abi/sve_default_vector_length"]
-    facts = look(machine(tmp_path, "aarch64", files)).facts
+    facts = look(machine(uname={"machine": "aarch64"}, files=files)).facts
     assert "sve_vector_bytes" not in facts and "capability" not in facts
 
 
-def apple(root: Path, text: str, name: str = "arm64") -> Host:
+def apple(machine: Machine, root: Path, text: str, name: str = "arm64") -> Host:
     (root / "commands").mkdir()
     (root / "commands/sysctl -a").write_bytes(text.encode())
-    return machine(root, name, {}, platform="darwin")
+    return machine(uname={"machine": name}, platform="darwin")
 
 
-def test_an_intel_mac(tmp_path: Path) -> None:
+def test_an_intel_mac(tmp_path: Path, machine: Machine) -> None:
     text = """\
 hw.physicalcpu: 8
 hw.logicalcpu: 16
@@ -134,7 +124,7 @@ machdep.cpu.leaf7_features: BMI1 AVX2 BMI2
 machdep.cpu.extfeatures: SYSCALL EM64T LAHF LZCNT
 """
     text = text.replace("FPU ", "FPU CX16 XSAVE AVX1.0 F16C ")
-    facts = look(apple(tmp_path, text, "x86_64")).facts
+    facts = look(apple(machine, tmp_path, text, "x86_64")).facts
     assert facts["vendor"] == "Intel"
     assert facts["x86_64_level"] == "x86-64-v3"
     assert facts["capability"] == "AVX2"
@@ -143,12 +133,12 @@ machdep.cpu.extfeatures: SYSCALL EM64T LAHF LZCNT
 
 
 @pytest.mark.parametrize("text", ["", "\0\n", "hw.ncpu: many\nhw.nperflevels: 99999\n", ":::\n"])
-def test_a_mac_that_tells_nonsense(tmp_path: Path, text: str) -> None:
-    facts = look(apple(tmp_path, text)).facts
+def test_a_mac_that_tells_nonsense(tmp_path: Path, machine: Machine, text: str) -> None:
+    facts = look(apple(machine, tmp_path, text)).facts
     assert facts == {"architecture": "aarch64", "machine": "arm64"}
 
 
-def test_a_folder_of_proc_alone_is_a_machine(tmp_path: Path) -> None:
+def test_a_folder_of_proc_alone_is_a_machine(tmp_path: Path, machine: Machine) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/cpuinfo").write_text(f"processor : 0\nflags : {V3}\n")
     facts = look(Host(str(tmp_path))).facts
@@ -157,14 +147,14 @@ def test_a_folder_of_proc_alone_is_a_machine(tmp_path: Path) -> None:
     assert "machine" not in facts
 
 
-def test_mitigations_and_smt_are_told(tmp_path: Path) -> None:
+def test_mitigations_and_smt_are_told(machine: Machine) -> None:
     files = x86(V3) | {
         f"{CPU}/smt/control": "forceoff\n",
         f"{CPU}/smt/active": "0\n",
         f"{CPU}/vulnerabilities/gather_data_sampling": "Mitigation: Microcode\n",
         f"{CPU}/vulnerabilities/l1tf": "Not affected\n",
     }
-    finding = look(machine(tmp_path, "x86_64", files))
+    finding = look(machine(uname={"machine": "x86_64"}, files=files))
     assert finding.facts["smt"] == "forceoff" and finding.facts["smt_active"] is False
     assert finding.facts["costly_mitigations"] == ["gather_data_sampling"]
     assert [warning.code for warning in finding.warnings] == ["mitigation-costs-speed"]
@@ -179,15 +169,15 @@ def test_mitigations_and_smt_are_told(tmp_path: Path) -> None:
         *((text, None) for text in ("maybe", "ON", "0", "44", "on off", "", "\0")),
     ],
 )
-def test_smt_is_what_the_kernel_can_say(tmp_path: Path, text: str, told: str | None) -> None:
+def test_smt_is_what_the_kernel_can_say(machine: Machine, text: str, told: str | None) -> None:
     files = x86(V3) | {f"{CPU}/smt/control": text}
-    assert look(machine(tmp_path, "x86_64", files)).facts.get("smt") == told
+    assert look(machine(uname={"machine": "x86_64"}, files=files)).facts.get("smt") == told
 
 
 # ---- systems that py-cpuinfo reads -------------------------------------------------------------
 
 
-def test_a_system_without_a_reader_of_ours_is_read_by_py_cpuinfo(tmp_path: Path) -> None:
+def test_a_system_without_a_reader_of_ours_is_read_by_py_cpuinfo(machine: Machine) -> None:
     report = {
         "arch": "X86_64",
         "count": 8,
@@ -202,7 +192,7 @@ def test_a_system_without_a_reader_of_ours_is_read_by_py_cpuinfo(tmp_path: Path)
         "l3_cache_size": "32 MB",
     }
     system = {"py_cpuinfo": report, "cpu_count": 8}
-    host = machine(tmp_path, "amd64", {}, platform="freebsd14", system=system)
+    host = machine(uname={"machine": "amd64"}, platform="freebsd14", system=system)
 
     facts = look(host).facts
 
@@ -216,8 +206,8 @@ def test_a_system_without_a_reader_of_ours_is_read_by_py_cpuinfo(tmp_path: Path)
     ]
 
 
-def test_a_system_on_which_py_cpuinfo_fails_has_its_count_of_cpus(tmp_path: Path) -> None:
-    host = machine(tmp_path, "sun4v", {}, platform="sunos5", system={"cpu_count": 64})
+def test_a_system_on_which_py_cpuinfo_fails_has_its_count_of_cpus(machine: Machine) -> None:
+    host = machine(uname={"machine": "sun4v"}, platform="sunos5", system={"cpu_count": 64})
     assert look(host).facts["threads"] == 64
 
 
@@ -242,11 +232,11 @@ def test_every_feature_fact_is_declared() -> None:
     assert names <= facts_of("cpu").keys()
 
 
-def test_an_empty_machine_tells_nothing(tmp_path: Path) -> None:
-    assert look(machine(tmp_path, "", {})).facts == {}
+def test_an_empty_machine_tells_nothing(machine: Machine) -> None:
+    assert look(machine(uname={"machine": ""})).facts == {}
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(st.binary(max_size=300), st.sampled_from(["x86_64", "aarch64", "s390x", "riscv64", ""]))
-def test_random_bytes_as_cpuinfo_never_raise(tmp_path: Path, data: bytes, name: str) -> None:
-    look(machine(tmp_path, name, {"proc/cpuinfo": data, "proc/self/auxv": data}))
+def test_random_bytes_as_cpuinfo_never_raise(machine: Machine, data: bytes, name: str) -> None:
+    look(machine(uname={"machine": name}, files={"proc/cpuinfo": data, "proc/self/auxv": data}))

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlbackends.host.host import Host
 from mlbackends_probes import host as probe
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tests.conftest import Machine
 
 MIB = 1 << 20
 
 
-def machine(folder: Path, files: dict[str, str] | None = None, **told: Any) -> Host:
-    (folder / "root").mkdir(parents=True, exist_ok=True)
-    for name, text in (files or {}).items():
-        path = folder / "root" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    (folder / "host.json").write_text(json.dumps(told))
-    return Host(str(folder))
+def facts_of(machine: Machine, *files: dict[str, str], **more: Any) -> dict[str, Any]:
+    return probe.find(machine(*files, **more)).facts
 
 
-def facts_of(folder: Path, files: dict[str, str] | None = None, **told: Any) -> dict[str, Any]:
-    return probe.find(machine(folder, files, **told)).facts
-
-
-def test_os_release_is_read_as_the_shell_would(tmp_path: Path) -> None:
+def test_os_release_is_read_as_the_shell_would(machine: Machine) -> None:
     text = '# a comment\nNAME="Red \\"Hat\\""\nID=\'rhel\'\nVERSION_ID=9.4\nBROKEN\n'
-    facts = facts_of(tmp_path, {"etc/os-release": text})
+    facts = facts_of(machine, {"etc/os-release": text})
     assert (facts["os_id"], facts["os_name"], facts["os_version"]) == ("rhel", 'Red "Hat"', "9.4")
 
 
@@ -57,41 +45,41 @@ def test_os_release_is_read_as_the_shell_would(tmp_path: Path) -> None:
     ],
 )
 def test_a_value_that_is_no_word_of_the_shell_is_no_name(
-    tmp_path: Path, value: str, name: str | None
+    machine: Machine, value: str, name: str | None
 ) -> None:
-    facts = facts_of(tmp_path, {"etc/os-release": f"ID=it\nNAME={value}\n"})
+    facts = facts_of(machine, {"etc/os-release": f"ID=it\nNAME={value}\n"})
     assert facts["os_id"] == "it"
     assert facts.get("os_name") == name
 
 
-def test_os_release_has_a_second_place(tmp_path: Path) -> None:
-    assert facts_of(tmp_path, {"usr/lib/os-release": "ID=arch\n"})["os_id"] == "arch"
+def test_os_release_has_a_second_place(machine: Machine) -> None:
+    assert facts_of(machine, {"usr/lib/os-release": "ID=arch\n"})["os_id"] == "arch"
 
 
-def test_boot_id_and_uptime_are_read(tmp_path: Path) -> None:
+def test_boot_id_and_uptime_are_read(machine: Machine) -> None:
     boot = "57234faa-c287-4668-b6bd-1746759ca7fd"
     facts = facts_of(
-        tmp_path,
+        machine,
         {"proc/sys/kernel/random/boot_id": f"{boot}\n", "proc/uptime": "350735.47 234388.90\n"},
     )
     assert (facts["boot_id"], facts["uptime_seconds"]) == (boot, 350735.47)
 
 
-def test_glibc_tells_its_version_by_its_banner(tmp_path: Path) -> None:
+def test_glibc_tells_its_version_by_its_banner(machine: Machine) -> None:
     # Some releases define no new symbols: the versions of the symbols alone would say 2.36.
     text = "\x7fELF...GNU C Library (Fedora) stable release version 2.37.\nGLIBC_2.36\0"
-    facts = facts_of(tmp_path, {"lib64/libc.so.6": text})
+    facts = facts_of(machine, {"lib64/libc.so.6": text})
     assert (facts["libc"], facts["libc_version"]) == ("glibc", "2.37")
 
 
-def test_a_libc_that_is_no_elf_file_has_no_version(tmp_path: Path) -> None:
-    facts = facts_of(tmp_path, {"lib/x86_64-linux-gnu/libc.so.6": "garbage"})
+def test_a_libc_that_is_no_elf_file_has_no_version(machine: Machine) -> None:
+    facts = facts_of(machine, {"lib/x86_64-linux-gnu/libc.so.6": "garbage"})
     assert facts["libc"] == "glibc"
     assert "libc_version" not in facts
 
 
-def test_what_the_machine_recorded_of_its_libc_goes_first(tmp_path: Path) -> None:
-    facts = facts_of(tmp_path, {"lib64/libc.so.6": ""}, system={"libc": "glibc 2.28"})
+def test_what_the_machine_recorded_of_its_libc_goes_first(machine: Machine) -> None:
+    facts = facts_of(machine, {"lib64/libc.so.6": ""}, system={"libc": "glibc 2.28"})
     assert facts["libc_version"] == "2.28"
 
 
@@ -129,24 +117,24 @@ def test_what_the_machine_recorded_of_its_libc_goes_first(tmp_path: Path) -> Non
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_container_is_named_with_what_showed_it(
-    tmp_path: Path, files: dict[str, str], environment: dict[str, str], kind: str, sign: str
+    machine: Machine, files: dict[str, str], environment: dict[str, str], kind: str, sign: str
 ) -> None:
-    facts = facts_of(tmp_path, files, environment=environment)
+    facts = facts_of(machine, files, environment=environment)
     assert facts["container"] == kind
     assert sign in facts["container_evidence"]
 
 
-def test_all_signs_of_a_container_are_listed(tmp_path: Path) -> None:
+def test_all_signs_of_a_container_are_listed(machine: Machine) -> None:
     environment = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "container": "nonsense"}
-    facts = facts_of(tmp_path, {".dockerenv": ""}, environment=environment)
+    facts = facts_of(machine, {".dockerenv": ""}, environment=environment)
     assert facts["container_evidence"] == [
         "docker: /.dockerenv",
         "kubernetes: KUBERNETES_SERVICE_HOST",
     ]
 
 
-def test_without_a_sign_there_is_no_container(tmp_path: Path) -> None:
-    facts = facts_of(tmp_path, {"proc/self/cgroup": "0::/user.slice/session-3.scope\n"})
+def test_without_a_sign_there_is_no_container(machine: Machine) -> None:
+    facts = facts_of(machine, {"proc/self/cgroup": "0::/user.slice/session-3.scope\n"})
     assert facts["container"] == "none"
     assert "container_evidence" not in facts
 
@@ -162,9 +150,9 @@ def test_without_a_sign_there_is_no_container(tmp_path: Path) -> None:
     ],
 )
 def test_wsl_is_told_from_its_kernel_and_its_signs(
-    tmp_path: Path, files: dict[str, str], environment: dict[str, str], expected: int | None
+    machine: Machine, files: dict[str, str], environment: dict[str, str], expected: int | None
 ) -> None:
-    assert facts_of(tmp_path, files, environment=environment).get("wsl_version") == expected
+    assert facts_of(machine, files, environment=environment).get("wsl_version") == expected
 
 
 GUEST = "processor\t: 0\nflags\t\t: fpu hypervisor lahf_lm\n"
@@ -205,10 +193,10 @@ METAL = "processor\t: 0\nflags\t\t: fpu lahf_lm\n"
     ],
 )
 def test_hypervisor_and_cloud_are_told_by_the_firmware(
-    tmp_path: Path, dmi: dict[str, str], cpuinfo: str, hypervisor: str, cloud: str
+    machine: Machine, dmi: dict[str, str], cpuinfo: str, hypervisor: str, cloud: str
 ) -> None:
     files = {f"sys/class/dmi/id/{name}": f"{value}\n" for name, value in dmi.items()}
-    facts = facts_of(tmp_path, {"proc/cpuinfo": cpuinfo} | files)
+    facts = facts_of(machine, {"proc/cpuinfo": cpuinfo} | files)
     assert facts["virtualisation"] == hypervisor
     assert facts.get("cloud", "") == cloud
     assert facts["vendor"] == dmi["sys_vendor"]
@@ -236,9 +224,9 @@ def test_hypervisor_and_cloud_are_told_by_the_firmware(
     ],
 )
 def test_hypervisors_without_a_firmware_table_are_told_by_the_kernel(
-    tmp_path: Path, files: dict[str, str], hypervisor: str
+    machine: Machine, files: dict[str, str], hypervisor: str
 ) -> None:
-    assert facts_of(tmp_path, files).get("virtualisation", "") == hypervisor
+    assert facts_of(machine, files).get("virtualisation", "") == hypervisor
 
 
 @pytest.mark.parametrize(
@@ -253,21 +241,21 @@ def test_hypervisors_without_a_firmware_table_are_told_by_the_kernel(
     ],
 )
 def test_a_guest_that_hides_the_flag_is_seen_by_its_devices(
-    tmp_path: Path, event: str, hypervisor: str
+    machine: Machine, event: str, hypervisor: str
 ) -> None:
     files = {"proc/cpuinfo": METAL, "sys/bus/pci/devices/0000:00:02.0/uevent": event}
-    assert facts_of(tmp_path, files)["virtualisation"] == hypervisor
+    assert facts_of(machine, files)["virtualisation"] == hypervisor
 
 
-def test_pci_devices_in_proc_do_where_sys_has_none(tmp_path: Path) -> None:
+def test_pci_devices_in_proc_do_where_sys_has_none(machine: Machine) -> None:
     text = "0000\t80861237\t0\n0010\t80eebeef\tb\n"
     files = {"proc/cpuinfo": METAL, "proc/bus/pci/devices": text}
-    assert facts_of(tmp_path, files)["virtualisation"] == "virtualbox"
+    assert facts_of(machine, files)["virtualisation"] == "virtualbox"
 
 
-def test_small_shared_memory_is_a_warning(tmp_path: Path) -> None:
+def test_small_shared_memory_is_a_warning(machine: Machine) -> None:
     files = {"proc/meminfo": "MemTotal: 268435456 kB\n"}
-    found = probe.find(machine(tmp_path, files, disks={"/dev/shm": [64 * MIB, 60 * MIB]}))
+    found = probe.find(machine(files, disks={"/dev/shm": [64 * MIB, 60 * MIB]}))
     assert found.facts["shared_memory_bytes"] == 64 * MIB
     assert found.facts["shared_memory_free_bytes"] == 60 * MIB
     (warning,) = found.warnings
@@ -276,25 +264,23 @@ def test_small_shared_memory_is_a_warning(tmp_path: Path) -> None:
     assert "--shm-size" in warning.hint
 
 
-def test_half_of_a_small_machines_memory_is_no_warning(tmp_path: Path) -> None:
+def test_half_of_a_small_machines_memory_is_no_warning(machine: Machine) -> None:
     files = {"proc/meminfo": "MemTotal: 1048576 kB\n"}
-    assert not probe.find(
-        machine(tmp_path, files, disks={"/dev/shm": [512 * MIB, 512 * MIB]})
-    ).warnings
+    assert not probe.find(machine(files, disks={"/dev/shm": [512 * MIB, 512 * MIB]})).warnings
 
 
-def test_a_plain_folder_at_dev_shm_has_no_size_of_its_own(tmp_path: Path) -> None:
+def test_a_plain_folder_at_dev_shm_has_no_size_of_its_own(machine: Machine) -> None:
     files = {"proc/self/mountinfo": "1 0 0:1 / / rw - ext4 /dev/vda rw\n"}
-    facts = facts_of(tmp_path, files, disks={"/dev/shm": [64 * MIB, 1]})
+    facts = facts_of(machine, files, disks={"/dev/shm": [64 * MIB, 1]})
     assert "shared_memory_bytes" not in facts
 
 
-def test_boot_parameters_that_matter_are_kept_and_init_has_the_rest(tmp_path: Path) -> None:
+def test_boot_parameters_that_matter_are_kept_and_init_has_the_rest(machine: Machine) -> None:
     line = (
         "BOOT_IMAGE=/vmlinuz root=UUID=1-2 isolcpus=2-7 nohz_full=2-7 quiet hugepagesz=1G "
         "hugepages=16 hugepagesz=2M hugepages=64 nosmt iommu=pt -- mitigations=off\n"
     )
-    assert facts_of(tmp_path, {"proc/cmdline": line})["kernel_parameters"] == {
+    assert facts_of(machine, {"proc/cmdline": line})["kernel_parameters"] == {
         "isolcpus": "2-7",
         "nohz_full": "2-7",
         "hugepagesz": "1G 2M",
@@ -311,32 +297,32 @@ def pci(address: str, class_code: str, identity: str, driver: str = "") -> dict[
     return files | {f"{folder}/numa_node": "1\n"}
 
 
-def test_devices_that_do_rdma_are_listed(tmp_path: Path) -> None:
+def test_devices_that_do_rdma_are_listed(machine: Machine) -> None:
     node = "sys/class/infiniband/{}/node_guid"
     files = {node.format("mlx5_1"): "\n", node.format("mlx5_0"): "\n"}
 
-    assert facts_of(tmp_path / "with", files)["rdma_devices"] == ["mlx5_0", "mlx5_1"]
-    assert "rdma_devices" not in facts_of(tmp_path / "without")
+    assert facts_of(machine, files)["rdma_devices"] == ["mlx5_0", "mlx5_1"]
+    assert "rdma_devices" not in facts_of(machine)
 
 
-def test_confinement_is_told_where_it_is_on(tmp_path: Path) -> None:
+def test_confinement_is_told_where_it_is_on(machine: Machine) -> None:
     files = {
         "sys/fs/selinux/enforce": "1",
         "sys/module/apparmor/parameters/enabled": "Y\n",
         "proc/self/attr/apparmor/current": "docker-default (enforce)\n",
     }
-    facts = facts_of(tmp_path, files)
+    facts = facts_of(machine, files)
     assert (facts["selinux"], facts["apparmor_profile"]) == (
         "enforcing",
         "docker-default (enforce)",
     )
 
 
-def test_a_windows_of_which_nothing_was_recorded_has_its_name_alone(tmp_path: Path) -> None:
-    facts = facts_of(tmp_path, platform="win32", uname={"sysname": "Windows", "release": "11"})
+def test_a_windows_of_which_nothing_was_recorded_has_its_name_alone(machine: Machine) -> None:
+    facts = facts_of(machine, platform="win32", uname={"sysname": "Windows", "release": "11"})
     names = {"platform": "win32", "kernel_name": "Windows", "os_name": "Windows"}
     assert facts == {**names, "os_id": "windows", "container": "none"}
 
 
-def test_an_empty_machine_has_a_platform_and_no_sign_of_a_container(tmp_path: Path) -> None:
-    assert facts_of(tmp_path) == {"platform": "linux", "container": "none"}
+def test_an_empty_machine_has_a_platform_and_no_sign_of_a_container(machine: Machine) -> None:
+    assert facts_of(machine) == {"platform": "linux", "container": "none"}

@@ -5,19 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlbackends.host.cpu.topology import Kinds, caches
-from mlbackends.host.host import Host
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tests.conftest import Machine
+
+    from mlbackends.host.host import Host
 
 CPU = "sys/devices/system/cpu"
-
-
-def machine(root: Path, files: dict[str, str]) -> Host:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes((text + "\n").encode())
-    return Host(str(root))
 
 
 def cache(cpu: int, index: int, level: int, kind: str, size: str, shared: str) -> dict[str, str]:
@@ -32,19 +26,19 @@ def cache(cpu: int, index: int, level: int, kind: str, size: str, shared: str) -
     }
 
 
-def test_a_cache_that_a_cpu_lacks_is_not_counted_for_it(tmp_path: Path) -> None:
+def test_a_cache_that_a_cpu_lacks_is_not_counted_for_it(machine: Machine) -> None:
     files = cache(0, 2, 2, "Unified", "1M", "0") | cache(1, 0, 1, "Data", "32K", "1")
-    found = caches(machine(tmp_path, files), (0, 1), [], [])
+    found = caches(machine(files), (0, 1), [], [])
     assert [(c["level"], c["instances"]) for c in found] == [(1, 1), (2, 1)]
 
 
-def test_nonsense_is_left_out(tmp_path: Path) -> None:
+def test_nonsense_is_left_out(machine: Machine) -> None:
     files = cache(0, 0, 1, "Data", "32K", "0-99999999999")
     files |= cache(0, 1, 1, "Instruction", "huge", "0")
     files |= cache(0, 2, 99, "Unified", "1M", "0")
     files |= cache(0, 3, 3, "Trace", "1M", "0")
     files |= {f"{CPU}/cpu0/cache/index0/ways_of_associativity": "0"}
-    assert caches(machine(tmp_path, files), (0,), [], []) == [
+    assert caches(machine(files), (0,), [], []) == [
         {
             "level": 1,
             "type": "data",
@@ -60,58 +54,58 @@ def counts(host: Host, cpus: int, kinds: Kinds) -> list[tuple[object, ...]]:
     return [tuple(one.get(name) for name in names) for one in found]
 
 
-def test_instances_times_sharing_is_the_number_of_cpus(tmp_path: Path) -> None:
+def test_instances_times_sharing_is_the_number_of_cpus(machine: Machine) -> None:
     """The second thread of core 1 is off."""
     files: dict[str, str] = {}
     for cpu, shared in enumerate(("0-1", "0-1", "2")):
         files |= cache(cpu, 0, 1, "Data", "32K", shared)
-    host = machine(tmp_path, files)
+    host = machine(files)
     assert counts(host, 3, []) == [(1, 32 << 10, 1, 2), (1, 32 << 10, 1, 1)]
 
 
-def test_cores_of_other_sizes_are_seen_though_no_kinds_are_named(tmp_path: Path) -> None:
+def test_cores_of_other_sizes_are_seen_though_no_kinds_are_named(machine: Machine) -> None:
     """As on a hybrid processor in a guest, which has no counters to name them."""
     files: dict[str, str] = {}
     for cpu, (size, ways) in enumerate((("48K", "12"), ("32K", "8"), ("32K", "8"))):
         files |= cache(cpu, 0, 1, "Data", size, str(cpu))
         files[f"{CPU}/cpu{cpu}/cache/index0/ways_of_associativity"] = ways
-    found = caches(machine(tmp_path, files), range(3), [], [])
+    found = caches(machine(files), range(3), [], [])
     names = ("size_bytes", "ways", "instances")
     assert [[one[name] for name in names] for one in found] == [[48 << 10, 12, 1], [32 << 10, 8, 2]]
 
 
-def test_a_sectored_cache_keeps_its_ways(tmp_path: Path) -> None:
+def test_a_sectored_cache_keeps_its_ways(machine: Machine) -> None:
     """Two lines share a tag, as in NetBurst's L2."""
     folder = f"{CPU}/cpu0/cache/index1"
     files = cache(0, 1, 2, "Unified", "1024K", "0")
     files |= {f"{folder}/number_of_sets": "1024", f"{folder}/physical_line_partition": "2"}
-    assert caches(machine(tmp_path, files), (0,), [], [])[0]["ways"] == 8
+    assert caches(machine(files), (0,), [], [])[0]["ways"] == 8
 
 
-def test_a_map_of_sharing_cpus_does_where_there_is_no_list(tmp_path: Path) -> None:
+def test_a_map_of_sharing_cpus_does_where_there_is_no_list(machine: Machine) -> None:
     files: dict[str, str] = {}
     for cpu in (0, 1, 40, 41):
         files |= cache(cpu, 2, 2, "Unified", "1M", "")
         files[f"{CPU}/cpu{cpu}/cache/index2/shared_cpu_map"] = "0,3" if cpu < 2 else "300,00000000"
-    found = caches(machine(tmp_path, files), (0, 1, 40, 41), [], [])
+    found = caches(machine(files), (0, 1, 40, 41), [], [])
     assert [(one["instances"], one["shared_by_cpus"]) for one in found] == [(2, 2)]
 
 
-def test_without_list_and_map_instances_are_not_known(tmp_path: Path) -> None:
+def test_without_list_and_map_instances_are_not_known(machine: Machine) -> None:
     files = cache(0, 2, 2, "Unified", "1M", "") | cache(1, 2, 2, "Unified", "1M", "")
-    assert counts(machine(tmp_path, files), 2, []) == [(2, 1 << 20, None, None)]
+    assert counts(machine(files), 2, []) == [(2, 1 << 20, None, None)]
 
 
-def test_lists_that_contradict_each_other_are_not_counted(tmp_path: Path) -> None:
+def test_lists_that_contradict_each_other_are_not_counted(machine: Machine) -> None:
     files = cache(0, 2, 2, "Unified", "1M", "0-1") | cache(2, 2, 2, "Unified", "1M", "1-2")
-    assert counts(machine(tmp_path, files), 3, []) == [(2, 1 << 20, None, None)]
+    assert counts(machine(files), 3, []) == [(2, 1 << 20, None, None)]
 
 
-def test_ways_that_contradict_the_size_are_left_out(tmp_path: Path) -> None:
+def test_ways_that_contradict_the_size_are_left_out(machine: Machine) -> None:
     sets = f"{CPU}/cpu0/cache/index0/number_of_sets"
     files = cache(0, 0, 1, "Data", "32K", "0")
-    assert caches(machine(tmp_path, files | {sets: "64"}), (0,), [], [])[0]["ways"] == 8
-    assert "ways" not in caches(machine(tmp_path, files | {sets: "256"}), (0,), [], [])[0]
+    assert caches(machine(files | {sets: "64"}), (0,), [], [])[0]["ways"] == 8
+    assert "ways" not in caches(machine(files | {sets: "256"}), (0,), [], [])[0]
     no_sets = cache(0, 0, 1, "Data", "48K", "0")
     no_sets[f"{CPU}/cpu0/cache/index0/ways_of_associativity"] = "7"
-    assert "ways" not in caches(machine(tmp_path / "other", no_sets), (0,), [], [])[0]
+    assert "ways" not in caches(machine(no_sets), (0,), [], [])[0]

@@ -7,22 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.host.cpu.speed import frequency_facts, governor_warning, limits
-from mlbackends.host.host import Host
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.conftest import Machine
+
     from mlbackends.host.cpu.cpuinfo import Block
+    from mlbackends.host.host import Host
     from mlbackends.model.records import FactValue
 
 CPU = "sys/devices/system/cpu"
-
-
-def machine(root: Path, files: dict[str, str]) -> Host:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes((text + "\n").encode())
-    return Host(str(root))
 
 
 def frequencies(
@@ -31,7 +26,7 @@ def frequencies(
     return frequency_facts(host, cpus, blocks or [], limits(host, cpus))
 
 
-def test_a_bare_machine_tells_all(tmp_path: Path) -> None:
+def test_a_bare_machine_tells_all(machine: Machine) -> None:
     files = {
         f"{CPU}/cpu0/cpufreq/cpuinfo_min_freq": "800000",
         f"{CPU}/cpu0/cpufreq/base_frequency": "2000000",
@@ -47,7 +42,7 @@ def test_a_bare_machine_tells_all(tmp_path: Path) -> None:
         f"{CPU}/cpuidle/current_driver": "intel_idle",
         f"{CPU}/intel_pstate/no_turbo": "1",
     }
-    facts = frequencies(machine(tmp_path, files), (0, 1))
+    facts = frequencies(machine(files), (0, 1))
     assert facts == {
         "min_hertz": 800_000_000,
         "max_hertz": 4_100_000_000,
@@ -64,21 +59,21 @@ def test_a_bare_machine_tells_all(tmp_path: Path) -> None:
     assert governor_warning(facts) is None
 
 
-def test_a_virtual_machine_tells_only_the_current_one(tmp_path: Path) -> None:
+def test_a_virtual_machine_tells_only_the_current_one(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     blocks = [{"cpu mhz": "2299.998"}]
-    assert frequencies(machine(tmp_path, {}), (0,), blocks) == {"current_hertz": 2_299_998_000}
+    assert frequencies(machine({}), (0,), blocks) == {"current_hertz": 2_299_998_000}
 
 
-def test_the_name_tells_the_base_where_no_file_does(tmp_path: Path) -> None:
+def test_the_name_tells_the_base_where_no_file_does(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     blocks = [{"model name": "Intel(R) Xeon(R) Platinum 8280 CPU @ 2.70GHz"}]
-    assert frequencies(machine(tmp_path, {}), (0,), blocks)["base_hertz"] == 2_700_000_000
+    assert frequencies(machine({}), (0,), blocks)["base_hertz"] == 2_700_000_000
 
 
-def test_power_and_z_write_theirs_otherwise(tmp_path: Path) -> None:
+def test_power_and_z_write_theirs_otherwise(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
-    host = machine(tmp_path, {})
+    host = machine({})
     power = frequencies(host, (0,), [{"clock": "3800.000000MHz"}])
     assert power["current_hertz"] == 3_800_000_000
     z = frequencies(host, (0,), [{}, {"cpu mhz dynamic": "5000", "cpu mhz static": "5200"}])
@@ -86,11 +81,11 @@ def test_power_and_z_write_theirs_otherwise(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "x", "9" * 30, "1e9", "\0\xff"])
-def test_a_nonsense_frequency_is_left_out(tmp_path: Path, text: str) -> None:
+def test_a_nonsense_frequency_is_left_out(machine: Machine, text: str) -> None:
     names = ("cpuinfo_min_freq", "base_frequency", "scaling_cur_freq", "scaling_max_freq")
     files = {f"{CPU}/cpu0/cpufreq/{name}": text for name in names}
     files |= {f"{CPU}/cpu0/cpufreq/scaling_governor": "\0\xff", f"{CPU}/cpufreq/boost": "maybe"}
-    assert frequencies(machine(tmp_path, files), (0,), [{"cpu mhz": text}]) == {}
+    assert frequencies(machine(files), (0,), [{"cpu mhz": text}]) == {}
 
 
 def test_powersave_that_pins_the_lowest_frequency_is_flagged() -> None:
@@ -101,7 +96,7 @@ def test_powersave_that_pins_the_lowest_frequency_is_flagged() -> None:
     assert governor_warning({"governor": "powersave"}) is None
 
 
-def test_a_cpu_is_held_to_its_own_base_frequency(tmp_path: Path) -> None:
+def test_a_cpu_is_held_to_its_own_base_frequency(machine: Machine) -> None:
     files = {}
     for cpu, most, allowed, base in (
         (0, 5_000_000, 5_000_000, 3_600_000),
@@ -115,7 +110,7 @@ def test_a_cpu_is_held_to_its_own_base_frequency(tmp_path: Path) -> None:
         files[f"{folder}/scaling_max_freq"] = str(allowed)
         if base:
             files[f"{CPU}/cpu{cpu}/cpufreq/base_frequency"] = str(base)
-    facts = frequencies(machine(tmp_path, files), tuple(range(5)))
+    facts = frequencies(machine(files), tuple(range(5)))
 
     assert facts["capped_cpus"] == "1-4"
     assert facts["held_cpus"] == "1,3"

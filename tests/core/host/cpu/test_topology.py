@@ -7,20 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.host.cpu.topology import kind_groups, online_cpus, topology_facts
-from mlbackends.host.host import Host
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.conftest import Machine
+
+    from mlbackends.host.host import Host
+
 CPU = "sys/devices/system/cpu"
 NODE = "sys/devices/system/node"
-
-
-def machine(root: Path, files: dict[str, str]) -> Host:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes((text + "\n").encode())
-    return Host(str(root))
 
 
 def two_sockets(threads: int = 2, cores: int = 4) -> dict[str, str]:
@@ -41,47 +37,47 @@ def two_sockets(threads: int = 2, cores: int = 4) -> dict[str, str]:
     return files
 
 
-def test_cpus_that_are_off_are_told_and_not_counted(tmp_path: Path) -> None:
-    host = machine(tmp_path, two_sockets() | {f"{CPU}/online": "0-7,9-15"})
+def test_cpus_that_are_off_are_told_and_not_counted(machine: Machine) -> None:
+    host = machine(two_sockets() | {f"{CPU}/online": "0-7,9-15"})
     facts = topology_facts(host, "x86_64", [], online_cpus(host, []), [])
     assert facts["offline_cpus"] == "8"
     assert (facts["threads"], facts["cores"], facts["threads_per_core"]) == (15, 8, 2)
 
 
-def test_old_kernels_tell_for_each_cpu_whether_it_is_on(tmp_path: Path) -> None:
+def test_old_kernels_tell_for_each_cpu_whether_it_is_on(machine: Machine) -> None:
     files = {f"{CPU}/cpu{cpu}/topology/core_id": str(cpu) for cpu in range(4)}
-    host = machine(tmp_path, files | {f"{CPU}/cpu2/online": "0", f"{CPU}/cpu3/online": "1"})
+    host = machine(files | {f"{CPU}/cpu2/online": "0", f"{CPU}/cpu3/online": "1"})
     assert online_cpus(host, []) == (0, 1, 3)
 
 
-def test_cpus_that_could_be_plugged_in_are_not_off(tmp_path: Path) -> None:
+def test_cpus_that_could_be_plugged_in_are_not_off(machine: Machine) -> None:
     files = two_sockets() | {f"{CPU}/offline": "16-127", f"{CPU}/possible": "0-127"}
-    host = machine(tmp_path, files)
+    host = machine(files)
     assert topology_facts(host, "x86_64", [], online_cpus(host, []), [])["offline_cpus"] == ""
 
 
-def test_proc_alone_tells_cores_and_sockets(tmp_path: Path) -> None:
+def test_proc_alone_tells_cores_and_sockets(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     blocks = [
         {"processor": str(cpu), "physical id": str(cpu // 4), "core id": str(cpu % 2)}
         for cpu in range(8)
     ]
-    host = machine(tmp_path, {})
+    host = machine({})
     facts = topology_facts(host, "x86_64", blocks, online_cpus(host, blocks), [])
     assert (facts["sockets"], facts["cores"], facts["threads"]) == (2, 4, 8)
 
 
-def test_proc_without_ids_leaves_cores_and_sockets_out(tmp_path: Path) -> None:
+def test_proc_without_ids_leaves_cores_and_sockets_out(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     blocks = [{"processor": "0"}, {"processor": "1"}]
-    host = machine(tmp_path, {})
+    host = machine({})
     facts = topology_facts(host, "x86_64", blocks, online_cpus(host, blocks), [])
     assert facts == {"threads": 2, "online_cpus": "0-1"}
 
 
-def test_proc_that_tells_of_other_cpus_than_sys_is_not_believed(tmp_path: Path) -> None:
+def test_proc_that_tells_of_other_cpus_than_sys_is_not_believed(machine: Machine) -> None:
     blocks = [{"processor": "0", "physical id": "0", "core id": "0"}]
-    host = machine(tmp_path, {f"{CPU}/online": "0-7"})
+    host = machine({f"{CPU}/online": "0-7"})
     facts = topology_facts(host, "x86_64", blocks, online_cpus(host, blocks), [])
     assert facts == {"threads": 8, "online_cpus": "0-7"}
 
@@ -127,49 +123,49 @@ TREE = {"proc/device-tree/compatible": "vendor,board"}
     ],
 )
 def test_clusters_are_no_sockets(
-    tmp_path: Path, architecture: str, files: dict[str, str], sockets: int | None
+    machine: Machine, architecture: str, files: dict[str, str], sockets: int | None
 ) -> None:
-    facts = topology_facts(machine(tmp_path, files), architecture, [], (0, 1, 2, 3), [])
+    facts = topology_facts(machine(files), architecture, [], (0, 1, 2, 3), [])
     assert facts.get("sockets") == sockets
     assert facts["cores"] == 4
     assert "dies" not in facts
 
 
-def test_dies_without_a_number_are_not_known(tmp_path: Path) -> None:
+def test_dies_without_a_number_are_not_known(machine: Machine) -> None:
     files = two_sockets()
     for cpu in range(16):
         files[f"{CPU}/cpu{cpu}/topology/die_cpus_list"] = str(cpu)
-    host = machine(tmp_path, files)
+    host = machine(files)
     assert "dies" not in topology_facts(host, "x86_64", [], online_cpus(host, []), [])
 
 
-def test_levels_that_contradict_each_other_are_left_out(tmp_path: Path) -> None:
+def test_levels_that_contradict_each_other_are_left_out(machine: Machine) -> None:
     files = two_sockets(threads=1)
     for cpu in range(8):  # a die of CPUs from both sockets
         files[f"{CPU}/cpu{cpu}/topology/die_cpus_list"] = "0,4" if cpu in (0, 4) else "1-3,5-7"
-    host = machine(tmp_path / "dies", files)
+    host = machine(files)
     assert "dies" not in topology_facts(host, "x86_64", [], online_cpus(host, []), [])
     files = two_sockets(threads=1)
     for cpu in range(8):  # a core in both sockets
         files[f"{CPU}/cpu{cpu}/topology/core_cpus_list"] = f"{cpu % 4},{cpu % 4 + 4}"
-    host = machine(tmp_path / "cores", files)
+    host = machine(files)
     facts = topology_facts(host, "x86_64", [], online_cpus(host, []), [])
     assert facts["threads"] == 8
     assert not {"cores", "sockets"} & facts.keys()
 
 
-def test_cores_that_do_not_divide_say_why(tmp_path: Path) -> None:
-    host = machine(tmp_path, two_sockets() | {f"{CPU}/online": "0-7,9-15"})
+def test_cores_that_do_not_divide_say_why(machine: Machine) -> None:
+    host = machine(two_sockets() | {f"{CPU}/online": "0-7,9-15"})
     facts = topology_facts(host, "x86_64", [], online_cpus(host, []), [])
     assert facts["uneven"] == "CPU 8 is off"
-    uneven = machine(tmp_path / "books", clusters(("0-1", "0-1", "2"), (-1, -1, -1)))
+    uneven = machine(clusters(("0-1", "0-1", "2"), (-1, -1, -1)))
     facts = topology_facts(uneven, "s390x", [], (0, 1, 2), [])
     assert facts["uneven"] == "the kernel lists sockets of several sizes"
 
 
-def test_siblings_that_make_no_sense_leave_cores_out(tmp_path: Path) -> None:
+def test_siblings_that_make_no_sense_leave_cores_out(machine: Machine) -> None:
     files = two_sockets() | {f"{CPU}/cpu3/topology/core_cpus_list": "garbage"}
-    host = machine(tmp_path, files)
+    host = machine(files)
     assert "cores" not in topology_facts(host, "x86_64", [], online_cpus(host, []), [])
 
 
@@ -182,20 +178,20 @@ def capacities(*numbers: int) -> dict[str, str]:
     return {f"{CPU}/cpu{cpu}/cpu_capacity": str(number) for cpu, number in enumerate(numbers)}
 
 
-def test_capacity_tells_kinds_apart_where_no_part_is_known(tmp_path: Path) -> None:
-    assert kinds_of(machine(tmp_path, capacities(446, 1024)), [], 2) == [
+def test_capacity_tells_kinds_apart_where_no_part_is_known(machine: Machine) -> None:
+    assert kinds_of(machine(capacities(446, 1024)), [], 2) == [
         ("capacity-1024", (1,), None, 1024),
         ("capacity-446", (0,), None, 446),
     ]
 
 
-def test_the_register_of_each_core_tells_what_proc_does_not(tmp_path: Path) -> None:
+def test_the_register_of_each_core_tells_what_proc_does_not(machine: Machine) -> None:
     register = "regs/identification/midr_el1"
     files = {
         f"{CPU}/cpu0/{register}": "0x00000000410fd034",
         f"{CPU}/cpu1/{register}": "0x00000000410fd082",
     }
-    assert kinds_of(machine(tmp_path, files), [], 2) == [
+    assert kinds_of(machine(files), [], 2) == [
         ("Cortex-A72", (1,), "0xd08", None),
         ("Cortex-A53", (0,), "0xd03", None),
     ]

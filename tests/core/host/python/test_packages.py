@@ -28,23 +28,14 @@ from mlbackends.model.records import Presence
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.conftest import Machine
+
     from mlbackends.model.records import Finding
 
 
-def machine(folder: Path, files: dict[str, str | bytes], *path: str) -> Host:
-    """Compose a machine with Python: files below /, and the import path, /site by default."""
-    for name, data in files.items():
-        at = folder / "root" / name
-        at.parent.mkdir(parents=True, exist_ok=True)
-        at.write_bytes(data if isinstance(data, bytes) else data.encode())
-    (folder / "root").mkdir(exist_ok=True)
-    told = {
-        "platform": "linux",
-        "uname": {"machine": "x86_64"},
-        "python": {"executable": "/venv/bin/python", "path": list(path or ("/site",))},
-    }
-    (folder / "host.json").write_text(json.dumps(told))
-    return Host(str(folder))
+def on(*folders: str) -> dict[str, Any]:
+    """Return a Python with these folders as its import path."""
+    return {"executable": "/venv/bin/python", "path": folders}
 
 
 def about(host: Host, *names: str, version_file: str = "") -> Finding:
@@ -58,8 +49,8 @@ def codes(finding: Finding) -> list[str]:
 # ---- distributions -------------------------------------------------------------------------------
 
 
-def test_names_are_compared_as_pep_503_says(tmp_path: Path) -> None:
-    host = machine(tmp_path, {"site/Typing_Extensions-4.16.0.dist-info/METADATA": ""})
+def test_names_are_compared_as_pep_503_says(machine: Machine) -> None:
+    host = machine({"site/Typing_Extensions-4.16.0.dist-info/METADATA": ""})
 
     one = distribution(host, "typing.extensions")
 
@@ -67,13 +58,13 @@ def test_names_are_compared_as_pep_503_says(tmp_path: Path) -> None:
     assert (one.name, one.version) == ("typing-extensions", "4.16.0")
 
 
-def test_an_egg_info_file_is_a_distribution_too(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {
+def test_an_egg_info_file_is_a_distribution_too(machine: Machine) -> None:
+    files = {
         "site/PyYAML-6.0.1-py3.11.egg-info": "",
         "site/~umpy-2.0.dist-info/METADATA": "",
     }
 
-    host = machine(tmp_path, files)
+    host = machine(files)
 
     assert {name: all_of[0].version for name, all_of in distributions(host).items()} == {
         "pyyaml": "6.0.1"
@@ -97,27 +88,25 @@ def test_what_is_no_folder_in_an_answer_is_left_out(tmp_path: Path) -> None:
     assert python_folders(Host(str(tmp_path), python=python)) == ["/site"]
 
 
-def test_metadata_without_files_is_a_reason(tmp_path: Path) -> None:
-    finding = about(machine(tmp_path, {"site/thing-1.2.dist-info/METADATA": ""}))
+def test_metadata_without_files_is_a_reason(machine: Machine) -> None:
+    finding = about(machine({"site/thing-1.2.dist-info/METADATA": ""}))
 
     assert (finding.presence, finding.version) == (Presence.FOUND, "1.2")
     assert [reason.code for reason in finding.reasons] == ["metadata-only"]
 
 
-def test_a_package_of_no_version_is_named_without_one(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {
-        "site/thing.dist-info/METADATA": "Name: thing\nRequires-Dist: part==1\n"
-    }
+def test_a_package_of_no_version_is_named_without_one(machine: Machine) -> None:
+    files = {"site/thing.dist-info/METADATA": "Name: thing\nRequires-Dist: part==1\n"}
 
-    finding = about(machine(tmp_path, files), "thing")
+    finding = about(machine(files), "thing")
 
     messages = [one.message for one in (*finding.reasons, *finding.warnings)]
     assert len(messages) == 2
     assert not [said for said in messages if "  " in said]
 
 
-def test_files_without_metadata_are_found(tmp_path: Path) -> None:
-    host = machine(tmp_path, {"src/thing/__init__.py": "__version__ = '3.0'\n"}, "/site", "/src")
+def test_files_without_metadata_are_found(machine: Machine) -> None:
+    host = machine({"src/thing/__init__.py": "__version__ = '3.0'\n"}, python=on("/site", "/src"))
 
     finding = about(host, version_file="__init__.py")
 
@@ -125,42 +114,42 @@ def test_files_without_metadata_are_found(tmp_path: Path) -> None:
     assert finding.facts == {"location": "/src/thing"}
 
 
-def test_a_folder_that_an_uninstall_left_behind_is_nothing(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {
+def test_a_folder_that_an_uninstall_left_behind_is_nothing(machine: Machine) -> None:
+    files = {
         "site/thing/__pycache__/a.pyc": b"",
         "site/thing/tuning_cache.json": "{}",
     }
 
-    assert about(machine(tmp_path, files)).presence is None
+    assert about(machine(files)).presence is None
 
 
-def test_a_package_without_init_is_found_by_its_metadata(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {
+def test_a_package_without_init_is_found_by_its_metadata(machine: Machine) -> None:
+    files = {
         "site/thing-1.2.dist-info/METADATA": "",
         "site/thing/part.py": "",
     }
 
-    finding = about(machine(tmp_path, files))
+    finding = about(machine(files))
 
     assert finding.facts["location"] == "/site/thing"
     assert finding.reasons == ()
 
 
-def test_a_single_file_and_a_part_of_a_namespace_are_modules(tmp_path: Path) -> None:
-    host = machine(tmp_path, {"site/one.py": "", "site/cuda/tile/__init__.py": ""})
+def test_a_single_file_and_a_part_of_a_namespace_are_modules(machine: Machine) -> None:
+    host = machine({"site/one.py": "", "site/cuda/tile/__init__.py": ""})
 
     assert module_location(host, "one") == "/site/one.py"
     assert module_location(host, "cuda/tile") == "/site/cuda/tile"
     assert module_location(host, "cuda") == ""
 
 
-def test_what_its_files_say_comes_before_the_metadata(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {
+def test_what_its_files_say_comes_before_the_metadata(machine: Machine) -> None:
+    files = {
         "site/thing-13.5.0.dist-info/METADATA": "",
         "site/thing/__init__.py": '__version__ = "12.6.2.post1"\n',
     }
 
-    finding = about(machine(tmp_path, files), version_file="__init__.py")
+    finding = about(machine(files), version_file="__init__.py")
 
     assert finding.version == "12.6.2.post1"
     (warning,) = finding.warnings
@@ -168,13 +157,13 @@ def test_what_its_files_say_comes_before_the_metadata(tmp_path: Path) -> None:
     assert "has version 13.5.0, and its files have 12.6.2.post1" in warning.message
 
 
-def test_a_local_part_in_the_files_is_no_disagreement(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {
+def test_a_local_part_in_the_files_is_no_disagreement(machine: Machine) -> None:
+    files = {
         "site/thing-2.13.0.dist-info/METADATA": "",
         "site/thing/version.py": "__version__ = '2.13.0+cpu'\n",
     }
 
-    finding = about(machine(tmp_path, files), version_file="version.py")
+    finding = about(machine(files), version_file="version.py")
 
     assert finding.version == "2.13.0+cpu"
     assert finding.warnings == ()
@@ -183,15 +172,15 @@ def test_a_local_part_in_the_files_is_no_disagreement(tmp_path: Path) -> None:
 # ---- several installations -----------------------------------------------------------------------
 
 
-def test_the_first_on_the_import_path_hides_the_others(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {
+def test_the_first_on_the_import_path_hides_the_others(machine: Machine) -> None:
+    files = {
         "user/thing-1.0.dist-info/METADATA": "",
         "user/thing/__init__.py": "",
         "site/thing-2.0.dist-info/METADATA": "",
         "site/thing/__init__.py": "",
     }
 
-    finding = about(machine(tmp_path, files, "/user", "/site"))
+    finding = about(machine(files, python=on("/user", "/site")))
 
     assert finding.version == "1.0"
     assert finding.facts["installations"] == [
@@ -203,26 +192,26 @@ def test_the_first_on_the_import_path_hides_the_others(tmp_path: Path) -> None:
     assert warning.message == "thing 1.0 in /user is imported, and hides thing 2.0 in /site"
 
 
-def test_a_users_own_copy_before_the_environments_is_told_apart(tmp_path: Path) -> None:
+def test_a_users_own_copy_before_the_environments_is_told_apart(machine: Machine) -> None:
     user, site = "/home/me/.local/lib/python3.11/site-packages", "/env/site-packages"
-    files: dict[str, str | bytes] = {
+    files = {
         f"{folder[1:]}/{name}": ""
         for folder, version in ((user, "1.0"), (site, "2.0"))
         for name in (f"thing-{version}.dist-info/METADATA", "thing/__init__.py")
     }
 
-    assert codes(about(machine(tmp_path, files, user, site))) == ["hidden-by-user-site"]
-    assert codes(about(machine(tmp_path, files, site, user))) == ["installation-hidden"]
+    assert codes(about(machine(files, python=on(user, site)))) == ["hidden-by-user-site"]
+    assert codes(about(machine(files, python=on(site, user)))) == ["installation-hidden"]
 
 
-def test_metadata_that_lies_with_the_files_is_the_right_one(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {
+def test_metadata_that_lies_with_the_files_is_the_right_one(machine: Machine) -> None:
+    files = {
         "user/thing-1.0.dist-info/METADATA": "",
         "site/thing-2.0.dist-info/METADATA": "",
         "site/thing/__init__.py": "",
     }
 
-    finding = about(machine(tmp_path, files, "/user", "/site"))
+    finding = about(machine(files, python=on("/user", "/site")))
 
     assert finding.version == "2.0"
 
@@ -230,16 +219,16 @@ def test_metadata_that_lies_with_the_files_is_the_right_one(tmp_path: Path) -> N
 # ---- where it came from --------------------------------------------------------------------------
 
 
-def test_an_editable_install_is_followed_to_its_source(tmp_path: Path) -> None:
+def test_an_editable_install_is_followed_to_its_source(machine: Machine) -> None:
     url = {"url": "file:///src/thing", "dir_info": {"editable": True}}
-    files: dict[str, str | bytes] = {
+    files = {
         "site/thing-1.0.dist-info/METADATA": "",
         "site/thing-1.0.dist-info/direct_url.json": json.dumps(url),
         "site/__editable___thing_1_0_finder.py": "MAPPING: dict = {'thing': '/src/thing/python'}\n",
         "src/thing/python/__init__.py": "",
     }
 
-    finding = about(machine(tmp_path, files))
+    finding = about(machine(files))
 
     assert finding.facts == {
         "distribution": "thing",
@@ -250,26 +239,26 @@ def test_an_editable_install_is_followed_to_its_source(tmp_path: Path) -> None:
     assert finding.reasons == ()
 
 
-def test_an_editable_install_without_a_finder_is_not_without_files(tmp_path: Path) -> None:
+def test_an_editable_install_without_a_finder_is_not_without_files(machine: Machine) -> None:
     url = {"url": "file:///src/thing", "dir_info": {"editable": True}}
-    files: dict[str, str | bytes] = {
+    files = {
         "site/thing-1.0.dist-info/direct_url.json": json.dumps(url),
     }
 
-    finding = about(machine(tmp_path, files))
+    finding = about(machine(files))
 
     assert finding.reasons == ()
     assert "location" not in finding.facts
 
 
-def test_a_source_tree_with_an_egg_link_is_editable(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {
+def test_a_source_tree_with_an_egg_link_is_editable(machine: Machine) -> None:
+    files = {
         "site/thing.egg-link": "/src/thing\n.\n",
         "src/thing.egg-info/PKG-INFO": "",
         "src/thing/__init__.py": "",
     }
 
-    finding = about(machine(tmp_path, files, "/site", "/src"))
+    finding = about(machine(files, python=on("/site", "/src")))
 
     assert finding.facts["editable"] is True
     assert finding.facts["source"] == "file:///src"
@@ -283,11 +272,11 @@ def test_a_source_tree_with_an_egg_link_is_editable(tmp_path: Path) -> None:
         ("https://example.org/a@b/thing.whl", "https://example.org/a@b/thing.whl"),
     ],
 )
-def test_a_source_is_told_without_credentials(tmp_path: Path, told: str, source: str) -> None:
-    files: dict[str, str | bytes] = {
+def test_a_source_is_told_without_credentials(machine: Machine, told: str, source: str) -> None:
+    files = {
         "site/thing-1.0.dist-info/direct_url.json": json.dumps({"url": told}),
     }
-    host = machine(tmp_path, files)
+    host = machine(files)
 
     assert origin_of(host, distributions(host)["thing"][0]) == {"url": source}
 
@@ -296,8 +285,8 @@ def test_a_source_is_told_without_credentials(tmp_path: Path, told: str, source:
     "data",
     [b"", b"\0\xff", b"[]", b"{", b'{"url": 1, "dir_info": [1]}', b'{"dir_info": 0}', b"[" * 99999],
 )
-def test_garbage_in_direct_url_is_no_origin(tmp_path: Path, data: bytes) -> None:
-    host = machine(tmp_path, {"site/thing-1.0.dist-info/direct_url.json": data})
+def test_garbage_in_direct_url_is_no_origin(machine: Machine, data: bytes) -> None:
+    host = machine({"site/thing-1.0.dist-info/direct_url.json": data})
 
     assert origin_of(host, distributions(host)["thing"][0]) == {}
 
@@ -305,7 +294,7 @@ def test_garbage_in_direct_url_is_no_origin(tmp_path: Path, data: bytes) -> None
 # ---- pins and ranges -----------------------------------------------------------------------------
 
 
-def test_pins_are_held_to_what_is_installed(tmp_path: Path) -> None:
+def test_pins_are_held_to_what_is_installed(machine: Machine) -> None:
     metadata = (
         "Requires-Dist: right==1.0\n"
         "Requires-Dist: wrong==1.0\n"
@@ -313,14 +302,14 @@ def test_pins_are_held_to_what_is_installed(tmp_path: Path) -> None:
         'Requires-Dist: elsewhere==1.0; sys_platform == "win32"\n'
         "Requires-Dist: ranged>=1.0\n\n"
     )
-    files: dict[str, str | bytes] = {
+    files = {
         "site/thing-1.0.dist-info/METADATA": metadata,
         "site/thing/__init__.py": "",
         "site/right-1.0+cpu.dist-info/METADATA": "",
         "site/wrong-1.1.dist-info/METADATA": "",
     }
 
-    finding = about(machine(tmp_path, files))
+    finding = about(machine(files))
 
     assert finding.facts["pins"] == [
         {"package": "right", "wanted": "1.0", "installed": "1.0+cpu"},
@@ -335,13 +324,13 @@ def test_pins_are_held_to_what_is_installed(tmp_path: Path) -> None:
 # ---- several packages as one thing ---------------------------------------------------------------
 
 
-def test_a_set_has_the_version_of_the_first_that_is_there(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {
+def test_a_set_has_the_version_of_the_first_that_is_there(machine: Machine) -> None:
+    files = {
         "site/two-2.0.dist-info/METADATA": "Requires-Dist: lib==1\n\n",
         "site/two/__init__.py": "",
         "site/three-3.0.dist-info/METADATA": "",
     }
-    host = machine(tmp_path, files)
+    host = machine(files)
 
     packages = [package(host, (name,), name) for name in ("one", "two", "three")]
     finding = found_set(host, packages, "one or two", "thing")
@@ -386,14 +375,14 @@ def test_an_assigned_flag_is_true_false_or_nothing() -> None:
     assert assigned_flag("", "debug") is None
 
 
-def test_entry_points_of_a_group_come_from_every_distribution(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {
+def test_entry_points_of_a_group_come_from_every_distribution(machine: Machine) -> None:
+    files = {
         "site/one-1.dist-info/entry_points.txt": "[console_scripts]\nx = y\n\n[group]\na = m:f\n",
         "site/two-1.dist-info/entry_points.txt": "[group]\nb=n\nnothing\n= c\n[other]\nd = e\n",
         "site/three-1.dist-info/entry_points.txt": b"\0\xff[group",
     }
 
-    assert entry_points(machine(tmp_path, files), "group") == {"a": "m:f", "b": "n"}
+    assert entry_points(machine(files), "group") == {"a": "m:f", "b": "n"}
 
 
 # ---- other things of the machine -----------------------------------------------------------------
@@ -412,25 +401,25 @@ def test_entry_points_of_a_group_come_from_every_distribution(tmp_path: Path) ->
     ],
 )
 def test_what_was_built_for_another_torch_is_named(
-    tmp_path: Path, wanted: str, installed: str, warns: bool
+    machine: Machine, wanted: str, installed: str, warns: bool
 ) -> None:
-    files: dict[str, str | bytes] = {
+    files = {
         "site/torch/__init__.py": "",
         "site/torch/version.py": f"__version__ = '{installed}'\n",
     }
 
-    reason = built_for_torch(machine(tmp_path, files), "xformers", wanted)
+    reason = built_for_torch(machine(files), "xformers", wanted)
 
     assert (reason is not None) is warns
     if reason:
         assert reason.message.startswith(f"xformers is built for torch {wanted}, and torch")
 
 
-def test_another_device_of_the_same_maker_is_no_gpu(tmp_path: Path) -> None:
+def test_another_device_of_the_same_maker_is_no_gpu(machine: Machine) -> None:
     uevent = "PCI_CLASS=40300\nPCI_ID=10DE:22BA\n"
-    files: dict[str, str | bytes] = {"sys/bus/pci/devices/0000:65:00.1/uevent": uevent}
+    files = {"sys/bus/pci/devices/0000:65:00.1/uevent": uevent}
 
-    assert gpu_unused(machine(tmp_path, files), "torch", "") is None
+    assert gpu_unused(machine(files), "torch", "") is None
 
 
 @pytest.mark.parametrize("path", [["/nowhere"], ["nowhere"], [""], []])

@@ -15,27 +15,22 @@ from mlbackends.host.system.kernel import Mount, mounts
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.conftest import Machine
+
 GIB = 1 << 30
 NO_LIMIT = str((1 << 63) - 4096)
 V2_MOUNT = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate"
-
-
-def machine(folder: Path, files: dict[str, str]) -> Host:
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    return Host(str(folder))
 
 
 def v1_mount(controllers: str, root: str = "/") -> str:
     return f"33 31 0:30 {root} /sys/fs/cgroup/{controllers} rw - cgroup cgroup rw,{controllers}"
 
 
-def test_a_v1_path_that_the_mount_does_not_show_falls_back_to_what_it_shows(tmp_path: Path) -> None:
+def test_a_v1_path_that_the_mount_does_not_show_falls_back_to_what_it_shows(
+    machine: Machine,
+) -> None:
     # Docker with a private mount whose root is not the path that the kernel gives the process.
     host = machine(
-        tmp_path,
         {
             "proc/self/cgroup": "4:memory:/docker/0123abcd\n",
             "proc/self/mountinfo": v1_mount("memory", "/system.slice/other"),
@@ -47,10 +42,9 @@ def test_a_v1_path_that_the_mount_does_not_show_falls_back_to_what_it_shows(tmp_
 
 
 def test_a_hidden_ancestor_of_v1_still_counts_through_the_hierarchical_limit(
-    tmp_path: Path,
+    machine: Machine,
 ) -> None:
     host = machine(
-        tmp_path,
         {
             "proc/self/cgroup": "4:memory:/kubepods/pod1/c1\n",
             "proc/self/mountinfo": v1_mount("memory", "/kubepods/pod1/c1"),
@@ -62,10 +56,9 @@ def test_a_hidden_ancestor_of_v1_still_counts_through_the_hierarchical_limit(
     assert limit == Limit(3 * GIB, "/sys/fs/cgroup/memory", "memory.stat")
 
 
-def test_an_ancestor_that_is_tighter_than_the_leaf_sets_the_limits_of_v2(tmp_path: Path) -> None:
+def test_an_ancestor_that_is_tighter_than_the_leaf_sets_the_limits_of_v2(machine: Machine) -> None:
     top = "sys/fs/cgroup/a.slice"
     host = machine(
-        tmp_path,
         {
             "proc/self/cgroup": "0::/a.slice/b.scope/leaf\n",
             "proc/self/mountinfo": V2_MOUNT,
@@ -101,9 +94,10 @@ def test_an_ancestor_that_is_tighter_than_the_leaf_sets_the_limits_of_v2(tmp_pat
     assert cgroups.cpu_weight(host) == ("weight", 50)
 
 
-def test_a_v2_container_that_sees_itself_as_the_root_reads_the_mount_point(tmp_path: Path) -> None:
+def test_a_v2_container_that_sees_itself_as_the_root_reads_the_mount_point(
+    machine: Machine,
+) -> None:
     host = machine(
-        tmp_path,
         {
             "proc/self/cgroup": "0::/\n",
             "proc/self/mountinfo": V2_MOUNT,
@@ -113,9 +107,8 @@ def test_a_v2_container_that_sees_itself_as_the_root_reads_the_mount_point(tmp_p
     assert cgroups.cpu_quota(host) == Limit(0.5, "/sys/fs/cgroup", "cpu.max")
 
 
-def test_a_process_outside_of_our_namespace_is_not_given_our_limits(tmp_path: Path) -> None:
+def test_a_process_outside_of_our_namespace_is_not_given_our_limits(machine: Machine) -> None:
     host = machine(
-        tmp_path,
         {
             "proc/self/cgroup": "0::/../elsewhere\n",
             "proc/self/mountinfo": V2_MOUNT,
@@ -126,9 +119,8 @@ def test_a_process_outside_of_our_namespace_is_not_given_our_limits(tmp_path: Pa
     assert cgroups.groups(host) == ()
 
 
-def test_a_mount_above_the_namespace_shows_a_group_beside_ours(tmp_path: Path) -> None:
+def test_a_mount_above_the_namespace_shows_a_group_beside_ours(machine: Machine) -> None:
     host = machine(
-        tmp_path,
         {
             "proc/self/cgroup": "0::/../elsewhere\n",
             "proc/self/mountinfo": V2_MOUNT.replace(" / ", " /.. ", 1),
@@ -138,9 +130,8 @@ def test_a_mount_above_the_namespace_shows_a_group_beside_ours(tmp_path: Path) -
     assert cgroups.cpu_quota(host) == Limit(3.0, "/sys/fs/cgroup/elsewhere", "cpu.max")
 
 
-def test_a_hybrid_machine_has_its_controllers_in_v1_and_an_empty_v2(tmp_path: Path) -> None:
+def test_a_hybrid_machine_has_its_controllers_in_v1_and_an_empty_v2(machine: Machine) -> None:
     host = machine(
-        tmp_path,
         {
             "proc/self/cgroup": "4:memory:/job\n1:cpu:/job\n0::/\n",
             "proc/self/mountinfo": "\n".join(
@@ -166,9 +157,8 @@ def test_a_hybrid_machine_has_its_controllers_in_v1_and_an_empty_v2(tmp_path: Pa
     assert cgroups.limit(host, "process_limit") is None
 
 
-def test_a_named_v1_hierarchy_beside_v2_does_not_make_it_hybrid(tmp_path: Path) -> None:
+def test_a_named_v1_hierarchy_beside_v2_does_not_make_it_hybrid(machine: Machine) -> None:
     host = machine(
-        tmp_path,
         {
             "proc/self/cgroup": "1:name=systemd:/\n0::/\n",
             "proc/self/mountinfo": f"{v1_mount('name=systemd')}\n{V2_MOUNT}",
@@ -178,9 +168,8 @@ def test_a_named_v1_hierarchy_beside_v2_does_not_make_it_hybrid(tmp_path: Path) 
     assert cgroups.version(host) == "v2"
 
 
-def test_ancestors_of_v1_without_use_hierarchy_do_not_bind(tmp_path: Path) -> None:
+def test_ancestors_of_v1_without_use_hierarchy_do_not_bind(machine: Machine) -> None:
     host = machine(
-        tmp_path,
         {
             "proc/self/cgroup": "4:memory:/outer/inner\n",
             "proc/self/mountinfo": v1_mount("memory"),
@@ -196,9 +185,8 @@ def test_ancestors_of_v1_without_use_hierarchy_do_not_bind(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "largest", [(1 << 63) - 4096, (1 << 63) - 65536, (1 << 63) - 1, (1 << 64) - 1]
 )
-def test_the_largest_number_of_pages_is_no_limit(tmp_path: Path, largest: int) -> None:
+def test_the_largest_number_of_pages_is_no_limit(machine: Machine, largest: int) -> None:
     host = machine(
-        tmp_path,
         {
             "proc/self/cgroup": "4:memory:/\n",
             "proc/self/mountinfo": v1_mount("memory"),
@@ -225,10 +213,9 @@ def test_the_largest_number_of_pages_is_no_limit(tmp_path: Path, largest: int) -
     ],
 )
 def test_throttling_is_told_in_seconds_or_not_at_all(
-    tmp_path: Path, stat: str, expected: tuple[int, int, float] | None
+    machine: Machine, stat: str, expected: tuple[int, int, float] | None
 ) -> None:
     host = machine(
-        tmp_path,
         {
             "proc/self/cgroup": "0::/\n",
             "proc/self/mountinfo": V2_MOUNT,
@@ -242,11 +229,10 @@ GARBAGE = ["", "\0\udcff", "9" * 5000, "-7", "0", "1e9", "max max max", "0/0", "
 
 
 @pytest.mark.parametrize("text", GARBAGE, ids=lambda text: repr(text[:12]))
-def test_garbage_in_every_file_tells_nothing(tmp_path: Path, text: str) -> None:
+def test_garbage_in_every_file_tells_nothing(machine: Machine, text: str) -> None:
     names = ["cpu.max", "memory.max", "memory.high", "memory.current", "pids.max", "cpu.stat"]
     names += ["cpuset.cpus.effective", "cpuset.mems.effective", "cpu.weight", "memory.stat"]
     host = machine(
-        tmp_path,
         {"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": V2_MOUNT}
         | {f"sys/fs/cgroup/{name}": text for name in names},
     )
@@ -259,9 +245,9 @@ def test_garbage_in_every_file_tells_nothing(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("text", GARBAGE, ids=lambda text: repr(text[:12]))
 def test_garbage_in_the_files_that_name_the_groups_is_passed_over(
-    tmp_path: Path, text: str
+    machine: Machine, text: str
 ) -> None:
-    host = machine(tmp_path, {"proc/self/cgroup": text, "proc/self/mountinfo": text})
+    host = machine({"proc/self/cgroup": text, "proc/self/mountinfo": text})
     assert cgroups.version(host) == "none"
     assert cgroups.cpu_quota(host) is None
 
@@ -275,9 +261,9 @@ def test_an_empty_machine_tells_nothing(tmp_path: Path) -> None:
     assert cgroups.allowed_cpus(host) == ()
 
 
-def test_a_mount_point_with_a_space_in_it_is_read(tmp_path: Path) -> None:
+def test_a_mount_point_with_a_space_in_it_is_read(machine: Machine) -> None:
     line = r"36 35 98:0 /root\040x /mnt/a\040b rw master:1 shared:2 - ext4 /dev/root rw,errors=x"
-    host = machine(tmp_path, {"proc/self/mountinfo": f"garbage\n{line}\n1 2 3 - x\n"})
+    host = machine({"proc/self/mountinfo": f"garbage\n{line}\n1 2 3 - x\n"})
     assert mounts(host) == (Mount("/root x", "/mnt/a b", "ext4", ("rw", "errors=x")),)
 
 
@@ -285,7 +271,7 @@ def test_a_mount_point_with_a_space_in_it_is_read(tmp_path: Path) -> None:
     ("kind", "options"),
     [("cgroup", "rw,cpuset,noprefix,release_agent=/sbin/agent"), ("cpuset", "rw")],
 )
-def test_a_cpuset_mounted_without_prefix_is_read(tmp_path: Path, kind: str, options: str) -> None:
+def test_a_cpuset_mounted_without_prefix_is_read(machine: Machine, kind: str, options: str) -> None:
     """As on Android, and on kernels from before control groups."""
     files = {
         "proc/self/cpuset": "/foreground",
@@ -295,6 +281,6 @@ def test_a_cpuset_mounted_without_prefix_is_read(tmp_path: Path, kind: str, opti
         "dev/cpuset/foreground/cpus": "0-3,6",
         "dev/cpuset/foreground/mems": "0",
     }
-    host = machine(tmp_path, files)
+    host = machine(files)
     assert cgroups.allowed_cpus(host) == (0, 1, 2, 3, 6)
     assert cgroups.allowed_memory_nodes(host) == (0,)

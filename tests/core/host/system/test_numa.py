@@ -4,26 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlbackends.host.host import Host
 from mlbackends.host.system.numa import numa_nodes
 from mlbackends_probes import memory
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tests.conftest import Machine
 
 NODE = "sys/devices/system/node"
 #: In the kB of meminfo.
 GIB = 1 << 20
-
-
-def machine(root: Path, files: dict[str, str], links: dict[str, str] | None = None) -> Host:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes((text + "\n").encode())
-    for name, target in (links or {}).items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).symlink_to(target)
-    return Host(str(root))
 
 
 def node_files(*nodes: tuple[str, int], distances: str = "") -> dict[str, str]:
@@ -39,12 +28,12 @@ def node_files(*nodes: tuple[str, int], distances: str = "") -> dict[str, str]:
     return files
 
 
-def test_a_node_without_cpus_is_memory_of_its_own(tmp_path: Path) -> None:
+def test_a_node_without_cpus_is_memory_of_its_own(machine: Machine) -> None:
     files = {f"{NODE}/node1/cpulist": "", f"{NODE}/node1/meminfo": "Node 1 MemTotal: 4 kB"}
-    assert numa_nodes(machine(tmp_path, files)) == [{"node": 1, "cpus": "", "memory_bytes": 4096}]
+    assert numa_nodes(machine(files)) == [{"node": 1, "cpus": "", "memory_bytes": 4096}]
 
 
-def test_garbage_in_a_node_is_left_out(tmp_path: Path) -> None:
+def test_garbage_in_a_node_is_left_out(machine: Machine) -> None:
     files = {
         f"{NODE}/node0/cpulist": "\0\x01",
         f"{NODE}/node0/distance": "10 0x1f z",
@@ -52,29 +41,29 @@ def test_garbage_in_a_node_is_left_out(tmp_path: Path) -> None:
         f"{NODE}/nodes": "",
         f"{NODE}/node9999999/cpulist": "0",
     }
-    assert numa_nodes(machine(tmp_path, files)) == [{"node": 0, "cpus": ""}]
+    assert numa_nodes(machine(files)) == [{"node": 0, "cpus": ""}]
 
 
-def test_a_gpu_without_a_node_leaves_the_memory_as_it_is(tmp_path: Path) -> None:
+def test_a_gpu_without_a_node_leaves_the_memory_as_it_is(machine: Machine) -> None:
     files = node_files(("0-3", 64)) | {
         "proc/meminfo": f"MemTotal: {64 * GIB} kB",
         "proc/driver/nvidia/gpus/0000:01:00.0/numa_status": "Node:\t\t-1",
     }
-    facts = memory.find(machine(tmp_path, files)).facts
+    facts = memory.find(machine(files)).facts
 
     assert facts["total_bytes"] == 64 << 30
     assert "gpu_bytes" not in facts
 
 
-def test_a_cache_before_the_memory_has_its_size(tmp_path: Path) -> None:
+def test_a_cache_before_the_memory_has_its_size(machine: Machine) -> None:
     """Xeon Max in cache mode: HBM caches the DDR of its node, which is the only one."""
     files = node_files(("0-55", 512)) | {
         f"{NODE}/node0/memory_side_cache/index1/size": str(64 << 30)
     }
 
-    assert numa_nodes(machine(tmp_path, files))[0]["memory_side_cache_bytes"] == 64 << 30
+    assert numa_nodes(machine(files))[0]["memory_side_cache_bytes"] == 64 << 30
 
 
-def test_a_mask_names_a_nodes_cpus_where_there_is_no_list(tmp_path: Path) -> None:
+def test_a_mask_names_a_nodes_cpus_where_there_is_no_list(machine: Machine) -> None:
     files = {f"{NODE}/node0/cpumap": "00000001,0000000f", f"{NODE}/node0/meminfo": "Node 0 x: 1"}
-    assert numa_nodes(machine(tmp_path, files))[0]["cpus"] == "0-3,32"
+    assert numa_nodes(machine(files))[0]["cpus"] == "0-3,32"
