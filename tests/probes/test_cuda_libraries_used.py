@@ -397,13 +397,6 @@ def test_a_library_without_a_device_is_loadable(name: str, asked: Asked) -> None
     ("variables", "code", "words"),
     [
         ({"FAKE_CUDA_GPUS": "0"}, "no-device", "counted 0 devices"),
-        ({"FAKE_INIT": "34"}, "stub-library", "cuInit returned 34"),
-        (
-            {"FAKE_INIT": "803"},
-            "driver-mismatch",
-            "cuInit returned 803 (CUDA_ERROR_SYSTEM_DRIVER_MISMATCH)",
-        ),
-        ({"FAKE_INIT": "999"}, "call-failed", "cuInit returned 999"),
         ({"FAKE_CUDA": "12040"}, "driver-too-old", "CUDA 13, and the driver offers CUDA 12.4"),
         ({"FAKE_SYNC": "700"}, "call-failed", "returned 700 (CUDA_ERROR_ILLEGAL_ADDRESS)"),
         ({"FAKE_STATUS": "1"}, "call-failed", "returned 1 (CUBLAS_STATUS_NOT_INITIALIZED)"),

@@ -94,13 +94,6 @@ def test_an_mi300x_has_its_own_eight_bit_floats() -> None:
     assert holds(told, "TF32 in products of float32") is False
 
 
-def test_a_consumer_card_has_none_of_them() -> None:
-    told = limits("rocm", recorded("podman-rocm-no-access"))
-
-    assert holds(told, "float8_e4m3fnuz") is True
-    assert holds(told, "flash and memory-efficient attention of torch") is True
-
-
 def test_what_only_a_driver_tells_is_unknown_on_a_recorded_machine() -> None:
     told = limits("cuda", recorded("hgx-h100-eight-gpus"))
 
@@ -137,10 +130,6 @@ def test_gpus_of_several_generations_are_told_apart() -> None:
     assert told["float4_e2m1fn_x2"] == Here(
         None, "device 2 has compute capability 10.0, device 0, 1 not", on=(0, 1), not_on=(2,)
     )
-
-
-def test_a_capability_of_two_digits_is_above_one_of_one() -> None:
-    assert holds(limits("cuda", made(cuda_driver=gpus("10.0"))), "float4_e2m1fn_x2") is False
 
 
 def test_a_device_that_does_not_tell_leaves_it_open() -> None:
@@ -187,14 +176,6 @@ def test_an_arc_says_itself_whether_it_has_float64(words: tuple[str, ...], appli
     assert holds(told, "float16") is False
 
 
-def test_of_an_opencl_device_float64_is_what_it_tells() -> None:
-    facts: dict[str, FactValue] = {"float64": False}
-    devices = (Device("opencl", 0, facts=facts),)
-    told = limits("opencl", made(opencl=ProbeReport(Presence.USABLE, devices=devices)))
-
-    assert told["float64"] == Here(True, "the driver says no", on=(0,), not_on=())
-
-
 @pytest.mark.parametrize(
     ("host", "native"),
     [
@@ -206,13 +187,6 @@ def test_of_an_opencl_device_float64_is_what_it_tells() -> None:
 )
 def test_a_cpu_computes_in_bfloat16_or_by_way_of_float32(host: str, native: bool) -> None:
     assert holds(limits("cpu", recorded(host)), "bfloat16") is not native
-
-
-def test_amx_is_where_the_kernel_shows_it() -> None:
-    assert holds(
-        features("cpu", recorded("sapphire-rapids-workstation")), "matrix unit for bfloat16"
-    )
-    assert not holds(features("cpu", recorded("graviton3-ec2")), "matrix unit for bfloat16")
 
 
 def test_without_such_a_device_nothing_is_held_to_it() -> None:
@@ -299,30 +273,6 @@ def test_a_driver_that_is_asked_tells_its_features(
     )
     assert holds(told, "pinning memory that is there") is True
     assert holds(told, "multicast") is False
-
-
-def test_hip_that_is_asked_tells_its_features(
-    fake_library: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = fake_library("hip", "libamdhip64.so.6")
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
-    told = features("rocm", answered("rocm"))
-
-    assert holds(told, "stream-ordered allocation") is True
-    assert holds(told, "graph capture") is True
-    assert holds(told, "memory of malloc") is False
-
-
-def test_level_zero_that_is_asked_tells_whether_it_has_float64(
-    fake_library: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = fake_library("level_zero", "libze_loader.so.1")
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
-    report = answered("xpu")
-
-    assert holds(limits("xpu", report), "float64") is True
-    assert holds(features("xpu", report), "pinned memory") is True
-    assert holds(features("xpu", report), "memory of malloc") is False
 
 
 @pytest.mark.parametrize("of", YARDSTICKS)

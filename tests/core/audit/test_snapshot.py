@@ -198,16 +198,6 @@ def test_short_names_and_what_is_read_by_the_way_are_not_in_a_snapshot(tmp_path:
     assert limit == home.probes["limits"].facts["memory_limit_bytes"] == 1 << 30
 
 
-def test_what_was_found_at_home_is_found_in_the_snapshot(tmp_path: Path) -> None:
-    source = machine(tmp_path / "home", PERSONAL, TOLD)
-    record(str(tmp_path / "copy"), Host(str(source)))
-
-    home, copy = report_of(str(source)), report_of(str(tmp_path / "copy"))
-    assert len(copy.probes["cudnn"].libraries) == len(home.probes["cudnn"].libraries) == 2
-    assert copy.probes["cudnn"].libraries[0].found_by == home.probes["cudnn"].libraries[0].found_by
-    assert copy.probes["nvidia"].version == home.probes["nvidia"].version == "560.35.03"
-
-
 def test_identity_is_kept_where_it_is_asked_for_but_no_secret(tmp_path: Path) -> None:
     source = machine(tmp_path / "home", PERSONAL, TOLD)
     record(str(tmp_path / "copy"), Host(str(source)), keep_identity=True)

@@ -57,25 +57,6 @@ def compile_library(folder: Path, *options: str, source: str = SOURCE, name: str
 
 
 @needs_cc
-def test_the_soname_and_the_needed_are_read(tmp_path: Path) -> None:
-    other = compile_library(tmp_path, "-Wl,-soname,libother.so.7", source="int o;", name="o.so")
-    library = compile_library(
-        tmp_path,
-        "-Wl,-soname,libx.so.1",
-        "-Wl,--no-as-needed",
-        other,
-    )
-    elf = read_elf(library)
-    assert (elf.soname, elf.needed) == ("libx.so.1", ("libother.so.7",))
-
-
-@needs_cc
-def test_a_library_that_says_nothing_has_empty_fields(tmp_path: Path) -> None:
-    elf = read_elf(compile_library(tmp_path))
-    assert (elf.soname, elf.needed, elf.rpath, elf.runpath) == ("", (), (), ())
-
-
-@needs_cc
 @pytest.mark.parametrize(("option", "field"), [("enable", "runpath"), ("disable", "rpath")])
 def test_rpath_and_runpath_are_told_apart(tmp_path: Path, option: str, field: str) -> None:
     library = compile_library(
@@ -141,11 +122,6 @@ def test_version_definitions_keep_their_order_and_leave_the_base_out(tmp_path: P
     )
     assert version_definitions(library) == ("GOMP_2.0", "GOMP_1.0")
     assert defined_symbols(library, ["first", "answer"]) == {"first", "answer"}
-
-
-@needs_cc
-def test_a_library_without_versions_defines_none(tmp_path: Path) -> None:
-    assert version_definitions(compile_library(tmp_path)) == ()
 
 
 @needs_cc
@@ -378,6 +354,7 @@ def test_any_word_size_and_byte_order_is_read(tmp_path: Path, form: Form) -> Non
     names = ["alpha", "beta", "undefined", "gamma"]
     assert defined_symbols(str(library), names) == {"alpha", "beta"}
     assert version_definitions(str(library)) == ("VERSION_1",)
+    assert version_needs(str(library)) == NEEDS
 
 
 @pytest.mark.parametrize(
@@ -564,20 +541,6 @@ def test_random_bytes_after_the_magic_number_are_survived(tmp_path: Path, conten
 
 
 # ---- versions that are needed ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("number", "bits", "order"),
-    [(3, 32, "<"), (62, 64, "<"), (183, 64, "<"), (21, 64, ">"), (22, 64, ">")],
-)
-def test_versions_that_are_needed_are_listed_by_library(
-    tmp_path: Path, number: int, bits: int, order: str
-) -> None:
-    path = tmp_path / "liba.so"
-    path.write_bytes(synthetic_library(Form(bits, order), number))
-
-    assert version_needs(str(path)) == NEEDS
-    assert version_definitions(str(path)) == ("VERSION_1",)
 
 
 def test_a_library_that_needs_no_versions_lists_none(tmp_path: Path) -> None:

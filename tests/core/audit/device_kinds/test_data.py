@@ -41,10 +41,6 @@ def facts(probe: str) -> set[str]:
     return set(facts_of(probe))
 
 
-def test_the_kinds_that_people_ask_for_are_there() -> None:
-    assert {"cpu", "cuda", "mps", "mtia", "rocm", "xpu"} <= set(KINDS)
-
-
 def test_a_wrong_kind_is_told_with_the_nearest_one() -> None:
     with pytest.raises(UnknownName) as error:
         device_limits.load("cudda")
@@ -177,24 +173,3 @@ def test_what_a_page_shows_can_be_in_a_report() -> None:
             probe, _, value = name.partition(".")
             assert probe in data.probes, (kind, name)
             assert value in facts(probe) or value in FIELDS, (kind, name)
-
-
-def test_the_element_types_that_a_test_would_ask_for() -> None:
-    def of(kind: str) -> dict[str, str]:
-        limits = device_limits.load(kind).limits
-        return {
-            each.what: " and ".join(map(str, each.lifted_by))
-            for each in limits
-            if each.concern is Concern.DTYPE
-        }
-
-    mps, cuda = of("mps"), of("cuda")
-    assert mps["float64"] == mps["complex128"] == ""
-    assert mps["bfloat16"] == mps["complex64"] == "macOS 14.0"
-    assert (cuda["bfloat16"], cuda["float8_e4m3fn"], cuda["float16"]) == (
-        "compute capability 8.0",
-        "compute capability 8.9",
-        "compute capability 5.3",
-    )
-    assert of("xpu")["float64"] == "Level Zero property fp64"
-    assert of("rocm")["float8_e4m3fn"] == "gfx target gfx950, gfx1200 or gfx1201"

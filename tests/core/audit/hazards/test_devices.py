@@ -146,12 +146,6 @@ def test_the_command_for_nodes_is_for_the_machine_not_for_a_container() -> None:
 # ---- the health of GPUs --------------------------------------------------------------------------
 
 
-def test_a_row_that_cannot_be_replaced_is_worse_than_one_that_waits() -> None:
-    found = checks(machine("hgx-h100-failing.json"), "nvidia-row-remap")
-
-    assert [check.severity for check in found] == [Severity.ERROR, Severity.WARNING]
-
-
 def test_an_error_that_is_not_contained_is_told_of_the_gpu_that_asks_for_a_reset() -> None:
     check = judged(machine("hgx-h100-failing.json"), "nvidia-ecc-errors")
 
@@ -577,22 +571,6 @@ def test_a_report_has_a_hazard_or_not(
         assert (check.status, check.severity) == (Status.FAILED, expected)
     else:
         assert check.status is expected
-
-
-@pytest.mark.parametrize(
-    ("number", "kind", "release", "words"),
-    [
-        ("1b80", "open", "570.86.15", "needs the proprietary kernel module"),
-        ("1db6", "proprietary", "590.44.01", "left out since 590"),
-        ("2901", "proprietary", "570.86.15", "needs the open kernel module"),
-    ],
-)
-def test_the_message_names_the_module_that_a_gpu_needs(
-    number: str, kind: str, release: str, words: str
-) -> None:
-    check = judged(with_module(number, kind, release), "nvidia-module-does-not-fit")
-
-    assert words in check.message
 
 
 def rewriter() -> ModuleType:

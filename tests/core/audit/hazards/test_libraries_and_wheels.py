@@ -137,13 +137,6 @@ def test_without_an_rpath_torch_gets_what_the_search_path_names() -> None:
     assert check.message.endswith("and 2 more of wheels")
 
 
-def test_a_cudnn_that_is_older_than_the_pin_is_not_told_as_a_shadow_too() -> None:
-    outcome = examine(report("cluster-modules-node"))
-    about = [check.code for check in outcome.failed() if "/libcudnn.so.9 (9.2.1):" in check.message]
-
-    assert about == ["cudnn-older-than-pinned"]
-
-
 @pytest.mark.parametrize(
     ("version", "status"),
     [("9.18.1", Status.FAILED), ("9.19.0", Status.PASSED), ("9.20.0", Status.PASSED)],
@@ -640,20 +633,7 @@ def test_wheels_for_glibc_do_not_run_on_musl() -> None:
     assert only(report("macbook-m3"), "glibc-older-than-wheel").status is Status.SKIPPED
 
 
-def test_a_libstdcxx_of_unknown_version_is_unknown() -> None:
-    subject = with_probe(report("cluster-modules-node"), "host", facts={"libstdcxx_version": None})
-
-    assert only(subject, "libstdcxx-older-than-needed").status is Status.UNKNOWN
-
-
 # ---- packages ------------------------------------------------------------------------------------
-
-
-def test_two_flavours_that_own_one_file_are_told_once() -> None:
-    outcome = examine(report("stale-conda-workstation"))
-    about = [check.code for check in outcome.failed() if "onnxruntime" in check.message]
-
-    assert about == ["package-installed-twice"]
 
 
 @pytest.mark.parametrize(

@@ -157,15 +157,6 @@ def test_the_wish_to_save_power_is_told_of_such_a_driver() -> None:
     )
 
 
-def test_threads_and_counts_are_said_once() -> None:
-    both = examine(report("docker-cgroup1")).failed()
-    about = [
-        check.code for check in both if "os.cpu_count" in check.message or "MKL (" in check.message
-    ]
-
-    assert about == ["cpu-quota-below-threads"]
-
-
 def test_the_command_gives_the_quotas_whole_cpus() -> None:
     (check,) = checks(report("docker-cgroup1"), "cpu-quota-below-threads")
 

@@ -181,10 +181,3 @@ def test_no_hazard_of_devices_is_on_a_machine_without_them_or_a_healthy_one() ->
     ):
         assert statuses(machine("epyc-eight-nodes"), code) <= {Status.PASSED, Status.SKIPPED}, code
         assert Status.FAILED not in statuses(machine("hgx-h100-sound.json"), code), code
-
-
-def test_no_message_is_repeated() -> None:
-    for name in dict.fromkeys(has for has, _ in MACHINES.values() if has):
-        messages = [check.message for check in examine(machine(name)).failed()]
-
-        assert len(messages) == len(set(messages)), name

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from mlbackends.audit.environment import integer
-from mlbackends.audit.hazard import NotReported
 from mlbackends.audit.reports import report_of
 from mlbackends.audit.runner import examine
 from mlbackends.model.audit import Check, Severity, Status
@@ -298,22 +297,7 @@ def test_a_capability_that_torch_dies_of_is_an_error() -> None:
     assert check.command == "unset ATEN_CPU_CAPABILITY"
 
 
-def test_a_warning_of_a_variable_is_said_once() -> None:
-    outcome = examine(report("broken-environment"))
-    about = [check.code for check in outcome.failed() if "LD_PRELOAD" in check.message]
-
-    assert about == ["ld-preload-missing"]
-
-
 def test_a_long_value_is_cut_in_the_message() -> None:
     subject = with_variables("ci-leftovers", CUDA_LAUNCH_BLOCKING="1" * 5000)
 
     assert len(seen(subject, "cuda-launch-blocking")[0]) < 300
-
-
-def test_not_told_says_what_is_missing() -> None:
-    from mlbackends.audit.environment import settings
-    from mlbackends.audit.hazard import ReportView
-
-    with pytest.raises(NotReported, match=r"environment\.variables is not in the report"):
-        settings(ReportView(msgspec.structs.replace(report("ci-leftovers"), probes={})))

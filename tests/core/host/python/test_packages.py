@@ -115,7 +115,7 @@ def test_files_without_metadata_are_found(machine: Machine) -> None:
 
 
 def test_a_folder_that_an_uninstall_left_behind_is_nothing(machine: Machine) -> None:
-    files = {
+    files: dict[str, str | bytes] = {
         "site/thing/__pycache__/a.pyc": b"",
         "site/thing/tuning_cache.json": "{}",
     }
@@ -376,7 +376,7 @@ def test_an_assigned_flag_is_true_false_or_nothing() -> None:
 
 
 def test_entry_points_of_a_group_come_from_every_distribution(machine: Machine) -> None:
-    files = {
+    files: dict[str, str | bytes] = {
         "site/one-1.dist-info/entry_points.txt": "[console_scripts]\nx = y\n\n[group]\na = m:f\n",
         "site/two-1.dist-info/entry_points.txt": "[group]\nb=n\nnothing\n= c\n[other]\nd = e\n",
         "site/three-1.dist-info/entry_points.txt": b"\0\xff[group",
