@@ -19,7 +19,7 @@ from mlbackends.model.checked import Ended
 from mlbackends.sdpa.dispatch import backends as attention_backends
 from mlbackends.sdpa.verify.processes import BANDWIDTH, PEAK, VALUES, Processes
 from mlbackends_cli.main import guarded_main
-from mlbackends_cli.report.schemas import SCHEMAS
+from mlbackends_cli.report.commands.schema import SCHEMAS
 from mlbackends_kernels.checking import measures, ours, values
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from running import backends
 
 from mlbackends.fleet.frames import LONGEST_LINE, frames
 from mlbackends.model.fleet import Envelope
-from mlbackends_cli.report.schemas import SCHEMAS
+from mlbackends_cli.report.commands.schema import SCHEMAS
 
 ROOT = Path(__file__).resolve().parents[2]
 SOUND = json.loads((ROOT / "tests/reports/hgx-h100-sound.json").read_text("utf-8"))

@@ -16,7 +16,7 @@ from test_sdpa_bench import SAMPLE, problem, run
 
 from mlbackends.base.reasons import Reason
 from mlbackends.model.checked import SCHEMA, Checked, Ended, Errors
-from mlbackends_cli.attention import check_table
+from mlbackends_cli.attention import tables
 from mlbackends_cli.attention.chart import picture, plots
 from mlbackends_cli.attention.page import bench_page, check_page
 from mlbackends_cli.charts import blocks
@@ -229,7 +229,7 @@ def test_who_would_compute_fits_a_narrow_terminal() -> None:
     chosen = replace(
         checked(SAMPLE).problems[0], chosen="flash_cpu", torch_chosen="EFFICIENT_ATTENTION"
     )
-    text = check_table.printed(replace(checked(SAMPLE), problems=(chosen,)), Page(width=50))
+    text = tables.check_text(replace(checked(SAMPLE), problems=(chosen,)), Page(width=50))
     lines = text.splitlines()
 
     assert "EFFICIENT_ATTENTION" in text
@@ -260,12 +260,12 @@ def test_errors_stand_beside_their_allowance() -> None:
     )
     text = check_page(checked(run(one)), Page())
     assert re.search(r'width="25.0%" height="100%"></rect></svg><span>25%</span>', text)
-    assert "25%" in check_table.printed(checked(run(one)), Page(width=60))
+    assert "25%" in tables.check_text(checked(run(one)), Page(width=60))
 
 
 def test_the_fastest_is_first_and_named_but_not_among_unstable_times() -> None:
     one = problem("--shape 1,1,64,16", math=4e-5, torch_flash=1e-5)
-    lines = check_table.printed(checked(run(one)), Page(width=60)).splitlines()
+    lines = tables.check_text(checked(run(one)), Page(width=60)).splitlines()
     rows = [line.split() for line in lines if "✓" in line]
     assert [row[1] for row in rows] == ["torch_flash", "math"]
     assert "fastest" in rows[0] and "4×" in rows[1]
@@ -274,7 +274,7 @@ def test_the_fastest_is_first_and_named_but_not_among_unstable_times() -> None:
         assert result.timing is not None
         timing = replace(result.timing, unstable="it waited")
         unstable = changed(unstable, result.backend, timing=timing)
-    assert "fastest\n" not in check_table.printed(checked(run(unstable)), Page(width=60))
+    assert "fastest\n" not in tables.check_text(checked(run(unstable)), Page(width=60))
 
 
 def test_a_reason_that_holds_for_all_problems_is_printed_once() -> None:
@@ -284,10 +284,10 @@ def test_a_reason_that_holds_for_all_problems_is_printed_once() -> None:
         )
         for each in WITHOUT.problems
     ]
-    text = check_table.printed(checked(run(*refused)), Page())
+    text = tables.check_text(checked(run(*refused)), Page())
     assert text.count("math: it is gone [gone]") == 1
     assert "cannot compute any of these" in text
-    some = check_table.printed(checked(run(refused[0], WITHOUT.problems[2])), Page())
+    some = tables.check_text(checked(run(refused[0], WITHOUT.problems[2])), Page())
     assert some.index("it is gone") < some.index("--shape 1,1,256,16")
 
 

@@ -18,10 +18,10 @@ from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result, Tim
 from mlbackends.model.records import Device
 from mlbackends.sdpa.problem_text import parse
 from mlbackends.sdpa.verify.speed import compared
-from mlbackends_cli.attention import bench_table, check_table
+from mlbackends_cli.attention import tables
 from mlbackends_cli.attention.chart import picture, sheet
 from mlbackends_cli.charts.svg import drawing, why_no_png
-from mlbackends_cli.report.schemas import SCHEMAS
+from mlbackends_cli.report.commands.schema import SCHEMAS
 from mlbackends_cli.terminal import Page
 
 if TYPE_CHECKING:
@@ -183,8 +183,8 @@ def test_where_no_backend_ran_the_reasons_are_told(tmp_path: Path) -> None:
 
 
 def test_others_are_compared_with_the_first_peer() -> None:
-    base = bench_table.baseline(SAMPLE)
-    text = bench_table.printed(SAMPLE, Page(width=200), base)
+    base = tables.baseline(SAMPLE)
+    text = tables.bench_text(SAMPLE, Page(width=200), base)
 
     assert base == "torch_flash"
     assert text.count("× torch_flash") == 3  # two heads, and what they mean
@@ -192,8 +192,8 @@ def test_others_are_compared_with_the_first_peer() -> None:
 
 
 def test_without_a_peer_they_are_compared_with_the_slowest() -> None:
-    assert bench_table.baseline(run(problem("--shape 1,1,64,16", math=4e-5, other=1e-5))) == "math"
-    assert bench_table.baseline(run()) == ""
+    assert tables.baseline(run(problem("--shape 1,1,64,16", math=4e-5, other=1e-5))) == "math"
+    assert tables.baseline(run()) == ""
 
 
 @pytest.mark.parametrize(("seconds", "share"), [(9.9e-6, "101%"), (1e-5, "100%"), (0.1, "0%")])
@@ -201,8 +201,8 @@ def test_what_is_faster_than_the_peak_is_explained(seconds: float, share: str) -
     timed = problem("--shape 1,1,64,16", math=seconds)
     checked = Checked("", "", "", "", 2, (timed.checked,))
     for text in (
-        bench_table.printed(run(timed), Page(width=200), "math"),
-        check_table.printed(checked, Page(width=200)),
+        tables.bench_text(run(timed), Page(width=200), "math"),
+        tables.check_text(checked, Page(width=200)),
     ):
         assert f" {share}" in text
         assert ("more than 100% of the peak: " in text) is (share == "101%")

@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator
 from running import in_process
 
 from mlbackends.libraries.cuda import driver
-from mlbackends_cli.report.schemas import SCHEMAS
+from mlbackends_cli.report.commands.schema import SCHEMAS
 from mlbackends_kernels import attention_cuda
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from mlbackends.model.usage import (
     Usage,
 )
 from mlbackends_cli.report import usage as pages
+from mlbackends_cli.report.commands.schema import SCHEMAS
 from mlbackends_cli.report.commands.top import _View
-from mlbackends_cli.report.schemas import SCHEMAS
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text import layout
 

@@ -18,7 +18,7 @@ from mlbackends.host.host import Host
 from mlbackends.model.records import Fact, Finding, Presence, Report
 from mlbackends.survey import all_codes, survey
 from mlbackends_cli.report import probes
-from mlbackends_cli.report.schemas import report_schema
+from mlbackends_cli.report.commands.schema import report_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Our own: other distributions may add to them.

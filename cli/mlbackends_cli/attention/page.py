@@ -6,7 +6,7 @@ from math import prod
 from mlbackends.model.benched import Benched
 from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result
 from mlbackends.sdpa.verify.outcome import summary
-from mlbackends_cli.attention import bench_table, check_table
+from mlbackends_cli.attention import tables
 from mlbackends_cli.attention.chart import plots, sheet, short_title
 from mlbackends_cli.attention.tables import (
     FASTEST,
@@ -53,16 +53,16 @@ _Found = list[tuple[Result, Row]]
 def check_page(checked: Checked, _page: Page) -> str:
     """Return the page of a check."""
     found = [(problem, rows(problem)) for problem in checked.problems]
-    texts = check_table.notes(checked)
-    return _document(checked, "Attention, checked", found, check_table.COLUMNS, texts)
+    texts = tables.check_notes(checked)
+    return _document(checked, "Attention, checked", found, tables.CHECK_COLUMNS, texts)
 
 
 def bench_page(benched: Benched, _page: Page, base: str) -> str:
     """Return the page of a run, with its plots. base: the backend that the others are compared with."""
     found = [
-        (problem.checked, bench_table.rows(problem, benched, base)) for problem in benched.problems
+        (problem.checked, tables.bench_rows(problem, benched, base)) for problem in benched.problems
     ]
-    texts, columns = bench_table.notes(benched, base), bench_table.columns(benched, base)
+    texts, columns = tables.bench_notes(benched, base), tables.bench_columns(benched, base)
     title = "Speed over length, and a roofline"
     drawn = scrolled(element("figure", sheet(benched)), title) if plots(benched) else ""
     return _document(

@@ -1,17 +1,18 @@
-"""Rows of results, tables of them that fit the page, and the notes below."""
+"""Runs of `sdpa check` and `sdpa bench` as tables: rows of results, the notes below, text and Markdown."""
 
 import os
 from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 from mlbackends.base.errors import counted, some
-from mlbackends.base.tables import table
+from mlbackends.base.tables import table as table_file
 from mlbackends.model.benched import Benched, BenchedProblem
 from mlbackends.model.checked import Checked, CheckedProblem, DeviceSpeeds, Ended, Result, Timing
 from mlbackends.sdpa.verify.outcome import summary
 from mlbackends.sdpa.verify.problem_size import least_bytes
 from mlbackends.tracing.finder import took
 from mlbackends_cli.terminal import Page
+from mlbackends_cli.text.markdown import code, literal, table
 from mlbackends_cli.text.plain import binary_size, one_line, without_commands, wrapped
 
 GRADIENTS = {"query": "dQ", "key": "dK", "value": "dV", "mask": "dM", "sinks": "dsinks"}
@@ -193,7 +194,7 @@ def speed(gflops: float) -> str:
 # ---- a table for each problem ---------------------------------------------------------------
 
 
-def printed(
+def printed_tables(
     sections: Sequence[Section],
     columns: Sequence[str],
     spared: Sequence[Sequence[str]],
@@ -342,6 +343,205 @@ def notes_of(problems: Sequence[CheckedProblem], *columns: str) -> list[str]:
         if result.timing is not None and result.timing.unstable:
             found.setdefault(result.timing.unstable, []).append(result.backend)
     whys = [f"{some(tuple(dict.fromkeys(names)))}: {why}" for why, names in found.items()]
-    texts = table(os.path.join(os.path.dirname(__file__), "notes"))
+    texts = table_file(os.path.join(os.path.dirname(__file__), "notes"))
     unstable = f"~: unstable time, not compared; {'; '.join(whys)}"
     return [*devices, *(texts[name] for name in named), *[unstable] * bool(whys)]
+
+
+CHECK_COLUMNS = (
+    *("backend", "median", "slower by", "spread", "GFLOP/s", "TFLOP/s", "of peak", "of stated"),
+    *("of memory", "launch", "max error", "of allowed"),
+    *("relative", "error ratio", "out", *GRADIENTS.values(), "memory"),
+)
+#: The columns that a narrow page leaves out, in this order.
+_CHECK_SPARED = (
+    ("spread",),
+    ("relative",),
+    ("error ratio",),
+    ("out", *GRADIENTS.values()),
+    ("GFLOP/s",),
+    ("launch",),
+    ("of stated",),
+    ("memory",),
+    ("of memory",),
+    ("max error",),
+    ("of peak",),
+)
+
+
+def check_text(checked: Checked, page: Page) -> str:
+    """Return a table for each problem, as wide as the page allows."""
+    sections = []
+    for problem in checked.problems:
+        ours, torch = problem.chosen or "no backend", problem.torch_chosen or "none"
+        above = [f"mlbackends chooses {ours}, torch would choose {torch}", *about(problem)]
+        lines = [line for text in above for line in wrapped(text, page.width, "  ", " " * 4)]
+        before = [page.styled(line, "dim") for line in lines]
+        if problem.failure:
+            sign = page.styled(page.sign("✗", "x"), "red")
+            before += wrapped(f"  {sign} {one_line(problem.failure)}", page.width, "", " " * 4)
+        sections.append(Section(problem.text, before, rows(problem), list(problem.results)))
+    return printed_tables(sections, CHECK_COLUMNS, _CHECK_SPARED, check_notes(checked), page)
+
+
+def check_notes(checked: Checked) -> list[str]:
+    """Return the summary, and what the columns mean."""
+    count = len(checked.problems)
+    bad = sum(not problem.good for problem in checked.problems)
+    idle = sum(problem.idle for problem in checked.problems)
+    ending = f"{bad} of {count} with something wrong" if bad else "nothing wrong"
+    if idle and not bad:
+        ending = "no backend ran" if idle == count else f"{ending} in what ran"
+    if 0 < idle < count:
+        ending += f"; no backend ran for {idle} of {count}"
+    summary = f"{counted(count, 'problem')} on {hardware_of(checked)}: {ending}"
+    results = [each for problem in checked.problems for each in ran(problem)]
+    if not results:
+        return [summary]
+    measures = ["slower by"] * any(result.timing for result in results) + [
+        "max error",
+        "of allowed",
+    ]
+    measures += ["relative", "error ratio"]
+    measures += ["gradients"] * any(problem.problem.wants_gradient for problem in checked.problems)
+    measured = {result.memory.measured_by for result in results if result.memory}
+    memory = [
+        f"memory: extra memory during the call, measured by {each}" for each in sorted(measured)
+    ]
+    return [summary, *notes_of(checked.problems, *measures), *memory]
+
+
+def check_markdown(checked: Checked, _page: Page) -> str:
+    """Return a table for each problem with why a backend gave no result or a wrong one, and the notes."""
+    parts = []
+    for problem in checked.problems:
+        cells = [
+            tuple(literal(row.get(name, "")) for name in CHECK_COLUMNS) for _, row in rows(problem)
+        ]
+        failures = [
+            f"- {literal(result.backend)}: {literal(f'{result.ended}: {summary(result)}')}"
+            for result in problem.results
+            if result.ended is not Ended.RAN or not result.good
+        ]
+        parts += [
+            f"### {code(problem.text, in_table=False)}",
+            literal(problem.failure) or ("" if cells else "No backend ran."),
+            "\n".join(f"- {literal(line)}" for line in about(problem) if problem.speeds),
+            table(CHECK_COLUMNS, cells),
+            "\n".join(failures),
+        ]
+    return "\n\n".join(filter(None, [*parts, *map(literal, check_notes(checked))])) + "\n"
+
+
+_BENCH_SPARED = (
+    ("of stated",),
+    ("launch",),
+    ("of memory",),
+    ("spread",),
+    ("GFLOP/s",),
+    ("quarters",),
+    ("slower by",),
+)
+
+
+def baseline(benched: Benched) -> str:
+    """Return the backend for comparison: the first peer that was timed, else the slowest of ours."""
+    timed = [
+        (not result.peer, -result.timing.median_seconds, result.backend)
+        for problem in benched.problems
+        for result in problem.checked.results
+        if result.timing is not None
+    ]
+    peers = [name for is_ours, _, name in timed if not is_ours]
+    return peers[0] if peers else min(timed)[2] if timed else ""
+
+
+def bench_columns(benched: Benched, base: str) -> tuple[str, ...]:
+    """Return the heads of the columns of a bench."""
+    measured = (
+        *("backend", "median", "slower by", "spread", "GFLOP/s", "TFLOP/s", "of peak"),
+        *("of stated", "of memory", "launch"),
+    )
+    is_compared = any(problem.changes for problem in benched.problems)
+    changes = ("× saved", "by peak") if is_compared else ()
+    return (*measured, f"× {base}", "quarters", *changes)
+
+
+def bench_text(benched: Benched, page: Page, base: str) -> str:
+    """Return a table for each problem. base: the backend that others are compared with."""
+    sections = []
+    for problem in benched.problems:
+        above = about(problem.checked) if problem.checked.speeds else []
+        lines = [f"  {line}" for line in above] + [f"    {problem.checked.failure}"]
+        before = [each for line in lines for each in wrapped(line, page.width, "", " " * 4)]
+        found = bench_rows(problem, benched, base)
+        uncompared = {change.backend for change in problem.changes if not change.by_time}
+        # `check` lists the backends that do not support a problem; here they would hide the numbers.
+        explained = [
+            result
+            for result in problem.checked.results
+            if result.ended is not Ended.CANNOT
+            or result.required
+            or result.peer
+            or result.backend in uncompared
+            or not found
+        ]
+        sections.append(Section(problem.checked.text, before, found, explained))
+    return printed_tables(
+        sections, bench_columns(benched, base), _BENCH_SPARED, bench_notes(benched, base), page
+    )
+
+
+def bench_rows(problem: BenchedProblem, benched: Benched, base: str) -> list[tuple[Result, Row]]:
+    """Return the rows of the backends that ran, with what `bench_columns` has."""
+    found = rows(problem.checked)
+    memory = benched.bandwidth_bytes_per_second
+    changes = {change.backend: change for change in problem.changes}
+    for result, row in found:
+        if problem.checked.speeds is None and (
+            memory and result.timing and result.timing.median_seconds
+        ):
+            row["of memory"] = f"{problem.least_bytes / result.timing.median_seconds / memory:.0%}"
+        if ratio := problem.ratio(result.backend, base):
+            row[f"× {base}"] = speed(ratio.median)
+            row["quarters"] = f"{speed(ratio.lower)}-{speed(ratio.upper)}"
+        if change := changes.get(result.backend):
+            row["× saved"] = f"{change.by_time:.2f}"
+            row["by peak"] = f"{change.by_share:.2f}" if change.by_share else ""
+    return found
+
+
+def bench_notes(benched: Benched, base: str) -> list[str]:
+    """Return the summary, and what the columns mean."""
+    problems = [problem.checked for problem in benched.problems]
+    idle, count = sum(problem.idle for problem in problems), len(problems)
+    ending = f" for {idle} of {count}" if idle < count else ""
+    ending = f": no backend ran{ending}" if idle else ""
+    found = [f"{hardware_of(benched)}, {counted(benched.rounds, 'round')}{ending}"]
+    on_cpu = [problem for problem in problems if problem.speeds is None]
+    if peaks := [each.peak_gflops for each in on_cpu if each.peak_gflops]:
+        by = next(each.peak_by for each in on_cpu if each.peak_by)
+        ends = dict.fromkeys(speed(pick(peaks)) for pick in (min, max))
+        found.append(f"peak: {' to '.join(ends)} GFLOP/s, {by}")
+    if benched.bandwidth_bytes_per_second:
+        rate = f"{speed(benched.bandwidth_bytes_per_second / 1e9)} GB/s, {benched.bandwidth_by}"
+        found.append(f"memory: {rate}; of memory: inputs and result once")
+    if any(ratio.to == base for problem in benched.problems for ratio in problem.ratios):
+        found.append(f"× {base}: speed ratio in the same round, median and middle half")
+    columns_shown = ["changes"] if any(problem.changes for problem in benched.problems) else []
+    return found + notes_of(problems, *columns_shown)
+
+
+def bench_markdown(benched: Benched, _page: Page, base: str) -> str:
+    """Return one table of all problems."""
+    heads = bench_columns(benched, base)
+    found = [
+        (code(problem.checked.text), *(literal(row.get(name, "")) for name in heads))
+        for problem in benched.problems
+        for result, row in bench_rows(problem, benched, base)
+        if result.timing is not None
+    ]
+    problems = [problem.checked for problem in benched.problems if problem.checked.speeds]
+    above = dict.fromkeys(line for problem in problems for line in about(problem))
+    texts = map(literal, (*above, *bench_notes(benched, base)))
+    return "\n\n".join([table(("problem", *heads), found), *texts]) + "\n"

@@ -16,7 +16,7 @@ from mlbackends.tracing.machine import this_machine
 from mlbackends.tracing.session import Session
 from mlbackends.tracing.viewing import SavedTrace
 from mlbackends_cli import formats
-from mlbackends_cli.attention import check_table
+from mlbackends_cli.attention import tables
 from mlbackends_cli.attention.page import check_page
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.trace.listings import printed
@@ -51,7 +51,7 @@ def plain(shown: Report | Checked | Session | SavedTrace) -> str:
         case Report():
             return formats.text("table", "report", _without_names(shown), Page(100))
         case Checked():
-            return check_table.printed(shown, Page(120))
+            return tables.check_text(shown, Page(120))
         case Session():
             views: dict[str, AnyView] = {"summary": shown.summary()}
         case SavedTrace():

@@ -1,29 +1,378 @@
-"""The picture of a machine, as HTML: sockets, the accelerators at each, and the links between these."""
+"""The picture of a machine, as HTML: sockets, the accelerators at each, and the links between these.
+
+Nothing is invented: if the facts do not tell which node a cache or which socket a node belongs to,
+that is drawn around all of them, or written below.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
 
 from mlbackends.base.errors import counted
-from mlbackends.model.records import Report
-from mlbackends_cli.report.topology import (
-    Accelerator,
-    Accelerators,
-    Cache,
-    Cores,
-    Link,
-    Node,
-    Package,
-    accelerators,
-    processors,
-)
+from mlbackends.base.quantities import parse_cpu_list
+from mlbackends.model.records import Device, Report
+from mlbackends_cli.report.machine import Facts, index, number, numbers, rows, text
+from mlbackends_cli.report.probes import MARKS, state_of
 from mlbackends_cli.text.elements import element, escaped, words
-from mlbackends_cli.text.plain import binary_size
+from mlbackends_cli.text.plain import binary_size, joined
 
-_MOST_SQUARES = 256
-_MOST_PACKAGES = 32
-_MOST_PIECES = 12
-#: Pixels between two lines that join cards.
-_LANE = 8
+_LETTERS = {"data": "d", "instruction": "i"}
+
+
+class Cores(Struct):
+    """Cores that are alike. threads: of each; 0 if the squares are threads of unknown cores."""
+
+    kind: str
+    count: int
+    threads: int
+    caches: str = ""
+
+
+class Cache(Struct):
+    """Caches of one size: "L3", their size and number; sharing: CPUs per cache, 0 if unknown.
+
+    kind: of the cores that alone have it.
+    """
+
+    name: str
+    size_bytes: int
+    count: int
+    sharing: int = 0
+    kind: str = ""
+
+
+class Node(Struct):
+    """A NUMA node; number is None if the machine has one memory, or its nodes are unknown."""
+
+    number: int | None
+    threads: int
+    cores: list[Cores]
+    memory_bytes: int
+    caches: list[Cache] = []
+
+
+class Package(Struct):
+    """What is drawn in one frame: a socket, or several whose nodes are not known apart."""
+
+    title: str
+    nodes: list[Node]
+    caches: list[Cache] = []
+
+    @property
+    def threads(self) -> int:
+        """How many threads its nodes have."""
+        return sum(node.threads for node in self.nodes)
+
+
+# ---- nodes and their cores -----------------------------------------------------------------
+
+
+def processors(report: Report) -> tuple[str, list[Package], list[str]]:
+    """Return the CPUs' name, their frames, and notes on what belongs to no single frame.
+
+    There is no frame if nothing is known about cores.
+    """
+    probe, memory = report.probes.get("cpu"), report.probes.get("memory")
+    facts = probe.facts if probe else {}
+    name = text(facts, "model_name") or text(facts, "architecture") or "Processor"
+    if not (number(facts, "threads") or number(facts, "cores")):
+        return name, [], []
+    packages, notes = _sockets(facts, _numa_nodes(facts, memory.facts if memory else {}))
+    notes += _place_caches(facts, packages)
+    if off := text(facts, "offline_cpus"):
+        notes.append(f"off: CPU {off}")
+    return name, packages, notes
+
+
+def _numa_nodes(facts: Facts, memory: Facts) -> list[Node]:
+    listed = _numa_rows(facts)
+    if len(listed) < 2:
+        total = number(memory, "total_bytes") or sum(number(row, "memory_bytes") for row in listed)
+        threads = number(facts, "threads") or len(parse_cpu_list(text(facts, "online_cpus")))
+        lone = index(listed[0], "node") if listed else None
+        return [Node(lone, threads, _all_cores(facts), total)]
+    by_memory = {index(row, "node"): number(row, "total_bytes") for row in rows(memory, "nodes")}
+    nodes = []
+    for row in listed:
+        cpus, at = parse_cpu_list(text(row, "cpus")), index(row, "node")
+        size = number(row, "memory_bytes") or by_memory.get(at, 0)
+        nodes.append(Node(at, len(cpus), _cores_of(facts, cpus), size))
+    return nodes
+
+
+def _numa_rows(facts: Facts) -> list[Facts]:
+    return [row for row in rows(facts, "numa_nodes") if index(row, "node") is not None]
+
+
+def _all_cores(facts: Facts) -> list[Cores]:
+    """Return the cores of a machine with one node, in which the kinds need not name their CPUs."""
+    cores, threads = number(facts, "cores"), number(facts, "threads")
+    kinds = [_alike_cores(row) for row in rows(facts, "kinds")]
+    if len(kinds) > 1 and all(kinds) and sum(kind.count for kind in kinds if kind) == cores:
+        return [kind for kind in kinds if kind]
+    if cores and threads % cores == 0:
+        return [Cores("", cores, threads // cores or 1)]
+    return [Cores("", cores or threads, 0)]
+
+
+def _cores_of(facts: Facts, cpus: Sequence[int]) -> list[Cores]:
+    """Return the cores of a node by its CPUs; the CPUs themselves if they cannot be split evenly."""
+    split = []
+    for row in rows(facts, "kinds"):
+        kind, own = _alike_cores(row), set(parse_cpu_list(text(row, "cpus"))) & set(cpus)
+        if own and kind and len(own) % kind.threads == 0:
+            split.append(Cores(kind.kind, len(own) // kind.threads, kind.threads))
+    if sum(cores.count * cores.threads for cores in split) == len(cpus):
+        return split  # [] for a node of memory alone
+    cores, threads = number(facts, "cores"), number(facts, "threads")
+    each = threads // cores if cores and threads % cores == 0 else 0
+    if each and len(cpus) % each == 0:
+        return [Cores("", len(cpus) // each, each)]
+    return [Cores("", len(cpus), 0)]
+
+
+def _alike_cores(row: Facts) -> Cores | None:
+    threads, cores = number(row, "threads"), number(row, "cores")
+    if not threads or not cores or threads % cores:
+        return None
+    return Cores(text(row, "name"), cores, threads // cores)
+
+
+# ---- which nodes are in which socket -------------------------------------------------------
+
+
+def _sockets(facts: Facts, nodes: list[Node]) -> tuple[list[Package], list[str]]:
+    count = number(facts, "sockets")
+    own = [node for node in nodes if node.threads]
+    # Kernels set nodes aside for memory that a GPU may bring: with nothing on them, they show nothing.
+    rest = [node for node in nodes if node.memory_bytes and not node.threads]
+    memory = [Package("memory without CPUs", rest)] if rest else []
+    if count == len(own):
+        groups = [[node] for node in own]
+    else:
+        groups = [own] if count == 1 else _by_distance(facts, own, count)
+    if groups:
+        return [Package("socket", group) for group in groups] + memory, []
+    title = f"{count} sockets" if count else "processor"
+    notes = ["which NUMA node is in which socket is not known"] if count and len(own) > 1 else []
+    return [Package(title, own), *memory], notes
+
+
+def _by_distance(facts: Facts, own: list[Node], count: int) -> list[list[Node]]:
+    """Group nodes into equal sockets if every distance inside is below every one between sockets."""
+    if not count or len(own) <= count or len(own) % count:
+        return []
+    listed = _numa_rows(facts)
+    place = {index(row, "node"): i for i, row in enumerate(listed)}
+    table = {index(row, "node"): numbers(row, "distances") for row in listed}
+    if any(len(table[node.number]) != len(listed) for node in own):
+        return []
+    size = len(own) // count
+    groups: list[list[Node]] = []
+    for node in own:
+        distances = table[node.number]
+        order = sorted(own, key=lambda other: distances[place[other.number]])
+        near, far = order[:size], order[size:]
+        if distances[place[near[-1].number]] >= distances[place[far[0].number]]:
+            return []
+        group = sorted(near, key=lambda other: place[other.number])
+        if group not in groups:
+            groups.append(group)
+    return groups if len(groups) == count else []
+
+
+# ---- the place of each cache in the picture -------------------------------------------------
+
+
+def _place_caches(facts: Facts, packages: list[Package]) -> list[str]:
+    """Add the caches to their owners; return those of the whole machine as text.
+
+    The facts have of each cache how many instances there are and how many CPUs share one, not which.
+    """
+    by_name: dict[str, list[Cache]] = {}
+    for row in rows(facts, "caches"):
+        level, size = number(row, "level"), number(row, "size_bytes")
+        if level and size:
+            name = f"L{level}{_LETTERS.get(text(row, 'type'), '')}"
+            counts = number(row, "instances"), number(row, "shared_by_cpus")
+            cache = Cache(name, size, *counts, text(row, "kind"))
+            by_name.setdefault(name, []).append(cache)
+    notes: list[str] = []
+    for name, caches in by_name.items():
+        if not _assign_to_cores(packages, caches) and not _shared_out(packages, caches):
+            sizes = [
+                f"{f'{cache.count} × ' if cache.count > 1 else ''}{binary_size(cache.size_bytes)}"
+                for cache in caches
+            ]
+            notes.append(f"{name} {', '.join(sizes)}")
+    return notes
+
+
+def _assign_to_cores(packages: list[Package], caches: list[Cache]) -> bool:
+    """Assign to each kind of core the cache that each of its cores has; False if none has one."""
+    cores = [core for package in packages for node in package.nodes for core in node.cores]
+    expected: Counter[tuple[str, int]] = Counter()
+    for core in cores:
+        expected[core.kind, core.threads] += core.count
+    counts = {(cache.kind, cache.sharing): cache.count for cache in caches}
+    if not all(core.threads for core in cores) or counts != expected or len(counts) < len(caches):
+        return False
+    by_kind = {cache.kind: f"{cache.name} {binary_size(cache.size_bytes)}" for cache in caches}
+    for each in cores:
+        each.caches = " · ".join(filter(None, [each.caches, by_kind[each.kind]]))
+    return True
+
+
+def _shared_out(packages: list[Package], caches: list[Cache]) -> bool:
+    """Give nodes, else sockets, their shares of a cache; False if it cannot be split evenly."""
+    nodes = [node for package in packages for node in package.nodes]
+    own = [node for node in nodes if node.threads]
+    if len(own) == 1 and all(cache.count for cache in caches):
+        own[0].caches += caches
+        return True
+    one = caches[0]
+    if len(caches) > 1 or not one.count or not one.sharing:
+        return False
+    levels: tuple[list[Node | Package], ...] = ([*nodes], [*packages])
+    for parts in levels:
+        shares = [divmod(part.threads, one.sharing) for part in parts]
+        if sum(count for count, _ in shares) == one.count and not any(rest for _, rest in shares):
+            for part, (count, _) in zip(parts, shares, strict=True):
+                part.caches += [Cache(one.name, one.size_bytes, count)] if count else []
+            return True
+    return False
+
+
+#: Maximum number of cards, sockets, pieces of a bar, and squares of a node's cores.
+_MOST_CARDS, _MOST_PACKAGES, _MOST_PIECES, _MOST_SQUARES = 32, 32, 12, 256
+#: Interfaces that see devices of other kinds and the CPU; and parts of a device.
+_NO_KIND_OF_THEIR_OWN = {"opencl", "vulkan", "mig"}
+
+
+# ---- accelerators and their links ----------------------------------------------------------
+
+
+class Card(NamedTuple):
+    """An accelerator. place: its index. node: its NUMA node, None if unknown. bus: its connection, in words.
+
+    parts: its MIG instances, as profile and size. switched: whether its NVLinks lead to a switch.
+    """
+
+    probe: str
+    place: int
+    title: str
+    state: str
+    about: str
+    bus: str
+    node: int | None
+    parts: list[tuple[str, str]]
+    switched: bool
+
+
+def _cards(report: Report) -> list[Card]:
+    """Return every accelerator once, by the probe that sees most of its kind."""
+    by_kind: dict[str, dict[str, list[Device]]] = {}
+    for name, probe in report.probes.items():
+        for device in probe.devices:
+            if device.kind not in _NO_KIND_OF_THEIR_OWN:
+                by_kind.setdefault(device.kind, {}).setdefault(name, []).append(device)
+    cards = []
+    for by_probe in by_kind.values():
+        # NVML has more of a GPU than the driver's other library.
+        best = max(by_probe, key=lambda name: (len(by_probe[name]), name == "nvidia"))
+        cards += [_card(best, device, report) for device in by_probe[best]]
+    return cards
+
+
+def _card(probe: str, device: Device, report: Report) -> Card:
+    # Every record of one device has its kind, and its PCI address or UUID.
+    names = {device.pci_address, device.uuid} - {""}
+    everyone = (other for probe in report.probes.values() for other in probe.devices)
+    same = (
+        other
+        for other in everyone
+        if other.kind == device.kind and names & {other.pci_address, other.uuid}
+    )
+    best = max([device, *same], key=lambda one: one.presence.level)
+    state, facts, own = state_of(best), device.facts, report.probes[probe]
+    memory, capability = (
+        getattr(device, name) or getattr(best, name) for name in ("memory_bytes", "capability")
+    )
+    links = number(facts, "nvlinks_active")
+    switched = bool(links) and facts.get("nvlinks_lead_to_switch") is True
+    about = [
+        binary_size(memory) if memory else "",
+        f"{'capability ' * (device.kind == 'cuda')}{capability}" if capability else "",
+        "shares the CPU's memory" if own.facts.get("is_memory_shared") is True else "",
+        f"{links} NVLinks" if switched else "",
+    ]
+    about += [f"driver {device.driver}"] if device.driver and not any(about) else []
+    about += [best.reasons[0].message] if state == "broken" and best.reasons else []
+    # The most that its link can do: "PCIe 5 ×16".
+    width, generation = (number(facts, f"max_pcie_{name}") for name in ("width", "generation"))
+    rate = facts.get("max_pcie_gigatransfers_per_second")
+    is_rate = isinstance(rate, int | float) and 0 < rate < 1000
+    speed = f"{generation}" if generation else f"{rate:g} GT/s" if is_rate else ""
+    bus = " ".join(filter(None, (speed, f"×{width}" if width else "")))
+    return Card(
+        probe,
+        device.index,
+        f"{MARKS[state]} {device.kind} {device.index} {device.name or best.name}".rstrip(),
+        state,
+        joined(*about),
+        f"PCIe {bus}" if bus else "",
+        device.numa_node,
+        [
+            (
+                text(one.facts, "profile") or f"instance {one.index}",
+                binary_size(one.memory_bytes) if one.memory_bytes else "",
+            )
+            for one in own.devices
+            if one.kind == "mig" and one.facts.get("parent") == device.index
+        ],
+        switched,
+    )
+
+
+def _links(report: Report, cards: Sequence[Card]) -> tuple[str, list[str]]:
+    """Return what joins any two of some cards, "" for nothing; and what joins pairs, a line for each kind.
+
+    That is a switch, NVLinks of NVIDIA's GPUs, or links of AMD's GPUs other than PCI Express.
+    """
+    if switched := sum(card.switched for card in cards):
+        nvidia = report.probes.get("nvidia")
+        count = number(nvidia.facts, "nvswitches") if nvidia else 0
+        hub = f"{count} NVSwitches" if count > 1 else "NVSwitch"
+        return hub + (f", {switched} of these cards" if switched < len(cards) else ""), []
+    shown = {(card.probe, card.place) for card in cards}
+    pairs: dict[str, set[tuple[int, int]]] = {}
+    for name, probe in report.probes.items():
+        ends = [
+            (numbers(row, "gpus"), counted(number(row, "nvlinks"), "NVLink"))
+            for row in rows(probe.facts, "topology")
+            if number(row, "nvlinks")
+        ]
+        ends += [
+            (numbers({"ends": [row.get("from"), row.get("to")]}, "ends"), text(row, "kind"))
+            for row in rows(probe.facts, "links")
+            if text(row, "kind") not in ("", "pcie", "other")
+        ]
+        for pair, kind in ends:
+            if len({*pair}) == len(pair) == 2 and all((name, i) in shown for i in pair):
+                pairs.setdefault(kind, set()).add((min(pair), max(pair)))
+    joined_cards = {i for found in pairs.values() for pair in found for i in pair}
+    every = len(joined_cards) * (len(joined_cards) - 1) // 2
+    if len(pairs) == 1 and len(joined_cards) > 3 and len(*pairs.values()) == every:
+        return f"{next(iter(pairs))} between any two", []
+    return "", [
+        f"{kind} between {', '.join(f'{a} and {b}' for a, b in sorted(found))}"
+        for kind, found in sorted(pairs.items())
+    ]
+
+
+# ---- the picture ---------------------------------------------------------------------------
 
 
 def picture(report: Report) -> str:
@@ -34,49 +383,45 @@ def picture(report: Report) -> str:
     packages = every_package[:_MOST_PACKAGES]
     # With a single node, every card's bus leads to it.
     is_lone = len(packages) == 1 and len(packages[0].nodes) == 1
-    cards = accelerators(report)
-    left_over = dict(enumerate(cards.cards))
-    groups: list[tuple[Package | None, dict[int, Accelerator]]] = []
-    for package in packages:
-        nodes = {node.number for node in package.nodes} - {None}
-        nearby = [i for i, card in left_over.items() if is_lone or card.node in nodes]
-        groups.append((package, {i: left_over.pop(i) for i in nearby}))
-    groups += [(None, left_over)] if left_over else []
-    lines = _Lines(cards, [i for _, own in groups for i in own])
-    drawn, row = [], 0
-    for one, own in groups:
-        frame = _package(one) + lines.strip(row - 0.5) if one else ""
+    every_card = _cards(report)
+    left_over = every_card[:_MOST_CARDS]
+    hub, pairs = _links(report, left_over)
+    drawn = []
+    for package in (*packages, None):
+        nodes = {node.number for node in package.nodes} - {None} if package else set()
+        own = [card for card in left_over if is_lone or not package or card.node in nodes]
+        left_over = [card for card in left_over if card not in own]
         rows = []
-        for card in own.values():
+        for card in own:
             is_placed = bool(card.bus) or card.node is not None
-            bus = words("span", card.bus, "bus" if is_placed else "bus unknown")
+            bus = words("span", card.bus, "bus" if is_placed else "bus unknown") if package else ""
             node = f"node {card.node}" if card.node is not None and not is_lone else ""
-            drawing = _card(card, node, has_wire=one is not None)
-            rows.append(element("div", bus if one else "", drawing, lines.strip(row), kind="row"))
-            row += 1
+            rows.append(element("div", bus, _card_box(card, node, package is not None), kind="row"))
         beside = element("div", *rows, kind="cards") if rows else ""
-        drawn.append(element("div", element("div", frame, kind="place"), beside, kind="group"))
-    hub = element("div", words("span", cards.hub), kind="hub") if cards.hub else ""
-    more = {"more socket": len(every_package) - len(packages), "more accelerator": cards.more}
-    notes += [f"and {counted(count, noun)}" for noun, count in more.items() if count]
-    if cards.links:
-        kinds = dict.fromkeys((link.kind, link.count) for link in cards.links)
-        names = [counted(n, kind) if n else kind for kind, n in sorted(kinds)]
-        notes.append(f"each line between cards: {' or '.join(names)}")
-        notes[-1] += "; thicker is more" if len(names) > 1 else ""
+        frame = element("div", _package_box(package) if package else "", kind="place")
+        drawn += [element("div", frame, beside, kind="group")] if package or rows else []
+    more = {
+        "more socket": len(every_package) - len(packages),
+        "more accelerator": len(every_card) - _MOST_CARDS,
+    }
+    notes += [f"and {counted(count, noun)}" for noun, count in more.items() if count > 0]
+    notes += pairs
     # What the picture shows in words, for those who do not see it.
     nodes_of_all = [node for package in every_package for node in package.nodes]
     cores = sum(core.count for node in nodes_of_all for core in node.cores)
     about = f"Picture of the machine. {title}: {len(every_package)} frames,"
     about += f" {len(nodes_of_all)} nodes, {cores} cores or threads."
-    for each in cards.cards:
+    for each in every_card[:_MOST_CARDS]:
         place = "not known" if each.node is None else each.node
         about += f" {each.title}, {each.about}, {each.bus or 'link not known'}, node {place}."
-    kind = "groups" if cards.cards or len(packages) < 2 else "groups two"
+    groups = element(
+        "div", *drawn, kind="groups" if every_card or len(packages) < 2 else "groups two"
+    )
+    bar = element("div", words("span", hub), kind="hub") if hub else ""
     return element(
         "figure",
         words("b", title),
-        element("div", element("div", *drawn, kind=kind), hub, kind="whole"),
+        element("div", groups, bar, kind="whole"),
         *(words("p", note) for note in notes),
         kind="machine",
         role="img",
@@ -84,28 +429,32 @@ def picture(report: Report) -> str:
     )
 
 
-# ---- a socket, a node, a card --------------------------------------------------------------
-
-
-def _package(one: Package) -> str:
+def _package_box(one: Package) -> str:
     """Return a socket: a frame, its nodes, and the caches that they share."""
     cores = _counted([core for node in one.nodes for core in node.cores])
     title = f"{one.title} · {cores}" if cores and len(one.nodes) > 1 else one.title
     kind = "nodes two" if len(one.nodes) > 1 else "nodes"
-    nodes = element("div", *map(_node, one.nodes), kind=kind)
+    nodes = element("div", *map(_node_box, one.nodes), kind=kind)
     return element("div", words("b", title), nodes, _caches(one.caches), kind="frame")
 
 
-def _node(one: Node) -> str:
+def _node_box(one: Node) -> str:
     """Return a node: its cores as squares, its caches and its memory as bars."""
-    parts = [f"NUMA node {one.number}" if one.number is not None else "", _counted(one.cores)]
-    inside = [words("div", " · ".join(filter(None, parts)))]
+    name = f"NUMA node {one.number}" if one.number is not None else ""
+    inside = [words("div", joined(name, _counted(one.cores)))]
     for cores in one.cores:
         inside += [words("div", _counted([cores]), "small")] if len(one.cores) > 1 else []
-        inside.append(_squares(cores))
+        # A square for each core, divided into threads; or for several cores if there are many.
+        each = -(-cores.count // _MOST_SQUARES)
+        kind = "cores" if cores.threads else "cores outlined"
+        kind += " weaker" * cores.kind.startswith(("efficiency", "low-power"))
+        kind += f" cut{min(cores.threads, 8)}" if each == 1 and cores.threads > 1 else ""
+        squares = "<i></i>" * -(-cores.count // each)
+        inside.append(element("div", squares, kind=kind, title=_counted([cores])))
+        inside += [words("div", f"each square is {each} cores", "small")] if each > 1 else []
         if cores.caches:
-            each = "each core" if cores.count > 1 else "the core"
-            pieces = (words("span", part) for part in f"{each}: {cores.caches}".split(" · "))
+            owner = "each core" if cores.count > 1 else "the core"
+            pieces = (words("span", part) for part in f"{owner}: {cores.caches}".split(" · "))
             inside.append(element("div", " · ".join(pieces), kind="small"))
     inside.append(_caches(one.caches))
     if one.memory_bytes:
@@ -129,20 +478,6 @@ def _counted(groups: Sequence[Cores]) -> str:
     return ", ".join(parts)
 
 
-def _squares(cores: Cores) -> str:
-    """Return a square for each core, divided into threads; or for several cores if there are many."""
-    each = -(-cores.count // _MOST_SQUARES)
-    kind = "cores" if cores.threads else "cores outlined"
-    if cores.kind.startswith(("efficiency", "low-power")):
-        kind += " weaker"
-    if each == 1 and cores.threads > 1:
-        kind += f" cut{min(cores.threads, 8)}"
-    hint = f"each square is {each} cores" if each > 1 else _counted([cores])
-    squares = "<i></i>" * -(-cores.count // each)
-    below = words("div", hint, "small") if each > 1 else ""
-    return element("div", squares, kind=kind, title=hint) + below
-
-
 def _caches(caches: Sequence[Cache]) -> str:
     """Return a bar for each level, with a piece for each cache, or with their number."""
     levels: dict[str, list[str]] = {}
@@ -154,8 +489,8 @@ def _caches(caches: Sequence[Cache]) -> str:
     return "".join(element("div", *pieces, kind="bars") for pieces in levels.values())
 
 
-def _card(one: Accelerator, node: str, *, has_wire: bool) -> str:
-    """Return an accelerator, and the instances into which it is split. has_wire: shows its bus."""
+def _card_box(one: Card, node: str, has_wire: bool) -> str:
+    """Return an accelerator, and the instances into which it is split. has_wire: its bus is drawn."""
     parts = [
         element("span", escaped(profile), title=f"MIG {profile} {memory}".rstrip())
         for profile, memory in one.parts
@@ -163,71 +498,8 @@ def _card(one: Accelerator, node: str, *, has_wire: bool) -> str:
     return element(
         "div",
         words("b", one.title),
-        words("div", " · ".join(filter(None, (one.about, node))), "small"),
+        words("div", joined(one.about, node), "small"),
         words("div", one.bus, "small narrow" if has_wire else "small") if one.bus else "",
         element("div", *parts, kind="bars parts") if parts else "",
         kind=f"card {one.state}",
     )
-
-
-# ---- the lines that join cards, at their right: each pair's, or a switch's -----------------
-
-
-class _Lines:
-    """The strip at the right of each row of the picture; lines run through all strips.
-
-    A link has a lane in which no other runs over it, the shortest next to the cards. order: the cards, from
-    above to below.
-    """
-
-    def __init__(self, cards: Accelerators, order: Sequence[int]) -> None:
-        self._cards = cards
-        self._joined = {row: cards.cards[i] for row, i in enumerate(order) if i in cards.joined}
-        place = {card: row for row, card in enumerate(order)}
-        # The upper and the lower row of each.
-        self._spans = {link: sorted((place[link.one], place[link.other])) for link in cards.links}
-        self._lanes: dict[Link, int] = {}
-        lanes: list[list[list[int]]] = []
-        for link, span in sorted(
-            self._spans.items(), key=lambda each: (each[1][1] - each[1][0], each[1])
-        ):
-            free = (
-                lane
-                for lane, spans in enumerate(lanes)
-                if all(span[1] <= high or span[0] >= low for high, low in spans)
-            )
-            lane = self._lanes[link] = next(free, len(lanes))
-            lanes += [[]] if lane == len(lanes) else []
-            lanes[lane].append(span)
-        self._width = _LANE * len(lanes) + 12 if lanes else 34 if cards.hub else 0
-
-    def strip(self, at: float) -> str:
-        """Return the strip next to a row; for 1.5, that of a frame between two rows of a narrow page."""
-        if not self._width:
-            return ""
-        paths = []
-        if self._cards.hub and at in self._joined:
-            links = self._joined[int(at)].links
-            hint = f"{links} NVLinks" if links else ""
-            paths.append(_path(f"M0 50H{self._width}", hint, 3))
-        for link, lane in self._lanes.items():
-            high, low = self._spans[link]
-            x = 10 + _LANE * lane
-            # Lines that end at one card end at different heights, so that each can be followed.
-            shift = min(lane, 5) * 6
-            ends: dict[float, str] = {
-                high: f"M0 {50 + shift}H{x}V101",
-                low: f"M0 {50 - shift}H{x}V-1",
-            }
-            if high <= at <= low:
-                stroke = min(1 + link.count / 3, 5) if link.count else 2
-                hint = f"{link.count or ''} {link.kind}".strip()
-                paths.append(_path(ends.get(at, f"M{x} -1V101"), hint, stroke))
-        box = {"viewBox": f"0 0 {self._width} 100", "preserveAspectRatio": "none"}
-        spacer = element("svg", width=f"{self._width}", height="0")
-        return element("div", spacer, element("svg", *paths, **box), kind="strip")
-
-
-def _path(steps: str, hint: str, stroke: float) -> str:
-    title = words("title", hint) if hint else ""
-    return element("path", title, kind="link", d=steps, stroke_width=f"{stroke:.1f}")

@@ -11,7 +11,7 @@ from hypothesis import given
 from outcome_samples import ANY, GOLDEN, hostile, long, sample, written
 
 from mlbackends.model.audit import Outcome
-from mlbackends_cli.report.schemas import SCHEMAS
+from mlbackends_cli.report.commands.schema import SCHEMAS
 
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMAS["outcome"]())
 

@@ -19,7 +19,7 @@ from mlbackends.base.reasons import Reason
 from mlbackends.model.difference import Change, Kind
 from mlbackends.model.records import Failure, Library, Presence, ProbeReport, Report
 from mlbackends.survey import dotted
-from mlbackends_cli.report.schemas import SCHEMAS
+from mlbackends_cli.report.commands.schema import SCHEMAS
 
 HGX = "tests/hosts/hgx-h100-eight-gpus.machine"
 BROKEN = "tests/hosts/broken-environment.machine"

@@ -23,7 +23,7 @@ from mlbackends.base.errors import BadInput
 from mlbackends.base.reasons import Reason
 from mlbackends.model.audit import Check, Severity, Status
 from mlbackends.model.records import Library, Presence, ProbeReport, Report
-from mlbackends_cli.report.schemas import SCHEMAS
+from mlbackends_cli.report.commands.schema import SCHEMAS
 
 TESTS = Path(__file__).resolve().parents[3]
 POLICIES = TESTS / "policies"

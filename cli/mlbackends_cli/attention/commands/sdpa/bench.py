@@ -29,9 +29,9 @@ from mlbackends.sdpa.verify import speed
 from mlbackends.sdpa.verify.processes import Plan
 from mlbackends.sdpa.verify.run import bench
 from mlbackends_cli import exits, formats
-from mlbackends_cli.attention import bench_table
 from mlbackends_cli.attention import chart as attention
 from mlbackends_cli.attention import page as attention_page
+from mlbackends_cli.attention import tables
 from mlbackends_cli.attention.options import (
     PYTHON,
     SAVED,
@@ -129,11 +129,11 @@ def command(
         ):
             run = bench(wordings, plan, progress)
     run = speed.compared(run, before) if before else run
-    base = against or bench_table.baseline(run)
+    base = against or tables.baseline(run)
     style = page(color, output)
     own = {
-        "table": partial(bench_table.printed, base=base),
-        "markdown": partial(bench_table.markdown, base=base),
+        "table": partial(tables.bench_text, base=base),
+        "markdown": partial(tables.bench_markdown, base=base),
         "html": partial(attention_page.bench_page, base=base),
     }
     text = formats.text_of(form, run, style, **own)

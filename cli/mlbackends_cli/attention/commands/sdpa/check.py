@@ -32,8 +32,8 @@ from mlbackends.sdpa.verify.processes import Plan
 from mlbackends.sdpa.verify.run import check
 from mlbackends.sdpa.verify.speed import read_saved
 from mlbackends_cli import exits, formats
-from mlbackends_cli.attention import check_table
 from mlbackends_cli.attention import page as attention_page
+from mlbackends_cli.attention import tables
 from mlbackends_cli.attention.options import (
     PYTHON,
     SAVED,
@@ -85,8 +85,8 @@ def command(saved: str, form: str, output: str, color: str, **options: Any) -> i
             checked = check(wordings, Plan(**options), progress)
     style = page(color, output)
     own = {
-        "table": check_table.printed,
-        "markdown": check_table.markdown,
+        "table": tables.check_text,
+        "markdown": tables.check_markdown,
         "html": attention_page.check_page,
     }
     if form in own or formats.has(form, "record"):
