@@ -1,34 +1,22 @@
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
 from mlbackends_probes import opencl
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from tests.conftest import Machine
     from tests.probes.conftest import Asked
 
 
 LIBRARY = ("opencl", "libOpenCL.so.1")
 
 
-def write(root: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        path = root / name.lstrip("/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-
-
-def test_a_driver_without_a_loader_says_what_is_missing(tmp_path: Path) -> None:
-    write(tmp_path, {"/etc/OpenCL/vendors/intel.icd": "libigdrcl.so\n"})
-
-    found = opencl.find(Host(str(tmp_path)))
+def test_a_driver_without_a_loader_says_what_is_missing(machine: Machine) -> None:
+    found = opencl.find(machine({"/etc/OpenCL/vendors/intel.icd": "libigdrcl.so\n"}))
 
     row = {"file": "/etc/OpenCL/vendors/intel.icd", "library": "libigdrcl.so"}
     assert found.facts["drivers"] == [row]
@@ -37,42 +25,45 @@ def test_a_driver_without_a_loader_says_what_is_missing(tmp_path: Path) -> None:
     assert found.warnings == ()
 
 
-def test_a_driver_file_that_names_nothing_is_a_warning(tmp_path: Path) -> None:
-    write(tmp_path, {"/etc/OpenCL/vendors/gone.icd": "/opt/gone/libgone.so"})
-
-    assert [one.code for one in opencl.find(Host(str(tmp_path))).warnings] == ["dangling-link"]
-
-
-def test_a_loader_without_drivers_says_so(tmp_path: Path) -> None:
-    write(tmp_path, {"/usr/lib/libOpenCL.so.1": "x"})
-
-    assert [one.code for one in opencl.find(Host(str(tmp_path))).reasons] == ["no-driver"]
+def test_a_driver_file_that_names_nothing_is_a_warning(machine: Machine) -> None:
+    assert [
+        one.code
+        for one in opencl.find(
+            machine({"/etc/OpenCL/vendors/gone.icd": "/opt/gone/libgone.so"})
+        ).warnings
+    ] == ["dangling-link"]
 
 
-def test_a_variable_replaces_the_folder_of_drivers(tmp_path: Path) -> None:
-    write(tmp_path, {"/etc/OpenCL/vendors/a.icd": "liba.so", "/icd/b.icd": "libb.so"})
-    write(tmp_path, {"host.json": json.dumps({"environment": {"OCL_ICD_VENDORS": "/icd/"}})})
+def test_a_loader_without_drivers_says_so(machine: Machine) -> None:
+    assert [one.code for one in opencl.find(machine({"/usr/lib/libOpenCL.so.1": "x"})).reasons] == [
+        "no-driver"
+    ]
 
-    rows = opencl.find(Host(str(tmp_path))).facts["drivers"]
+
+def test_a_variable_replaces_the_folder_of_drivers(machine: Machine) -> None:
+    rows = opencl.find(
+        machine(
+            {"/etc/OpenCL/vendors/a.icd": "liba.so", "/icd/b.icd": "libb.so"},
+            OCL_ICD_VENDORS="/icd/",
+        )
+    ).facts["drivers"]
 
     assert rows == [{"file": "/icd/b.icd", "library": "libb.so"}]
 
 
-def test_a_driver_can_stand_in_the_variable_itself(tmp_path: Path) -> None:
+def test_a_driver_can_stand_in_the_variable_itself(machine: Machine) -> None:
     """As ocl-icd takes it."""
-    write(tmp_path, {"host.json": json.dumps({"environment": {"OCL_ICD_VENDORS": "/a/libb.so.1"}})})
-
-    found = opencl.find(Host(str(tmp_path)))
+    found = opencl.find(machine({}, OCL_ICD_VENDORS="/a/libb.so.1"))
 
     assert found.facts["drivers"] == [{"file": "OCL_ICD_VENDORS", "library": "/a/libb.so.1"}]
     assert [one.code for one in found.warnings] == ["dangling-link"]
 
 
-def test_a_driver_that_no_file_names_is_the_hint(tmp_path: Path) -> None:
+def test_a_driver_that_no_file_names_is_the_hint(machine: Machine) -> None:
     """intel-opencl-rt brings a file that names a folder of nobody's, /opt/anaconda1anaconda2..."""
-    write(tmp_path, {"/usr/lib/libOpenCL.so.1": "x", "/usr/lib/libintelocl.so": "x"})
-
-    (reason,) = opencl.find(Host(str(tmp_path))).reasons
+    (reason,) = opencl.find(
+        machine({"/usr/lib/libOpenCL.so.1": "x", "/usr/lib/libintelocl.so": "x"})
+    ).reasons
 
     assert reason.hint == (
         "no file names /usr/lib/libintelocl.so: write its path to /etc/OpenCL/vendors/intel.icd"
@@ -80,10 +71,8 @@ def test_a_driver_that_no_file_names_is_the_hint(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("garbage", ["", "\0\x01\ufffd", "\n\n"])
-def test_garbage_in_a_driver_file_is_no_driver(tmp_path: Path, garbage: str) -> None:
-    write(tmp_path, {"/etc/OpenCL/vendors/bad.icd": garbage})
-
-    assert "drivers" not in opencl.find(Host(str(tmp_path))).facts
+def test_garbage_in_a_driver_file_is_no_driver(machine: Machine, garbage: str) -> None:
+    assert "drivers" not in opencl.find(machine({"/etc/OpenCL/vendors/bad.icd": garbage})).facts
 
 
 def test_a_device_that_adds_is_usable(asked: Asked) -> None:

@@ -1,18 +1,15 @@
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from mlbackends.base import registry
-from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
 from mlbackends_probes import rocm
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from tests.conftest import Machine
     from tests.probes.conftest import Asked
 
 
@@ -20,82 +17,46 @@ NODES = "/sys/class/kfd/kfd/topology/nodes"
 PCI = "/sys/bus/pci/devices"
 
 
-def write(root: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        path = root / name.lstrip("/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode())
+def card(bus: int, driver: str = "amdgpu", number: str = "744C") -> dict[str, str]:
+    bound = f"DRIVER={driver}\n" if driver else ""
+    text = f"{bound}PCI_CLASS=30000\nPCI_ID=1002:{number}\n"
+    return {f"{PCI}/0000:{bus:02x}:00.0/uevent": text}
 
 
-def variables(root: Path, **told: str) -> None:
-    write(root, {"host.json": json.dumps({"platform": "linux", "environment": told})})
+def instincts(gpus: int) -> dict[str, str]:
+    """Return the files of MI300X cards."""
+    files = {"/dev/kfd": ""}
+    for node in range(gpus):
+        bus = 5 + 0x10 * node
+        files |= card(bus, number="74A1")
+        files[f"{NODES}/{node}/properties"] = (
+            f"simd_count 1216\nsimd_per_cu 4\ngfx_target_version 90402\nlocation_id {bus << 8}\n"
+            f"unique_id {0xDEADBEEF00 + node}\n"
+        )
+    return files
 
 
-def instinct_node(root: Path, gpus: int = 8) -> None:
-    """Two CPU nodes, then MI300X cards that are all linked to each other."""
-    for node in range(2):
-        write(root, {f"{NODES}/{node}/properties": "cpu_cores_count 96\nsimd_count 0\n"})
-    for i in range(gpus):
-        node, bus = 2 + i, 5 + 0x10 * i
-        at = f"{PCI}/0000:{bus:02x}:00.0"
-        files = {
-            f"{NODES}/{node}/properties": (
-                "cpu_cores_count 0\nsimd_count 1216\nsimd_per_cu 4\nwave_front_size 64\n"
-                f"gfx_target_version 90402\nlocation_id {bus << 8}\ndomain 0\nnum_xcc 8\n"
-                f"unique_id {0xDEADBEEF00 + i}\nmax_engine_clk_fcompute 2100\n"
-            ),
-            f"{NODES}/{node}/mem_banks/0/properties": (
-                "heap_type 1\nsize_in_bytes 206141652992\nflags 0\nwidth 8192\n"
-            ),
-            f"{at}/uevent": "DRIVER=amdgpu\nPCI_CLASS=120000\nPCI_ID=1002:74A1\n",
-            f"{at}/numa_node": f"{i // 4}\n",
-            f"{at}/product_name": "AMD Instinct MI300X OAM\n",
-            f"{at}/current_compute_partition": "SPX\n",
-            f"{at}/current_memory_partition": "NPS1\n",
-            f"{at}/mem_info_vram_used": "300000000\n",
-            f"{at}/drm/renderD{128 + i}/uevent": "",
-        }
-        others = [0, *(2 + j for j in range(gpus) if j != i)]
-        for link, other in enumerate(others):
-            kind, speed = (11, 50000) if other >= 2 else (2, 64000)
-            files[f"{NODES}/{node}/io_links/{link}/properties"] = (
-                f"type {kind}\nnode_from {node}\nnode_to {other}\nweight 15\nmax_bandwidth {speed}\n"
-            )
-        write(root, files)
-    write(root, {"/dev/kfd": "", "/sys/module/amdgpu/version": "6.10.5\n"})
-    write(root, {"/opt/rocm/.info/version": "6.4.1-83\n"})
-
-
-def consumer_card(root: Path, node: str = "110000") -> None:
-    at = f"{PCI}/0000:03:00.0"
+def consumer_card(node: str = "110000") -> dict[str, str]:
     told = f"simd_count 192\nsimd_per_cu 2\ngfx_target_version {node}\nlocation_id 768\n"
-    files = {
+    return card(3) | {
         f"{NODES}/1/properties": told,
         f"{NODES}/1/mem_banks/0/properties": "heap_type 1\nsize_in_bytes 25753026560\n",
-        f"{at}/uevent": "DRIVER=amdgpu\nPCI_CLASS=30000\nPCI_ID=1002:744C\n",
-        f"{at}/revision": "0xc8\n",
+        f"{PCI}/0000:03:00.0/revision": "0xc8\n",
         "/usr/share/libdrm/amdgpu.ids": "# names\n1.0.0\n744C,\tC8,\tAMD Radeon RX 7900 XTX\n",
     }
-    write(root, files)
 
 
-def test_a_consumer_card_has_its_name_from_libdrm(tmp_path: Path) -> None:
-    consumer_card(tmp_path)
+def test_a_consumer_card_has_its_name_from_libdrm(machine: Machine) -> None:
+    found = rocm.find(machine(consumer_card()))
 
-    (device,) = rocm.find(Host(str(tmp_path))).devices
-
+    (device,) = found.devices
     assert (device.name, device.capability) == ("AMD Radeon RX 7900 XTX", "gfx1100")
     assert device.facts["compute_units"] == 96
-    assert "links" not in rocm.find(Host(str(tmp_path))).facts
+    assert "links" not in found.facts
 
 
-def test_a_card_without_driver_is_told_from_one_that_is_given_away(tmp_path: Path) -> None:
-    for bus, driver in ((1, ""), (2, "vfio-pci"), (3, "amdgpu")):
-        bound = f"DRIVER={driver}\n" if driver else ""
-        text = f"{bound}PCI_CLASS=30000\nPCI_ID=1002:744C\n"
-        write(tmp_path, {f"{PCI}/0000:0{bus}:00.0/uevent": text})
-
-    found = rocm.find(Host(str(tmp_path)))
+def test_a_card_without_driver_is_told_from_one_that_is_given_away(machine: Machine) -> None:
+    found = rocm.find(machine(card(1, "") | card(2, "vfio-pci") | card(3)))
 
     reasons = [device.reasons[0] for device in found.devices]
     assert [reason.code for reason in reasons] == ["no-driver", "no-driver", "unsupported-hardware"]
@@ -105,10 +66,8 @@ def test_a_card_without_driver_is_told_from_one_that_is_given_away(tmp_path: Pat
     assert found.reasons[0].code == "no-driver"
 
 
-def test_an_installation_without_a_gpu_says_what_is_missing(tmp_path: Path) -> None:
-    write(tmp_path, {"/opt/rocm-6.2.0/.info/version": "6.2.0-66\n"})
-
-    found = rocm.find(Host(str(tmp_path)))
+def test_an_installation_without_a_gpu_says_what_is_missing(machine: Machine) -> None:
+    found = rocm.find(machine({"/opt/rocm-6.2.0/.info/version": "6.2.0-66\n"}))
 
     assert (found.presence, found.version) == (Presence.FOUND, "6.2.0-66")
     assert found.reasons[0].code == "no-device"
@@ -129,46 +88,37 @@ def test_an_installation_without_a_gpu_says_what_is_missing(tmp_path: Path) -> N
     ],
     ids=str,
 )
-def test_variables_leave_gpus_visible(tmp_path: Path, told: dict[str, str], count: int) -> None:
-    instinct_node(tmp_path, gpus=4)
-    variables(tmp_path, **told)
-
-    found = rocm.find(Host(str(tmp_path)))
+def test_variables_leave_gpus_visible(machine: Machine, told: dict[str, str], count: int) -> None:
+    found = rocm.find(machine(instincts(4), **told))
 
     assert found.facts["visible_gpu_count"] == count
     codes = [warning.code for warning in found.warnings]
     assert ("hidden-by-variable" in codes) is (count == 0)
 
 
-def test_two_variables_that_differ_are_a_conflict(tmp_path: Path) -> None:
-    consumer_card(tmp_path)
-    variables(tmp_path, HIP_VISIBLE_DEVICES="0", CUDA_VISIBLE_DEVICES="0,1")
+def test_two_variables_that_differ_are_a_conflict(machine: Machine) -> None:
+    found = rocm.find(machine(consumer_card(), HIP_VISIBLE_DEVICES="0", CUDA_VISIBLE_DEVICES="0,1"))
 
-    assert [one.code for one in rocm.find(Host(str(tmp_path))).warnings] == ["conflict"]
+    assert [one.code for one in found.warnings] == ["conflict"]
 
 
 @pytest.mark.parametrize(
     ("value", "code"),
     [("10.3.0", "target-overridden"), ("gfx1100", "override-invalid"), ("11.0.0", None)],
 )
-def test_an_override_of_the_target(tmp_path: Path, value: str, code: str | None) -> None:
-    consumer_card(tmp_path)
-    variables(tmp_path, HSA_OVERRIDE_GFX_VERSION=value)
-
-    found = rocm.find(Host(str(tmp_path)))
+def test_an_override_of_the_target(machine: Machine, value: str, code: str | None) -> None:
+    found = rocm.find(machine(consumer_card(), HSA_OVERRIDE_GFX_VERSION=value))
 
     assert [one.code for one in found.warnings] == ([code] if code else [])
     assert found.facts["environment"] == {"HSA_OVERRIDE_GFX_VERSION": value}
 
 
-def test_numbers_that_make_no_sense_are_left_out(tmp_path: Path) -> None:
+def test_numbers_that_make_no_sense_are_left_out(machine: Machine) -> None:
     told = (
         "simd_count 10\nsimd_per_cu 0\ngfx_target_version 99999999999\nlocation_id 18446744073709551615\n"
         "num_xcc 99999999\nmax_engine_clk_fcompute 9999999999\nunique_id 0\ndomain 1\n"
     )
-    write(tmp_path, {f"{NODES}/0/properties": told})
-
-    (device,) = rocm.find(Host(str(tmp_path))).devices
+    (device,) = rocm.find(machine({f"{NODES}/0/properties": told})).devices
 
     assert device.facts == {"partition": 15}
     assert (device.capability, device.uuid) == ("", "")
@@ -282,13 +232,16 @@ def test_a_library_that_gets_no_handle_stays_below_usable(
     assert [reason.code for reason in library.reasons] == ["call-failed"]
 
 
-def test_rocblas_without_code_for_this_gpu_is_a_warning(tmp_path: Path) -> None:
-    consumer_card(tmp_path, node="100306")
-    write(tmp_path, {"/opt/rocm/lib/librocblas.so.4": "no library, but it has the name"})
-    for target in ("gfx942", "gfx90a"):
-        write(tmp_path, {f"/opt/rocm/lib/rocblas/library/Kernels.so-000-{target}.hsaco": ""})
+def test_rocblas_without_code_for_this_gpu_is_a_warning(machine: Machine) -> None:
+    files = consumer_card("100306") | {
+        "/opt/rocm/lib/librocblas.so.4": "no library, but it has the name"
+    }
+    files |= {
+        f"/opt/rocm/lib/rocblas/library/Kernels.so-000-{target}.hsaco": ""
+        for target in ("gfx942", "gfx90a")
+    }
 
-    found = registry.load("mlbackends_probes", "rocblas").find(Host(str(tmp_path)))
+    found = registry.load("mlbackends_probes", "rocblas").find(machine(files))
 
     assert found.facts["targets"] == ["gfx90a", "gfx942"]
     (warning,) = found.warnings

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.base.tables import table
-from mlbackends.host.host import Host
 from mlbackends.libraries import vulkan as shader
 from mlbackends.model.records import Presence
 from mlbackends_cli.report.probes import device_lines
 from mlbackends_probes import vulkan
 
 if TYPE_CHECKING:
+    from tests.conftest import Machine
     from tests.probes.conftest import Asked
 
 
@@ -26,22 +26,13 @@ LIBRARY = ("vulkan", "libvulkan.so.1")
 FOLDER = "/usr/share/vulkan/icd.d"
 
 
-def write(root: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        path = root / name.lstrip("/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-
-
 def manifest(library: str) -> str:
     inner = {"library_path": library, "api_version": "1.3.230"}
     return json.dumps({"file_format_version": "1.0.0", "ICD": inner})
 
 
-def test_manifests_in_the_usual_folder(tmp_path: Path) -> None:
-    write(tmp_path, {f"{FOLDER}/radeon.json": manifest("libvulkan_radeon.so")})
-
-    found = vulkan.find(Host(str(tmp_path)))
+def test_manifests_in_the_usual_folder(machine: Machine) -> None:
+    found = vulkan.find(machine({f"{FOLDER}/radeon.json": manifest("libvulkan_radeon.so")}))
 
     assert found.facts["drivers"] == [
         {
@@ -55,31 +46,36 @@ def test_manifests_in_the_usual_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"])
-def test_a_variable_replaces_the_folders(tmp_path: Path, name: str) -> None:
-    write(tmp_path, {f"{FOLDER}/a.json": manifest("liba.so"), "/icd/b.json": manifest("libb.so")})
-    write(tmp_path, {"host.json": json.dumps({"environment": {name: "/icd/b.json"}})})
-
-    rows = vulkan.find(Host(str(tmp_path))).facts["drivers"]
+def test_a_variable_replaces_the_folders(machine: Machine, name: str) -> None:
+    rows = vulkan.find(
+        machine(
+            {f"{FOLDER}/a.json": manifest("liba.so"), "/icd/b.json": manifest("libb.so")},
+            **{name: "/icd/b.json"},
+        )
+    ).facts["drivers"]
 
     assert [row["library"] for row in rows] == ["libb.so"]  # type: ignore[index,union-attr]
 
 
-def test_a_manifest_that_names_nothing_is_a_warning(tmp_path: Path) -> None:
-    write(tmp_path, {f"{FOLDER}/gone.json": manifest("../../lib/libgone.so")})
-    write(tmp_path, {f"{FOLDER}/left-to-the-loader.json": manifest("libfine.so")})
-
-    (warning,) = vulkan.find(Host(str(tmp_path))).warnings
+def test_a_manifest_that_names_nothing_is_a_warning(machine: Machine) -> None:
+    (warning,) = vulkan.find(
+        machine(
+            {f"{FOLDER}/gone.json": manifest("../../lib/libgone.so")}
+            | {f"{FOLDER}/left-to-the-loader.json": manifest("libfine.so")}
+        )
+    ).warnings
 
     assert warning.code == "dangling-link"
     assert "libgone.so" in warning.message
 
 
-def test_a_variable_that_names_no_manifest_is_a_warning(tmp_path: Path) -> None:
-    write(tmp_path, {"/usr/lib/libvulkan.so.1": "x", f"{FOLDER}/a.json": manifest("liba.so")})
-    environment = {"VK_DRIVER_FILES": "/icd/gone.json"}
-    write(tmp_path, {"host.json": json.dumps({"environment": environment})})
-
-    found = vulkan.find(Host(str(tmp_path)))
+def test_a_variable_that_names_no_manifest_is_a_warning(machine: Machine) -> None:
+    found = vulkan.find(
+        machine(
+            {"/usr/lib/libvulkan.so.1": "x", f"{FOLDER}/a.json": manifest("liba.so")},
+            VK_DRIVER_FILES="/icd/gone.json",
+        )
+    )
 
     (warning,) = found.warnings
     assert warning.code == "dangling-link"
@@ -93,10 +89,8 @@ def test_a_variable_that_names_no_manifest_is_a_warning(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "garbage", ["", "\0\ufffd", "[]", '{"ICD": 3}', "[" * 100_000, '{"ICD": {}}']
 )
-def test_garbage_in_a_manifest_is_no_driver(tmp_path: Path, garbage: str) -> None:
-    write(tmp_path, {f"{FOLDER}/bad.json": garbage})
-
-    assert "drivers" not in vulkan.find(Host(str(tmp_path))).facts
+def test_garbage_in_a_manifest_is_no_driver(machine: Machine, garbage: str) -> None:
+    assert "drivers" not in vulkan.find(machine({f"{FOLDER}/bad.json": garbage})).facts
 
 
 def test_a_device_that_adds_is_usable(asked: Asked) -> None:
