@@ -9,36 +9,42 @@ statuses.json does not have.
 
 import os
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 import msgspec
 
-from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import found, package
 from mlbackends.libraries.amd import library_finding, rocm_calls
 from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.cuda.libraries import CudaLibrary
 from mlbackends.libraries.search import SharedLibrary
-from mlbackends.model.records import Answer, Finding, Library
+from mlbackends.model.records import Answer, Library
 from mlbackends_probes import _checks
 
 Check = Callable[[Calls, Library], Answer | None]
+
+
+with open(os.path.join(os.path.dirname(__file__), "table.json"), "rb") as file:
+    _ROWS = msgspec.json.decode(file.read(), type=dict[str, dict[str, Any]])
 
 
 def load(name: str) -> ModuleType:
     """Return the probe of a row."""
     row: dict[str, Any] = {
         field: tuple(value) if isinstance(value, list) else value
-        for field, value in _rows()[name].items()
+        for field, value in _ROWS[name].items()
     }
     kind, unnamed = row.pop("kind"), row.pop("unnamed", "unknown")
     probe = ModuleType(f"{__package__}.{name}", "\n".join((*row.pop("doc"), "")))
     calls: Callable[[CDLL], Calls] = partial(Calls, library=name, unnamed=unnamed)
     attributes: dict[str, Any] = {}
     if kind == "package":
-        attributes = {"GROUP": "framework", "find": partial(_package, name=name, **row)}
+        attributes = {
+            "GROUP": "framework",
+            "find": lambda host: found(host, package(host, **row), name),
+        }
     elif kind == "rocm":
         calls = partial(rocm_calls, namer=row.pop("namer", ""))
         attributes["find"] = partial(library_finding, **row)
@@ -55,16 +61,6 @@ def load(name: str) -> ModuleType:
             attributes[step] = partial(_answer, check, calls)
     vars(probe).update(attributes)
     return probe
-
-
-@cache
-def _rows() -> dict[str, dict[str, Any]]:
-    with open(os.path.join(os.path.dirname(__file__), "table.json"), "rb") as file:
-        return msgspec.json.decode(file.read(), type=dict[str, dict[str, Any]])
-
-
-def _package(host: Host, name: str, **arguments: Any) -> Finding:
-    return found(host, package(host, **arguments), name)
 
 
 def _answer(check: Check, calls: Callable[[CDLL], Calls], opened: CDLL, library: Library) -> Answer:

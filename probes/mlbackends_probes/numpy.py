@@ -8,8 +8,7 @@ Source:   NumPy reference, numpy.show_config, numpy.show_runtime and "Global con
 """
 
 from mlbackends.host.host import Host
-from mlbackends.host.python.frameworks import found, package
-from mlbackends.host.python.numpy_config import config_facts
+from mlbackends.host.python.frameworks import config_facts, found, package
 from mlbackends.model.records import Finding
 
 GROUP = "framework"

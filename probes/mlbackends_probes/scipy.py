@@ -6,8 +6,7 @@ Source:   SciPy reference, scipy.show_config; SciPy toolchain roadmap, "NumPy".
 """
 
 from mlbackends.host.host import Host
-from mlbackends.host.python.frameworks import found, package, range_warnings
-from mlbackends.host.python.numpy_config import config_facts
+from mlbackends.host.python.frameworks import config_facts, found, package, range_warnings
 from mlbackends.model.records import Finding
 
 GROUP = "framework"

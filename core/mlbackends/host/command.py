@@ -9,6 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from mlbackends.base.tables import table
+
 _INTERRUPTED_SECONDS = 0.1
 #: How often to check whether a silent command has ended and left its pipe to another process.
 _ENDED_SECONDS = 0.05
@@ -129,10 +131,9 @@ def ending(code: int) -> tuple[str, str]:
     """Return what an exit code means, as a reason's code and in words: ("crashed", "SIGSEGV")."""
     if code < 0:
         return "crashed", signal_name(-code)
-    if code >> 31:  # the system's own, of Windows
-        from mlbackends.host.job_object import STATUSES
-
-        return "crashed", STATUSES.get(code, "the status") + f" (0x{code:08X})"
+    if code >> 31:  # with which Windows ends a process; abort() too has 0xC0000409
+        number = f"0x{code:08X}"
+        return "crashed", f"{table('host/windows/exit_codes').get(number, 'the status')} ({number})"
     return "exited", f"exit code {code}"
 
 

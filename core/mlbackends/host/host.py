@@ -13,6 +13,7 @@ out of large files, such as libraries, instead of the files.
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -102,7 +103,11 @@ class Host:
         #: What functions under `once_per_host` returned.
         self.cache: dict[Any, Any] = {}
         self.is_live = os.path.abspath(root) == os.path.abspath(os.sep)
-        self.root = _root_of(pid) if pid is not None and self.is_live else ""
+        self.root = ""
+        if pid is not None and self.is_live:
+            with suppress(OSError):  # one that has its own mounts, as in a container
+                if os.readlink(f"/proc/{pid}/ns/mnt") != os.readlink("/proc/self/ns/mnt"):
+                    self.root = f"/proc/{pid}/root"
         #: What no file of a recorded machine contains; None for the live one.
         self._recorded: Description | None = None
         if not self.is_live:
@@ -465,15 +470,6 @@ class Host:
 
         outcome = outcome_of(command, timeout, self.environment)
         return outcome.output if outcome.status == 0 else ""
-
-
-def _root_of(pid: int) -> str:
-    """Return the root of a process that has its own mounts, as in a container; else ""."""
-    try:
-        has_ours = os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt")
-    except OSError:
-        return ""
-    return "" if has_ours else f"/proc/{pid}/root"
 
 
 def resolved(path: str, target_of: Callable[[str], str]) -> str:

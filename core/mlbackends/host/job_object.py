@@ -17,24 +17,6 @@ _NO_DIALOGS = 0x8003
 #: JobObjectExtendedLimitInformation: its number and, in 64 bits, its size and the offset of its flags.
 _EXTENDED_LIMITS, _LIMIT_BYTES, _FLAGS_AT = 9, 144, 16
 
-#: Exit codes with which the system ends a process. 0xC0000409 is abort() too.
-STATUSES = {
-    0x80000003: "STATUS_BREAKPOINT",
-    0xC0000005: "STATUS_ACCESS_VIOLATION",
-    0xC0000006: "STATUS_IN_PAGE_ERROR",
-    0xC0000017: "STATUS_NO_MEMORY",
-    0xC000001D: "STATUS_ILLEGAL_INSTRUCTION",
-    0xC0000025: "STATUS_NONCONTINUABLE_EXCEPTION",
-    0xC0000094: "STATUS_INTEGER_DIVIDE_BY_ZERO",
-    0xC00000FD: "STATUS_STACK_OVERFLOW",
-    0xC0000135: "STATUS_DLL_NOT_FOUND",
-    0xC0000139: "STATUS_ENTRYPOINT_NOT_FOUND",
-    0xC000013A: "STATUS_CONTROL_C_EXIT",
-    0xC0000142: "STATUS_DLL_INIT_FAILED",
-    0xC0000374: "STATUS_HEAP_CORRUPTION",
-    0xC0000409: "STATUS_STACK_BUFFER_OVERRUN",
-}
-
 
 class Program(subprocess.Popen[bytes]):
     """A program in its own job. Raises OSError if it cannot be started.

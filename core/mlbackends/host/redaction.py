@@ -49,20 +49,7 @@ _OF_THE_SYSTEM = pattern(rf"(?:-[IL])?{_SYSTEM}")
 _SYSTEM_PATH = rf"{_START}{_SYSTEM}[^{_ENDS}]*"
 
 #: Names of people and machines that are also words: replacing them would change the meaning of a text.
-COMMON_WORDS = frozenset({
-    *map(str.lower, CONTAINER_USERS),
-    "root", "localhost", "user", "users", "linux", "admin", "administrator", "ubuntu", "debian",
-    "home", "host", "dev", "proc", "sys", "etc", "usr", "lib", "lib64", "bin", "sbin", "opt", "var",
-    "tmp", "run", "mnt", "media", "srv", "boot", "local", "share", "site-packages", "dist-packages",
-    "python", "python3", "conda", "torch", "cuda", "nvidia", "intel", "amd", "gpu", "cpu", "node",
-    "test", "build", "work", "data", "app", "docker", "container", "runner", "vagrant", "default",
-    "x86", "x86_64", "aarch64", "arm", "arm64", "gnu", "musl", "elf", "so", "dll", "lib32", "libs",
-    "include", "site", "packages", "dist", "info", "env", "envs", "venv", "base", "main", "master",
-    "py", "pip", "wheel", "wheels", "src", "core", "tools", "utils", "model", "models", "train",
-    "slice", "scope", "service", "session", "system", "pod", "kubepods", "job", "step", "task",
-    "server", "head", "login", "compute", "worker", "cluster", "cloud", "slurm", "hpc", "llm",
-    "attention", "flash", "triton", "rocm", "hip", "amdgpu", "drm", "card", "x11", "wayland",
-})  # fmt: skip
+COMMON_WORDS = frozenset({*map(str.lower, CONTAINER_USERS), *table("host/common_words")})
 
 #: Patterns, each with the forms that a matching text contains once every digit is replaced by 0.
 _NUMBERS = (

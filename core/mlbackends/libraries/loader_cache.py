@@ -17,16 +17,11 @@ from mlbackends.libraries.elf import text_of
 
 
 class CacheEntry(Struct, frozen=True, array_like=True):
-    """One library as ldconfig found it.
-
-    `hwcap_subdirectory` is the glibc-hwcaps subdirectory ("x86-64-v3") that it is in, or "": the loader
-    uses such a library only on processors of that level.
-    """
+    """One library as ldconfig found it."""
 
     soname: str
     path: str
     flags: int
-    hwcap_subdirectory: str
 
 
 @once_per_host
@@ -75,8 +70,7 @@ def read_cache(data: bytes) -> list[CacheEntry]:
     for flags, key, value, *_ in struct.iter_unpack(order + layout, data[table_at:end]):
         soname, path = _string(names, key), _string(names, value)
         if soname and path:
-            subdirectory = path.partition("/glibc-hwcaps/")[2].partition("/")[0]
-            entries.append(CacheEntry(soname, path, flags, subdirectory))
+            entries.append(CacheEntry(soname, path, flags))
     return entries
 
 

@@ -87,18 +87,6 @@ def capability_between(lowest: tuple[int, int], highest: tuple[int, int]) -> Con
     return Constraint("wrong-capability", f"a GPU of {required}", test)
 
 
-def device_has(*features: str) -> Constraint:
-    """Require features that the device's record lists, such as "avx2"."""
-
-    def test(problem: AttentionProblem) -> str:
-        missing = [feature for feature in features if feature not in problem.device.features]
-        if not missing:
-            return ""
-        return f"the device lacks {', '.join(missing)}; needs {', '.join(features)}"
-
-    return Constraint("missing-feature", f"a device with {', '.join(features)}", test)
-
-
 # ---- element types ------------------------------------------------------------
 
 

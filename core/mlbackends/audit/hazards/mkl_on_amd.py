@@ -6,9 +6,9 @@ No alarm:  it is only a note, since much of MKL is as fast there as other librar
 """
 
 from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
-from mlbackends.libraries import mkl_on_amd
+from mlbackends.base.tables import table
 
-WHY, FIX = mkl_on_amd.WHY, mkl_on_amd.ACTION
+WHY, FIX = table("libraries/mkl_on_amd")["why"], table("libraries/mkl_on_amd")["action"]
 SEVERITY = Severity.NOTE
 PROBLEM = Problem.USER
 READS = ("cpu", "mkl")

@@ -38,7 +38,9 @@ def excerpt(path: str, data: bytes, hide: Hide) -> bytes:
         if fits.fullmatch(path):
             return reduce(data)
     if path.endswith((".dist-info/METADATA", "/PKG-INFO", ".egg-info")):
-        return _metadata(data, hide)
+        text = data.decode(errors="replace").split("\n\n", 1)[0]
+        lines = [line for line in text.splitlines() if line.startswith(_METADATA)]
+        return "".join(f"{hide(line) if '://' in line else line}\n" for line in lines).encode()
     if path.endswith("/direct_url.json"):
         return _direct_url(data, hide)
     return data
@@ -101,12 +103,6 @@ def _conda(data: bytes) -> bytes:
         return msgspec.json.encode(msgspec.json.decode(data, type=Package))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return b""
-
-
-def _metadata(data: bytes, hide: Hide) -> bytes:
-    text = data.decode(errors="replace").split("\n\n", 1)[0]
-    lines = [line for line in text.splitlines() if line.startswith(_METADATA)]
-    return "".join(f"{hide(line) if '://' in line else line}\n" for line in lines).encode()
 
 
 def _direct_url(data: bytes, hide: Hide) -> bytes:

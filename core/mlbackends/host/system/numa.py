@@ -46,7 +46,11 @@ def numa_nodes(host: Host) -> Nodes:
     if host.platform == "win32":
         return windows.numa_nodes(host)
     memory = node_memory(host)
-    cpus = {number: _cpus(host, number) for number in memory}
+    cpus = {
+        number: parse_cpu_list(host.read(f"{NODE}/node{number}/cpulist"))
+        or parse_cpu_mask(host.read(f"{NODE}/node{number}/cpumap"))  # before 2.6.26
+        for number in memory
+    }
     devices: dict[int, tuple[str, str]] = {}
     tiers: dict[int, int] = {}
     bandwidths: dict[int, int] = {}
@@ -90,11 +94,6 @@ def numa_nodes(host: Host) -> Nodes:
         }
         nodes.append({"node": number, "cpus": format_cpu_list(cpus[number]), **nonempty(facts)})
     return nodes
-
-
-def _cpus(host: Host, number: int) -> tuple[int, ...]:
-    listed = parse_cpu_list(host.read(f"{NODE}/node{number}/cpulist"))
-    return listed or parse_cpu_mask(host.read(f"{NODE}/node{number}/cpumap"))  # before 2.6.26
 
 
 @once_per_host

@@ -60,7 +60,12 @@ def system_facts(host: Host) -> dict[str, Any]:
         "uptime_seconds": host.system("uptime"),
         "container": "windows" if signs else "none",
         "container_evidence": [f"windows: {sign}" for sign in signs] or None,
-        **_settings(host),
+        # The settings that were made; for others Windows uses its own default.
+        **{
+            fact: values.get(str(value)) if values else value
+            for fact, (key, name, values) in table("host/windows/names")["settings"].items()
+            if isinstance(value := host.registry(key, name).get(name), int)
+        },
         "wsl_distributions": [
             {"name": one_line(str(row["DistributionName"])), "version": row.get("Version", 1)}
             for row in distributions
@@ -88,16 +93,6 @@ def _container_signs(host: Host) -> list[str]:
     if host.env("USERNAME") in CONTAINER_USERS:
         signs.append(f"the user {host.env('USERNAME')}")
     return signs
-
-
-def _settings(host: Host) -> dict[str, Any]:
-    """Return the settings that were made; for others Windows uses its own default."""
-    facts = {}
-    for fact, (key, name, values) in table("host/windows/names")["settings"].items():
-        value = host.registry(key, name).get(name)
-        if isinstance(value, int):
-            facts[fact] = values.get(str(value)) if values else value
-    return facts
 
 
 def firmware(host: Host) -> dict[str, str]:

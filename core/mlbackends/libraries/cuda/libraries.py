@@ -218,21 +218,13 @@ def version_in_header(host: Host, path: str, macros: Sequence[str]) -> str:
     """Return the numbers that a header defines for `macros`, joined by dots; "" without any."""
     text = host.read(path, _HEADER_READ)
     numbers = []
-    for macro in macros:
-        lines = (line.replace("#", "# ", 1).split() for line in text.splitlines() if macro in line)
-        defined = (words[3:] for words in lines if words[:3] == ["#", "define", macro])
+    for macro in macros if text else ():
         # A comment may follow; an expression is not a number.
-        number = next((rest[0] for rest in defined if rest and _is_alone(rest)), "").strip("()")
-        if not number:
+        line = rf"^[ \t]*#[ \t]*define[ \t]+{macro}[ \t]+\(?(\d{{1,6}})\)?\s*?(?:/[/*].*)?$"
+        if not (match := re.search(line, text, re.MULTILINE)):
             break
-        numbers.append(number)
+        numbers.append(match[1])
     return ".".join(numbers)
-
-
-def _is_alone(words: list[str]) -> bool:
-    number = words[0].strip("()")
-    is_number = number.isdecimal() and len(number) < 7
-    return is_number and (len(words) == 1 or words[1].startswith(("//", "/*")))
 
 
 def package_version(library: Library, word: str) -> str:

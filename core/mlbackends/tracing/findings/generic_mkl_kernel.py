@@ -1,6 +1,6 @@
 """MKL took its kernel file for no instruction set in particular."""
 
-from mlbackends.libraries import mkl_on_amd
+from mlbackends.base.tables import table
 from mlbackends.model.trace import Header, MklCall, Record
 from mlbackends.tracing import finder
 from mlbackends.tracing.finder import Found, by_share
@@ -12,7 +12,7 @@ class Finder(finder.Finder):
     """Looks at MKL's header."""
 
     WANTS = frozenset(("work", "notes"))
-    WHY, ACTION = mkl_on_amd.WHY, mkl_on_amd.ACTION
+    WHY, ACTION = (table("libraries/mkl_on_amd")[name] for name in ("why", "action"))
 
     def key(self, record: Record) -> type | None:
         is_generic = (
