@@ -20,70 +20,18 @@ if TYPE_CHECKING:
     from tests.probes.conftest import Asked
 
 
-NNPACK = """
-#include <stddef.h>
-typedef struct { size_t width, height; } size;
-typedef struct { size_t top, right, bottom, left; } padding;
-int nnp_initialize(void) { return STATUS; }
-int nnp_convolution_inference(int algorithm, int strategy, size_t inputs, size_t outputs,
-                              size image, padding around, size window, size step,
-                              const float *input, const float *kernel, const float *bias,
-                              float *output, void *room, size_t *room_size, int activation,
-                              const void *parameters, void *threads, void *profile) {
-    if (algorithm != 4 || strategy != 1 || inputs != 1 || outputs != 1 || step.width != 1) return 2;
-    if (around.left || room || room_size || activation || parameters) return 3;
-    if (threads || profile) return 4;
-    size_t across = image.width - window.width + 1, down = image.height - window.height + 1;
-    for (size_t y = 0; y < down; y++)
-        for (size_t x = 0; x < across; x++) {
-            float sum = bias[0] SPOIL;
-            for (size_t i = 0; i < window.height; i++)
-                for (size_t j = 0; j < window.width; j++)
-                    sum += input[(y + i) * image.width + x + j] * kernel[i * window.width + j];
-            output[y * across + x] = sum;
-        }
-    return 0;
-}
-"""
-
-QNNPACK = """
-#include <stddef.h>
-#include <stdint.h>
-static struct { size_t channels; uint8_t low, high; const uint8_t *from; uint8_t *into; } op;
-int PREFIX_initialize(void) { return STATUS; }
-int PREFIX_create_clamp_nc_u8(size_t channels, uint8_t low, uint8_t high, uint32_t flags,
-                              void **made) {
-    op.channels = channels; op.low = low; op.high = high;
-    *made = &op;
-    return flags ? 2 : 0;
-}
-int PREFIX_setup_clamp_nc_u8(void *made, size_t batch, const uint8_t *from, size_t from_stride,
-                             uint8_t *into, size_t into_stride) {
-    op.from = from; op.into = into;
-    return made == &op && batch == 1 && from_stride == into_stride ? 0 : 2;
-}
-int PREFIX_run_operator(void *made, void *threads) {
-    for (size_t i = 0; i < op.channels; i++) {
-        uint8_t one = op.from[i];
-        op.into[i] = one < op.low ? op.low : one > op.high ? op.high : one;
-    }
-    return made == &op && !threads ? 0 : 2;
-}
-"""
-
-
 def test_nnpack_convolves(asked: Asked, fake_library: FakeLibrary) -> None:
-    code = NNPACK.replace("STATUS", "0").replace("SPOIL", "")
+    defines = ("STATUS=0", "SPOIL=")
 
-    _, library = asked("nnpack", fake_library("nnpack", "libnnpack.so", source=code))
+    _, library = asked("nnpack", fake_library("nnpack", "libnnpack.so", defines=defines))
 
     assert library.presence is Presence.USABLE
 
 
 def test_a_wrong_convolution_is_not_usable(asked: Asked, fake_library: FakeLibrary) -> None:
-    code = NNPACK.replace("STATUS", "0").replace("SPOIL", "+ 1")
+    defines = ("STATUS=0", "SPOIL=+1")
 
-    _, library = asked("nnpack", fake_library("nnpack", "libnnpack.so", source=code))
+    _, library = asked("nnpack", fake_library("nnpack", "libnnpack.so", defines=defines))
 
     assert [reason.code for reason in library.reasons] == ["wrong-result"]
 
@@ -95,9 +43,9 @@ def test_a_wrong_convolution_is_not_usable(asked: Asked, fake_library: FakeLibra
 def test_nnpack_says_why_it_refuses_a_processor(
     asked: Asked, fake_library: FakeLibrary, status: int, code: str, word: str
 ) -> None:
-    source = NNPACK.replace("STATUS", str(status)).replace("SPOIL", "")
+    defines = (f"STATUS={status}", "SPOIL=")
 
-    _, library = asked("nnpack", fake_library("nnpack", "libnnpack.so", source=source))
+    _, library = asked("nnpack", fake_library("nnpack", "libnnpack.so", defines=defines))
 
     assert library.presence is Presence.LOADABLE
     (reason,) = library.reasons
@@ -109,9 +57,9 @@ def test_nnpack_says_why_it_refuses_a_processor(
 def test_qnnpack_clamps_under_either_name(
     asked: Asked, fake_library: FakeLibrary, prefix: str
 ) -> None:
-    code = QNNPACK.replace("STATUS", "0").replace("PREFIX", prefix)
+    defines = ("STATUS=0", f"PREFIX={prefix}")
 
-    _, library = asked("qnnpack", fake_library("qnnpack", "libqnnpack.so", source=code))
+    _, library = asked("qnnpack", fake_library("qnnpack", "libqnnpack.so", defines=defines))
 
     assert library.presence is Presence.USABLE
 
@@ -120,9 +68,9 @@ def test_qnnpack_that_refuses_the_processor_is_unsupported_hardware(
     asked: Asked,
     fake_library: FakeLibrary,
 ) -> None:
-    code = QNNPACK.replace("STATUS", "4").replace("PREFIX", "qnnp")
+    defines = ("STATUS=4", "PREFIX=qnnp")
 
-    _, library = asked("qnnpack", fake_library("qnnpack", "libqnnpack.so", source=code))
+    _, library = asked("qnnpack", fake_library("qnnpack", "libqnnpack.so", defines=defines))
 
     assert library.presence is Presence.LOADABLE
     assert [reason.code for reason in library.reasons] == ["unsupported-hardware"]
@@ -238,22 +186,6 @@ def test_the_compute_library_is_only_for_arm(tmp_path: Path) -> None:
     assert (reason.code, "ppc64le" in reason.message) == ("not-this-platform", True)
 
 
-FBGEMM = """
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-bool _ZN6fbgemm18fbgemmSupportedCPUEv(void) { return STATUS; }
-void _ZN6fbgemm20FloatToBfloat16_simdEPKfPtm(const float *from, uint16_t *into, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, from + i, 4);
-        into[i] = (uint16_t)(bits >> 16) SPOIL;
-    }
-}
-"""
-
-
 @pytest.mark.parametrize(
     ("defines", "presence", "code"),
     [
@@ -270,7 +202,7 @@ def test_fbgemm_is_usable_where_it_rounds_right(
     presence: Presence,
     code: str,
 ) -> None:
-    path = fake_library("fbgemm", "libfbgemm.so", source=FBGEMM, defines=defines)
+    path = fake_library("fbgemm", "libfbgemm.so", defines=defines)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
 
     probe = survey(["fbgemm"], Host()).probes["fbgemm"]

@@ -18,60 +18,17 @@ if TYPE_CHECKING:
     from tests.probes.conftest import Asked
 
 
-QUESTIONS = """
-int omp_get_max_threads(void) { return 8; }
-int omp_get_num_procs(void) { return 4; }
-static __thread int number;
-int omp_get_thread_num(void) { return number; }
-int omp_get_num_threads(void) { return 2; }
-"""
-
-GNU = (
-    QUESTIONS
-    + """
-#include <pthread.h>
-#include <stdio.h>
-static void (*region)(void *);
-static void *other(void *nothing) { number = SECOND; region(nothing); return 0; }
-void GOMP_barrier(void) {}
-void GOMP_parallel(void (*run)(void *), void *data, unsigned threads, unsigned flags) {
-    pthread_t thread;
-    (void)threads; (void)flags;
-    region = run;
-    pthread_create(&thread, 0, other, data);
-    run(data);
-    pthread_join(thread, 0);
-}
-void omp_display_env(int all) {
-    (void)all;
-    fprintf(stderr, "OPENMP DISPLAY ENVIRONMENT BEGIN\\n  _OPENMP = '201511'\\n");
-}
-"""
-)
-
-LLVM = (
-    QUESTIONS.replace("return 8;", 'if (getenv("KMP_VERSION")) fputs(BANNER, stderr); return 8;')
-    + """
-int __kmpc_global_thread_num(void *place) { return place != 0; }
-void __kmpc_push_num_threads(void *place, int thread, int count) {
-    (void)place; (void)thread; (void)count;
-}
-void __kmpc_fork_call(void *place, int count, void (*run)(int *, int *)) {
-    (void)place; (void)count;
-    for (number = 0; number < 2; number++) run(&number, &number);
-}
-"""
-)
+GNU = ("SECOND=1",)
 
 
-def llvm(banner: str) -> str:
-    return f'#include <stdio.h>\n#include <stdlib.h>\n#define BANNER "{banner}"\n' + LLVM
+def llvm(banner: str = "") -> tuple[str, ...]:
+    return ("LLVM", f'BANNER="{banner}"')
 
 
 def test_a_gnu_runtime_runs_a_region_in_two_threads(
     asked: Asked, fake_library: FakeLibrary
 ) -> None:
-    path = fake_library("gomp", "libgomp.so.1", source=GNU.replace("SECOND", "1"))
+    path = fake_library("openmp", "libgomp.so.1", defines=GNU)
 
     report, library = asked("openmp", path)
 
@@ -85,7 +42,7 @@ def test_a_gnu_runtime_runs_a_region_in_two_threads(
 
 
 def test_threads_that_share_a_number_are_wrong(asked: Asked, fake_library: FakeLibrary) -> None:
-    path = fake_library("gomp", "libgomp.so.1", source=GNU.replace("SECOND", "0"))
+    path = fake_library("openmp", "libgomp.so.1", defines=("SECOND=0",))
 
     _, library = asked("openmp", path)
 
@@ -97,7 +54,7 @@ def test_intels_runtime_tells_its_version_on_stderr(
     asked: Asked, fake_library: FakeLibrary
 ) -> None:
     banner = "Intel(R) OMP version: 5.0.20260828\\nIntel(R) OMP API version: 5.2 (202111)\\n"
-    path = fake_library("iomp", "libiomp5.so", source=llvm(banner))
+    path = fake_library("openmp", "libiomp5.so", defines=llvm(banner))
 
     report, library = asked("openmp", path)
 
@@ -110,7 +67,7 @@ def test_the_date_that_llvms_runtime_always_gives_is_no_version(
     asked: Asked, fake_library: FakeLibrary
 ) -> None:
     banner = "LLVM OMP version: 5.0.20140926\\nLLVM OMP API version: 5.1 (202011)\\n"
-    path = fake_library("omp", "libomp.so.5", source=llvm(banner))
+    path = fake_library("openmp", "libomp.so.5", defines=llvm(banner))
 
     report, library = asked("openmp", path)
 
@@ -122,7 +79,7 @@ def test_the_date_that_llvms_runtime_always_gives_is_no_version(
 def test_a_runtime_of_llvm_under_the_name_of_gnus_is_llvms(
     tmp_path: Path, fake_library: FakeLibrary
 ) -> None:
-    built = fake_library("omp", "libomp.so", source=llvm(""))
+    built = fake_library("openmp", "libomp.so", defines=llvm())
     shutil.copy(built, tmp_path / "libgomp.so.1")
     host = Host(python={"path": []}, environment={"LD_LIBRARY_PATH": str(tmp_path)})
 
@@ -181,9 +138,8 @@ def wheel(site: Path, name: str, files: dict[str, Path]) -> None:
 def test_two_wheels_that_each_bring_a_runtime_are_a_conflict(
     tmp_path: Path, fake_library: FakeLibrary
 ) -> None:
-    code = GNU.replace("SECOND", "1")
-    first = fake_library("gomp", "libgomp-aaaaaa11.so.1.0.0", source=code)
-    second = fake_library("gomp", "libgomp-bbbbbb22.so.1.0.0", source=code)
+    first = fake_library("openmp", "libgomp-aaaaaa11.so.1.0.0", defines=GNU)
+    second = fake_library("openmp", "libgomp-bbbbbb22.so.1.0.0", defines=GNU)
     site = tmp_path / "root" / "site"
     wheel(site, "alpha", {f"alpha.libs/{first.name}": first})
     wheel(site, "beta", {f"beta.libs/{second.name}": second})
@@ -284,9 +240,8 @@ def test_a_wheel_that_points_to_a_copy_of_its_own_does_not_take_the_systems(
 def test_a_runtime_of_torch_that_its_library_does_not_need_is_no_conflict(
     tmp_path: Path, fake_library: FakeLibrary
 ) -> None:
-    code = GNU.replace("SECOND", "1")
-    ours = fake_library("gomp", "libgomp.so.1", source=code)
-    theirs = fake_library("gomp", "libgomp-bbbbbb22.so.1.0.0", source=code)
+    ours = fake_library("openmp", "libgomp.so.1", defines=GNU)
+    theirs = fake_library("openmp", "libgomp-bbbbbb22.so.1.0.0", defines=GNU)
     carrier = fake_library("torch", "libtorch_cpu.so", source="int nothing;\n")
     site = tmp_path / "root" / "site"
     wheel(site, "torch", {"torch/lib/libgomp.so.1": ours, "torch/lib/libtorch_cpu.so": carrier})
@@ -297,8 +252,8 @@ def test_a_runtime_of_torch_that_its_library_does_not_need_is_no_conflict(
 
 
 def test_runtimes_of_different_makers_are_named(tmp_path: Path, fake_library: FakeLibrary) -> None:
-    first = fake_library("omp", "libomp-aaaaaa11.so.5", source=llvm(""))
-    second = fake_library("iomp", "libiomp5-bbbbbb22.so", source=llvm(""))
+    first = fake_library("openmp", "libomp-aaaaaa11.so.5", defines=llvm())
+    second = fake_library("openmp", "libiomp5-bbbbbb22.so", defines=llvm())
     site = tmp_path / "root" / "site"
     wheel(site, "alpha", {f"alpha.libs/{first.name}": first})
     wheel(site, "beta", {f"beta.libs/{second.name}": second})
@@ -337,7 +292,7 @@ def test_runtimes_of_different_makers_are_named(tmp_path: Path, fake_library: Fa
 def test_variables_of_openmp_are_facts_and_held_against_what_they_take(
     tmp_path: Path, fake_library: FakeLibrary, variable: str, value: str, codes: list[str]
 ) -> None:
-    built = fake_library("gomp", "libgomp.so.1", source=GNU.replace("SECOND", "1"))
+    built = fake_library("openmp", "libgomp.so.1", defines=GNU)
     (tmp_path / "root" / "usr" / "lib").mkdir(parents=True)
     shutil.copy(built, tmp_path / "root" / "usr" / "lib")
     host = {"environment": {variable: value}, "affinity": [0, 1, 2, 3]}
@@ -357,8 +312,8 @@ def test_two_runtimes_that_a_process_has_mapped_are_a_conflict(
     (root / "usr" / "lib").mkdir(parents=True)
     (root / "proc" / "321").mkdir(parents=True)
     names = ("libgomp.so.1", "libiomp5.so")
-    shutil.copy(fake_library("gomp", names[0], source=GNU.replace("SECOND", "1")), root / "usr/lib")
-    shutil.copy(fake_library("iomp", names[1], source=llvm("")), root / "usr/lib")
+    shutil.copy(fake_library("openmp", names[0], defines=GNU), root / "usr/lib")
+    shutil.copy(fake_library("openmp", names[1], defines=llvm()), root / "usr/lib")
     maps = [f"7f00-7f01 r-xp 00000000 08:01 12 /usr/lib/{name}\n" for name in names]
     (root / "proc" / "321" / "maps").write_text("".join(maps[:mapped]))
 
