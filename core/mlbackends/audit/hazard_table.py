@@ -13,7 +13,7 @@ Conditions are those of policies, `cpu.boost == false`, or several joined by `or
 report meets only `absent`, and its count is 0. In texts, {cpu.model_name} is a value of the report,
 {name|text} has a default, {name/1e9:.1f} a divisor and a format, and [brackets] are left out if the report
 lacks a value in them. With warnings, reasons and variables a message is optional: {seen} is the warning or
-NAME=VALUE, {gpu} the device that has it.
+NAME=VALUE, {gpu} the device that has it, {variable} the first word of the warning.
 """
 
 import re
@@ -69,8 +69,8 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What finds symptoms, and their texts.
 
     where: all of these conditions must hold; unless: not all of these. begins, begins_not: the first words of
-    warnings. install: requirements for the command. evidence: names of values. note_if, warning_if: the
-    severity is another where all of these hold. severities: by probe.
+    warnings. install: requirements for the command. evidence: names of values. note_if, warning_if,
+    error_if: the severity is another where all of these hold. severities: by probe.
     """
 
     where: tuple[str, ...] = ()
@@ -89,6 +89,7 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     level: Severity | None = None
     note_if: tuple[str, ...] = ()
     warning_if: tuple[str, ...] = ()
+    error_if: tuple[str, ...] = ()
     severities: dict[str, Severity] = {}
 
 
@@ -166,21 +167,27 @@ def symptoms(row: Row, report: ReportView) -> Symptoms:
 
 def _of_rule(rule: Rule, report: ReportView, values: Values) -> Symptoms:
     severity = rule.level
-    for level, conditions in ((Severity.NOTE, rule.note_if), (Severity.WARNING, rule.warning_if)):
+    levels = (Severity.NOTE, Severity.WARNING, Severity.ERROR)
+    texts = (rule.note_if, rule.warning_if, rule.error_if)
+    for level, conditions in zip(levels, texts, strict=True):
         if conditions and all(_holds(values, each) for each in conditions):
             severity = level
     text = partial(_text, values)
     for probe, field, reason in _reasons(rule, report):
-        own: dict[str, Any] = {"seen": reason.message}
+        variable_name = re.split(r"\W", reason.message, maxsplit=1)[0]
+        own: dict[str, Any] = {"seen": reason.message, "variable": variable_name}
         for device in report.devices(probe):
             if reason in device.reasons:
                 own["gpu"] = called(device)
                 field = f"devices.{device.index}.reasons"
+        hint = text(rule.hint) or reason.hint
+        command = text(rule.command, own, is_command=True)
         yield Symptom(
             text(rule.message, own) or reason.message,
-            text(rule.hint) or reason.hint,
-            text(rule.command, is_command=True),
-            _evidence(values, rule, probe) or {f"{probe}.{field}.code": [reason.code]},
+            hint if hint != command else "",
+            command,
+            _evidence(values, rule, probe=probe, variable=variable_name)
+            or {f"{probe}.{field}.code": [reason.code]},
             rule.severities.get(probe, severity),
         )
     for name, value in settings(report).items() if rule.variables else ():
@@ -232,8 +239,8 @@ def _reasons(rule: Rule, report: ReportView) -> Iterator[tuple[str, str, Reason]
                 break
 
 
-def _evidence(values: Values, rule: Rule, probe: str = "") -> dict[str, FactValue]:
-    names = (name.replace("{probe}", probe) for name in rule.evidence)
+def _evidence(values: Values, rule: Rule, **own: str) -> dict[str, FactValue]:
+    names = (name.format(**own) for name in rule.evidence)
     return {
         label.replace(".facts.", "."): value
         for name in names
