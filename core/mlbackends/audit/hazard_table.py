@@ -9,7 +9,8 @@ row finds one kind of symptom, or several, each in its own `[[CODE.symptoms]]`:
     each = "nvidia.devices[...]"   each such device, with `message`
     message                        otherwise one, where the conditions hold
 
-Conditions are those of policies, `cpu.boost == false`, or several joined by `or`. A value that is not in the
+Conditions are those of policies, `cpu.boost == false`, or several joined by `or`; {name} is
+another value of the report there too. A value that is not in the
 report meets only `absent`, and its count is 0. In texts, {cpu.model_name} is a value of the report,
 {name|text} has a default, {name/1e9:.1f} a divisor and a format, and [brackets] are left out if the report
 lacks a value in them. With warnings, reasons and variables a message is optional: {seen} is the warning or
@@ -265,6 +266,8 @@ def _holds(values: Values, condition: str) -> bool:
 
 
 def _is_met(values: Values, condition: str) -> bool:
+    if "{" in condition and not (condition := _text(values, condition, is_command=True)):
+        return False
     expected = _expectation(condition)
     found = values.found(expected.selection, expected.field)
     present = [value for value in found.values.values() if value != Presence.ABSENT]

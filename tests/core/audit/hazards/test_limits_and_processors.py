@@ -173,7 +173,7 @@ def test_the_cpus_that_are_held_below_their_base_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("highest", "said"), [(100, ""), (166, "boost would add up to 66%"), (None, "base")]
+    ("highest", "said"), [(100, ""), (166, "performance rises from 100 to 166"), (None, "base")]
 )
 def test_boost_that_would_give_nothing_is_not_missed(highest: int | None, said: str) -> None:
     facts = {"highest_performance": highest, "nominal_performance": 100}
