@@ -1,7 +1,8 @@
-"""What the probes in table.json ask of their opened libraries: load_NAME and use_NAME.
+"""What the probes in table.json do themselves: load_NAME, use_NAME, and find_NAME, which completes a finding.
 
-Each gets the caller of the library's functions, and the library. One that learns nothing returns None. `use`
-raises NotUsable if a result is wrong. The functions are documented in the sources that table.json names.
+The first two get the caller of the opened library's functions, and the library. One that learns nothing
+returns None; `use` raises NotUsable if a result is wrong. find_NAME is called if a copy was found. The
+functions are documented in the sources that table.json names.
 """
 
 import re
@@ -9,11 +10,13 @@ import re
 from msgspec.structs import replace
 
 from mlbackends.base.reasons import NotUsable
+from mlbackends.host.host import Host
 from mlbackends.libraries.blas_symbols import require_equal, require_product
 from mlbackends.libraries.c_calls import Calls, ctypes, decimal_version
 from mlbackends.libraries.cuda.device import expect, first_device
 from mlbackends.libraries.cuda.libraries import runtime_version, versioned
-from mlbackends.model.records import Answer, FactValue, Library, nonempty
+from mlbackends.libraries.search import with_file_version
+from mlbackends.model.records import Answer, FactValue, Finding, Library, nonempty
 
 # ---- NVIDIA --------------------------------------------------------------------------------------
 
@@ -95,6 +98,22 @@ def use_cutensor(call: Calls, _: Library) -> None:
     first_device(call.number("cutensorGetCudartVersion") // 1000)
     # cuTENSOR 1 had cutensorInit, which filled a struct that the caller brought.
     call.create("cutensorCreate")
+
+
+def decode_cupti(number: str) -> str:
+    """Return a version as text: 130500 is 13.5. Before CUDA 13 it was a running number: ""."""
+    value = int(number or 0)
+    return f"{value // 10000}.{value % 10000 // 100}" if value >= 130000 else ""
+
+
+def use_cupti(call: Calls, library: Library) -> Answer | None:
+    """Start to record kernels."""
+    first_device()
+    (number,) = call.numbers("cuptiGetVersion", 1)
+    kernels = 3
+    call("cuptiActivityEnable", kernels)
+    version = decode_cupti(str(number))
+    return versioned(library, version) if version else None
 
 
 def load_nvjitlink(call: Calls, library: Library) -> Answer | None:
@@ -198,6 +217,29 @@ def use_hipblaslt(call: Calls, library: Library) -> Answer:
     return Answer(replace(library, version=decimal_version(version.value, 100_000)))
 
 
+def find_miopen(finding: Finding, host: Host) -> Finding:
+    """Add the databases that are installed with the first copy."""
+    prefix = host.realpath(finding.libraries[0].path).rsplit("/", 2)[0]
+    names = host.listdir(host.env("MIOPEN_SYSTEM_DB_PATH") or f"{prefix}/share/miopen/db")
+    databases = [name for name in names if re.search(r"\.(kdb|db|db\.txt|fdb\.txt)$", name)]
+    return replace(finding, facts=nonempty({"databases": databases[:100]}) | finding.facts)
+
+
+def load_miopen(call: Calls, library: Library) -> Answer:
+    """Ask for the version, which needs no GPU."""
+    parts = (ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_size_t())
+    call("miopenGetVersion", *map(ctypes.byref, parts))
+    return Answer(replace(library, version=".".join(str(part.value) for part in parts)))
+
+
+def use_miopen(call: Calls, _: Library) -> None:
+    """Make a handle on the first GPU, and give it back."""
+    handle = call.create("miopenCreate")
+    if not handle.value:
+        raise call.failed("miopenCreate", 0)
+    call("miopenDestroy", handle)
+
+
 def load_rccl(call: Calls, library: Library) -> Answer:
     """Ask for the version, which needs no GPU: 2708 is 2.7.8; since 2.9 it is 20900."""
     (number,) = call.numbers("ncclGetVersion", 1)
@@ -279,6 +321,45 @@ def use_fbgemm(call: Calls, _: Library) -> None:
     require_equal("FloatToBfloat16_simd", [float(number) for number in rounded], right)
 
 
+def find_flexiblas(finding: Finding, host: Host) -> Finding:
+    """Add the backend that is set."""
+    facts = {**finding.facts}
+    # The later file goes before the earlier one.
+    for path in ("/etc/flexiblasrc", f"{host.env('HOME')}/.flexiblasrc"):
+        if chosen := re.findall(r"^\s*default\s*=\s*(\S+)", host.read(path, 65536), re.MULTILINE):
+            facts["default_backend"] = chosen[-1]
+    return replace(finding, facts=facts)
+
+
+def load_flexiblas(call: Calls, library: Library) -> Answer:
+    """Ask for the version, and for the backend that it chose."""
+    numbers = [ctypes.c_int(-1) for _ in range(3)]
+    call.status("flexiblas_get_version", *map(ctypes.byref, numbers))
+    if all(number.value >= 0 for number in numbers):
+        library = replace(library, version=".".join(str(number.value) for number in numbers))
+    name = ctypes.create_string_buffer(1024)
+    size = ctypes.c_size_t(len(name))
+    facts: dict[str, FactValue] = {}
+    if call.status("flexiblas_current_backend", name, size) > 0:
+        facts["backend"] = name.value.decode(errors="replace")
+    if call.has("flexiblas_list"):
+        backends = []
+        count = call.status("flexiblas_list", None, ctypes.c_size_t(0), ctypes.c_ssize_t(0))
+        for i in range(min(count, 64)):
+            call.status("flexiblas_list", name, size, ctypes.c_ssize_t(i))
+            backends.append(name.value.decode(errors="replace"))
+        # __FALLBACK__ is its own, and left out by its command line tool too.
+        facts["backends"] = [
+            backend for backend in backends if backend and backend != "__FALLBACK__"
+        ]
+    return Answer(library, facts=nonempty(facts))
+
+
+def use_flexiblas(call: Calls, _: Library) -> None:
+    """Multiply two matrices."""
+    require_product(call.opened)
+
+
 def use_nnpack(call: Calls, _: Library) -> None:
     """Initialise it, and convolve a 3x3 image with a 2x2 kernel of ones, on the calling thread."""
     unsupported_hardware = 51
@@ -333,6 +414,17 @@ def use_qnnpack(call: Calls, _: Library) -> None:
     done("run_operator", operator, None)
     right = [5.0, 10.0, 100.0, 200.0]
     require_equal(f"{prefix}_run_operator", [float(number) for number in clamped], right)
+
+
+def find_sycl(finding: Finding, host: Host) -> Finding:
+    """Add the adapters next to the first copy."""
+    beside = host.realpath(finding.libraries[0].path).rsplit("/", 1)[0]
+    pattern = re.compile(r"lib(?:ur_adapter|pi)_(\w+)\.so")
+    names = (pattern.match(name) for name in host.listdir(beside))
+    adapters = sorted({match[1] for match in names if match})
+    libraries = tuple(with_file_version(host, library) for library in finding.libraries)
+    facts = nonempty({"adapters": adapters, **finding.facts})
+    return replace(finding, libraries=libraries, facts=facts)
 
 
 def load_tbb(call: Calls, library: Library) -> Answer:

@@ -15,14 +15,16 @@ from typing import Any
 
 import msgspec
 
+from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import found, package
 from mlbackends.libraries.amd import library_finding, rocm_calls
 from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.cuda.libraries import CudaLibrary
 from mlbackends.libraries.search import SharedLibrary
-from mlbackends.model.records import Answer, Library
+from mlbackends.model.records import Answer, Finding, Library
 from mlbackends_probes import _checks
 
+Find = Callable[[Host], Finding]
 Check = Callable[[Calls, Library], Answer | None]
 
 
@@ -49,18 +51,27 @@ def load(name: str) -> ModuleType:
         calls = partial(rocm_calls, namer=row.pop("namer", ""))
         attributes["find"] = partial(library_finding, **row)
     elif kind == "cuda":
+        if decode := getattr(_checks, f"decode_{name}", None):
+            row["decode"] = decode
         cuda = CudaLibrary(name, **row)
         calls, attributes = cuda.calls, {"LIBRARY": cuda, "find": cuda.find}
         if cuda.property_function:
             attributes["load"] = cuda.load
     else:
-        shared = SharedLibrary(name, **row)
+        shared = SharedLibrary(row.pop("name", name), **row)
         attributes = {"LIBRARY": shared, "find": shared.find}
     for step in ("load", "use"):
         if check := getattr(_checks, f"{step}_{name}", None):
             attributes[step] = partial(_answer, check, calls)
+    if complete := getattr(_checks, f"find_{name}", None):
+        attributes["find"] = partial(_completed, attributes["find"], complete)
     vars(probe).update(attributes)
     return probe
+
+
+def _completed(find: Find, complete: Callable[[Finding, Host], Finding], host: Host) -> Finding:
+    finding = find(host)
+    return complete(finding, host) if finding.libraries else finding
 
 
 def _answer(check: Check, calls: Callable[[CDLL], Calls], opened: CDLL, library: Library) -> Answer:

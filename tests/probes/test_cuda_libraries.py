@@ -14,7 +14,7 @@ from mlbackends.base import registry
 from mlbackends.host.host import Host
 from mlbackends.libraries.cuda import cudnn_release
 from mlbackends.libraries.cuda.libraries import version_in_file_name, version_in_header
-from mlbackends_probes import cublas, cudnn, cupti, nccl
+from mlbackends_probes import cublas, cudnn, nccl
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -331,7 +331,9 @@ def test_a_customary_folder_is_searched(name: str, path: str, machine: Machine) 
 def test_cupti_of_the_toolkit_that_a_variable_names_is_found(machine: Machine) -> None:
     machine.library("/tools/cuda/extras/CUPTI/lib64/libcupti.so.12")
 
-    assert only(cupti.find(machine.host(CUDA_HOME="/tools/cuda/"))).wins
+    assert only(
+        registry.load("mlbackends_probes", "cupti").find(machine.host(CUDA_HOME="/tools/cuda/"))
+    ).wins
 
 
 def test_every_copy_has_its_own_version(machine: Machine) -> None:
@@ -400,7 +402,7 @@ def test_an_nccl_number_is_a_version(number: int, version: str) -> None:
 
 @pytest.mark.parametrize(("number", "version"), [("130500", "13.5"), ("22", ""), ("", "")])
 def test_a_cupti_number_is_a_version_from_13_on(number: str, version: str) -> None:
-    assert cupti.decoded(number) == version
+    assert registry.load("mlbackends_probes", "cupti").LIBRARY.decode(number) == version
 
 
 # ---- what steers it ------------------------------------------------------------------------------

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base import registry
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence, ProbeReport
 from mlbackends_cli.report import probes
-from mlbackends_probes import sycl, xpu
+from mlbackends_probes import xpu
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,7 +99,7 @@ def test_sycl_takes_its_version_and_adapters_from_file_names(tmp_path: Path) -> 
     names = ("libsycl.so.8.0.0", "libur_adapter_level_zero.so.0", "libur_adapter_opencl.so.0")
     write(tmp_path, {f"{folder}/{name}": "x" for name in names})
 
-    found = sycl.find(Host(str(tmp_path)))
+    found = registry.load("mlbackends_probes", "sycl").find(Host(str(tmp_path)))
 
     assert found.libraries[0].version == "8.0.0"
     assert found.facts["adapters"] == ["level_zero", "opencl"]

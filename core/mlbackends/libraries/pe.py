@@ -20,8 +20,8 @@ class Pe(Struct, frozen=True):
     `machine` is spelled as `uname -m` spells it, or is "machine-<number>". `soname` is the name that the
     linker wrote into the export table; the loader uses the file's name. `needed` is opened with the file,
     `delayed` at the first call of a function. Exported functions may lead to `forwards`, as all of
-    conda-forge's libblas.dll do. `file_version` and `product_version` are four numbers; `strings` are those
-    of the first language: FileDescription, ProductName, ...
+    conda-forge's libblas.dll do. `file_version` is four numbers; `strings` are those of the first
+    language: FileDescription, ProductName, ...
     """
 
     machine: str
@@ -30,7 +30,6 @@ class Pe(Struct, frozen=True):
     delayed: tuple[str, ...] = ()
     forwards: tuple[str, ...] = ()
     file_version: str = ""
-    product_version: str = ""
     strings: dict[str, str] = {}
 
 
@@ -190,25 +189,24 @@ class PeImage(FileImage):
                 library = self.name(address).rpartition(".")[0]
                 yield library if library.lower().endswith(".dll") else f"{library}.dll"
 
-    def version(self) -> tuple[str, str, dict[str, str]]:
-        """Return the numbers of file and product, and the strings, of the version resource."""
+    def version(self) -> tuple[str, dict[str, str]]:
+        """Return the number of the file and the strings of the version resource."""
         root = self._directory(_RESOURCES)
         if not root:
-            return "", "", {}
+            return "", {}
         at = self._entry(root, root, _RT_VERSION)
         for _ in range(2):  # name, language
             at = self._entry(root, at, None) if at else 0
         if not at:
-            return "", "", {}
+            return "", {}
         address, size = self.unpack("II", at)
         data = self.exactly(self.offset_of(address), min(size, _VERSION_BYTES))
         fixed = data.find(_SIGNATURE, 0, 64)
         if fixed < 0 or len(data) < fixed + 24:
-            return "", "", {}
-        parts = struct.unpack_from("<8H", data, fixed + 8)
+            return "", {}
         # The high half of each number comes second in memory.
-        numbers = [f"{parts[i + 1]}.{parts[i]}.{parts[i + 3]}.{parts[i + 2]}" for i in (0, 4)]
-        return numbers[0], numbers[1], _strings(data)
+        minor, major, revision, build = struct.unpack_from("<4H", data, fixed + 8)
+        return f"{major}.{minor}.{build}.{revision}", _strings(data)
 
     def _entry(self, root: int, folder: int, number: int | None) -> int:
         """Return where an entry of a resource folder leads (the first one for None), 0 without one."""

@@ -142,7 +142,6 @@ def test_headers_imports_and_version_are_read(tmp_path: Path) -> None:
         delayed=("mkl_core.2.dll",),
         forwards=("mkl_rt.2.dll",),
         file_version="5.0.2026.213",
-        product_version="5.0.2026.213",
         strings={"ProductName": "A product", "FileVersion": "7"},
     )
 

@@ -54,11 +54,11 @@ class CudaLibrary(Struct, frozen=True):
     """One of NVIDIA's libraries, as its probe declares it.
 
     stems, wheels: as in `mlbackends.libraries.search.libraries_named`. homes: variables that name its
-    folder, in addition to those of every CUDA toolkit. headers: files of an include folder that define
-    `macros` as the parts of the version; the first that does counts. decode: converts what they define, if
-    that is one number. parts: how many numbers the library itself returns. property_function: returns each
-    number of the version, without a handle. namer: the function that names a status; without one the names
-    are in statuses.json.
+    folder, in addition to those of every CUDA toolkit. below: its folders below these. headers: files of
+    an include folder that define `macros` as the parts of the version; the first that does counts.
+    decode: converts what they define, if that is one number. parts: how many numbers the library itself
+    returns. property_function: returns each number of the version, without a handle. namer: the function
+    that names a status; without one the names are in statuses.json.
     """
 
     name: str
@@ -68,17 +68,17 @@ class CudaLibrary(Struct, frozen=True):
     decode: Callable[[str], str] = str
     parts: int = 3
     homes: tuple[str, ...] = ()
+    below: tuple[str, ...] = ()
     wheels: tuple[str, ...] = ()
     property_function: str = ""
     namer: str = ""
 
-    def find(self, host: Host, folders: Sequence[str] = ()) -> Finding:
-        """Find every copy, with its version from the files around it, and the variables that are set.
-
-        folders: in addition to those of every CUDA toolkit.
-        """
+    def find(self, host: Host) -> Finding:
+        """Find every copy, with its version from the files around it, and the variables that are set."""
         homes = (*self.homes, *HOMES)
-        searched = (*folders, *toolkit_folders(host, self.stems))
+        roots = [root for name in HOMES if (root := host.env(name).rstrip("/"))]
+        below = (f"{root}/{folder}" for root in roots for folder in self.below)
+        searched = (*below, *toolkit_folders(host, self.stems))
         copies = libraries_named(
             host, self.name, *self.stems, homes=homes, folders=searched, wheels=self.wheels
         )
