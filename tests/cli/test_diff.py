@@ -31,15 +31,12 @@ def test_two_that_differ_end_with_1_and_say_how_many() -> None:
     assert done.stderr == ""
 
 
-def test_a_name_with_a_path_is_broken_at_its_separators() -> None:
+def test_a_name_with_a_path_stays_in_one_piece() -> None:
     whole = "libraries[/usr/lib/x86_64-linux-gnu/libcuda.so.1].driver_release:"
     machines = [str(ROOT / "tests/hosts" / f"{name}.machine") for name in (DOCKER, DEGRADED)]
     done = backends("diff", *machines, "--only", "cuda_driver", environment={"COLUMNS": "50"})
-    lines = done.stdout.partition("\n\n")[0].splitlines()
 
-    assert max(map(len, lines)) <= 50
-    assert whole in "".join(line.strip(" ~") for line in lines)
-    assert [line for line in lines if line.endswith("x86_64-linux-gnu/")]
+    assert whole in done.stdout.split()[done.stdout.split().index("~") + 1 :]
 
 
 def test_a_list_of_records_is_a_line_for_each_that_came_went_or_changed() -> None:

@@ -32,7 +32,7 @@ def test_every_switch_is_explained(name: str) -> None:
     said = dict(passage.lines)
 
     assert said[""] == SWITCHES[name].doc
-    assert said["takes"] and said["default"] and said["read by"] and said["in Python"]
+    assert said["accepts"] and said["default"] and said["read by"] and said["in Python"]
 
 
 @pytest.mark.parametrize("name", registry.names("mlbackends.tracing.findings"))

@@ -244,7 +244,9 @@ def test_no_line_is_wider_than_the_terminal(width: int, details: bool) -> None:
         ),
     )
 
-    assert max(map(len, lines(one, width=width, details=details))) <= width
+    assert max(map(len, lines(one, width=width, details=details, terminal=True))) <= width
+    # What is not read on a terminal has paths in one piece.
+    assert any("/very/long" * 40 in line for line in lines(one, width=width, details=details))
 
 
 @pytest.mark.parametrize("color", [False, True])
@@ -319,7 +321,7 @@ def recorded() -> dict[str, Report]:
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
 def test_the_page_of_a_recorded_machine_fits_and_breaks_no_word(width: int) -> None:
     for name, one in recorded().items():
-        page = lines(one, width=width)
+        page = lines(one, width=width, terminal=True)
         assert max(map(len, page)) <= width, name
         assert "not found: backends info --absent" in " ".join(page), name
         text = "\n".join(page)

@@ -166,7 +166,7 @@ def markdown_list(listed: BackendList, _page: Page) -> str:
         )
         for backend in listed.backends
     ]
-    heads = ("backend", "kind", "takes", "can", "usable here")
+    heads = ("backend", "kind", "supports", "can", "usable here")
     return table(heads, [tuple(map(literal, row)) for row in rows]) + "\n"
 
 

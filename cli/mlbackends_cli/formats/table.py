@@ -95,8 +95,10 @@ def _widths(listing: Listing, page: Page) -> list[int]:
         cells = [title, *(row[number] for group in listing.groups for row in group.rows)]
         most.append(max(map(width, cells)) + indent)
         longest = max(width(word) for cell in cells for word in cell.split() or [""]) + indent
-        # A name is not broken; a path or a kernel's signature may be.
-        least.append(min(longest, _NARROW if number else page.width * 3 // 5))
+        # A name or a path is not broken if a line is wide enough; a kernel's signature may be.
+        paths = [width(word) for cell in cells for word in cell.split() if "/" in word]
+        path = max((size for size in paths if size <= page.width), default=0)
+        least.append(max(path, min(longest, _NARROW if number else page.width * 3 // 5)))
     room = page.width - 2 * (len(most) - 1)
     if sum(least) > room:
         return []

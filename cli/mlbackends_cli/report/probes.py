@@ -357,7 +357,7 @@ def _matrix(rows: Table) -> Table:
 
 
 def uses(probe: ProbeReport | None) -> Table:
-    """Return a row for each library that a package takes, of the probe `uses`."""
+    """Return a row for each library that a package uses, of the probe `uses`."""
     rows = []
     for fact, use in (probe.facts if probe else {}).items():
         values = use if isinstance(use, dict) else {}
@@ -365,18 +365,18 @@ def uses(probe: ProbeReport | None) -> Table:
         for row in values.values():
             if isinstance(row, dict):
                 library = f"{row.get('library', '')} {row.get('version', '')}".rstrip()
-                rows.append({**row, "package": package, "takes": library})
-    order = ("package", "takes", "core", "threads", "runtime", "problem", "path", "threads_source")
+                rows.append({**row, "package": package, "uses": library})
+    order = ("package", "uses", "core", "threads", "runtime", "problem", "path", "threads_source")
     names = [name for name in order if any(name in row for row in rows)]
     return [{name: row.get(name, "") for name in names} for row in rows]
 
 
 def used_libraries(probe: ProbeReport | None) -> dict[str, list[str]]:
-    """Return of each package its version and what it takes: "BLAS openblas 0.3.30 · Haswell · 4 threads"."""
+    """Return of each package its version and what it uses: "BLAS openblas 0.3.30 · Haswell · 4 threads"."""
     found: dict[str, list[str]] = {}
     for row in uses(probe):
         package, _, version = str(row["package"]).partition(" ")
-        library, _, number = str(row["takes"]).partition(" ")
+        library, _, number = str(row["uses"]).partition(" ")
         runtime, count = str(row.get("runtime", "")), row.get("threads")
         heads = {"openmp": f"OpenMP {runtime} {number}", "onednn": f"oneDNN {number}"}
         head = " ".join(heads.get(library, f"BLAS {library} {number}").split())

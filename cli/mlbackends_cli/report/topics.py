@@ -176,7 +176,7 @@ def deviation(each: Deviation) -> Passage:
 
 
 def switch(switch: Switch) -> Passage:
-    """Return one switch: what it does, takes and starts with, and who reads it."""
+    """Return one switch: what it does, accepts and starts with, and what reads it."""
     default = (
         "by what is installed"
         if switch.default is PROBED
@@ -184,7 +184,7 @@ def switch(switch: Switch) -> Passage:
     )
     lines = [
         ("", switch.doc),
-        ("takes", listing.accepts(switch) or "nothing: it is an answer, not a setting"),
+        ("accepts", listing.accepts(switch) or "nothing: it is an answer, not a setting"),
         ("default", default),
     ]
     newer = {"": switch.since, **getattr(switch.kind, "since", {})}
@@ -194,7 +194,7 @@ def switch(switch: Switch) -> Passage:
         lines.append(("in flags()", f"{_switch_value(switch, switch.inside_flags)} unless given"))
     if not switch.read_only:
         lines.append(("variable", ", ".join(switch.variables)))
-    lines.append(("read by", ", ".join(switch.used_by) or "nobody yet"))
+    lines.append(("read by", ", ".join(switch.used_by) or "nothing yet"))
     if switch.reached == "variable":
         in_python = "read when a library is loaded; nothing in Python changes it"
     else:

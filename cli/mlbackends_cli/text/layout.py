@@ -18,6 +18,8 @@ from mlbackends_cli.terminal import Page
 
 #: Where text may be broken, the best place first, and the separator within a line.
 _BREAKS = ((re.compile(" · "), " · "), (re.compile(r"\s+"), " "), (re.compile(r"(?<=[/\\])"), ""))
+#: The first of these that breaks a word.
+_WORD = 2
 _STYLE = re.compile("\033\\[[0-9;]*m")
 #: Text that would get fewer columns than this, or than its longest word, begins on a new line.
 _NARROW = 24
@@ -36,41 +38,29 @@ class Cell(NamedTuple):
 Row = Sequence[Cell]
 
 
-def _console(width: int, *, color: bool = False) -> Console:
-    """Return a console that writes to memory; the page has already decided about width and colour."""
-    return Console(
-        file=io.StringIO(),
-        width=width,
-        color_system="standard" if color else None,
-        force_terminal=color,
-        legacy_windows=False,
-        markup=False,
-        emoji=False,
-        highlight=False,
-        _environ={},
-    )
-
-
 def width(text: str) -> int:
     """Return the number of terminal columns that a line needs, without its styles."""
     return cell_len(_STYLE.sub("", text) if "\033" in text else text)
 
 
-def wrapped(text: str, room: int, level: int = 0) -> list[str]:
-    """Return lines of at most `room` columns, broken between phrases, words or the parts of a path.
+def wrapped(text: str, room: int, level: int = 0, *, fold: bool = True) -> list[str]:
+    """Return lines of at most `room` columns, broken between phrases, else between words.
 
-    Anything else is broken only if it is wider than a whole line.
+    A word that is wider, such as a path, is folded, after a separator if possible; or it stays in one
+    piece, and makes its line wider.
     """
     if width(text) <= room:
         return [text]
-    if level == len(_BREAKS):
-        return chop_cells(text, max(room, 2))
+    if level == len(_BREAKS) or (level == _WORD and not fold):
+        return chop_cells(text, max(room, 2)) if fold else [text]
     pattern, glue = _BREAKS[level]
     lines = [""]
     for part in pattern.split(text):
         joined = f"{lines[-1]}{glue}{part}" if lines[-1] else part
-        fits = width(joined) <= room
-        lines[-1:] = [joined] if fits else [lines[-1], *wrapped(part, room, level + 1)]
+        if width(joined) <= room or (level and not fold and width(part) > room):
+            lines[-1] = joined
+        else:
+            lines += wrapped(part, room, level + 1, fold=fold)
     return [line for line in lines if line]
 
 
@@ -88,19 +78,34 @@ def widths(rows: Iterable[Row]) -> list[int]:
 
 
 def grid(rows: Iterable[Row], columns: Sequence[int], page: Page, indent: int = 0) -> Iterator[str]:
-    """Yield rows as lines of the page, each cell wrapped in its column; a column of width 0 is left out."""
+    """Yield rows as lines of the page, each cell wrapped in its column; a column of width 0 is left out.
+
+    What is not read on a terminal has wider columns instead of folded words.
+    """
     table = Table.grid(padding=(0, 2, 0, 0))
-    for room in filter(None, columns):
-        table.add_column(width=room)
+    needed = [*columns]
     for row in rows:
         cells = []
-        for cell, room in zip(row, columns, strict=True):
+        for at, (cell, room) in enumerate(zip(row, columns, strict=True)):
             if room:
-                parts = [wrapped(UNFIT.sub("\ufffd", part), room) for part in cell.text.split("\n")]
-                text = "\n".join(line for lines in parts for line in lines)
-                cells.append(Text(text, cell.style, no_wrap=True))
+                parts = UNFIT.sub("\ufffd", cell.text).split("\n")
+                found = [each for part in parts for each in wrapped(part, room, fold=page.terminal)]
+                needed[at] = max(needed[at], *map(width, found), 0)
+                cells.append(Text("\n".join(found), cell.style, no_wrap=True))
         table.add_row(*cells)
-    console = _console(indent + sum(columns) + 2 * len(columns), color=page.color)
+    for column, room in zip(table.columns, filter(None, needed), strict=False):
+        column.width = room
+    console = Console(  # the page has already decided about width and colour
+        file=io.StringIO(),
+        width=indent + sum(needed) + 2 * len(needed),
+        color_system="standard" if page.color else None,
+        force_terminal=page.color,
+        legacy_windows=False,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        _environ={},
+    )
     console.print(Padding(table, (0, 0, 0, indent)), end="")
     text = console.file.getvalue()  # type: ignore[attr-defined]  # it is the StringIO from above
     yield from (line.rstrip() for line in text.removesuffix("\n").split("\n"))

@@ -130,6 +130,6 @@ def _printed(difference: Difference, page: Page) -> str:
 def _marked(kind: Kind, text: str, page: Page, indent: int = 2) -> list[str]:
     from mlbackends_cli.text.layout import wrapped as layout_wrapped
 
-    first, *others = layout_wrapped(text, page.width - indent - 4)
+    first, *others = layout_wrapped(text, page.width - indent - 4, fold=page.terminal)
     mark = page.styled(differences.MARKS[kind], _COLOURS[kind])
     return [f"{' ' * indent}{mark} {first}", *(" " * (indent + 4) + other for other in others)]
