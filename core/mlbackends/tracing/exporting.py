@@ -5,14 +5,13 @@ export(records, "trace.json.gz")
 export(records, "-", "jsonl")                standard output
 """
 
-import csv
 import gzip
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from io import BytesIO
-from types import SimpleNamespace
 from typing import Any, BinaryIO, cast
 
 import msgspec
@@ -79,17 +78,8 @@ _NAMES = (
     *("clock", "duration_ns", "event", "cache", "operation", "shape", "dtype", "implementation"),
     *("isa", "engine", "propagation", "memory_descriptors", "attributes", "auxiliary", "flops"),
     *("bytes", "gflops", "gigabytes_per_second", "slow_path", "executed", "nested", "counted"),
-    *(
-        "workspace_query",
-        "component",
-        "level",
-        "origin",
-        "reason",
-        "place",
-        "text",
-        "version",
-        "raw",
-    ),
+    *("workspace_query", "component", "level", "origin", "reason", "place", "text", "version"),
+    "raw",
 )
 #: The names and types. What is not known is None, of texts ""; bytes that are not UTF-8 stay as they are.
 COLUMNS = {name: fields.KINDS[name] for name in _NAMES}
@@ -137,14 +127,15 @@ class LineWriter:
         if record.executed and not record.workspace_query:
             flops, traffic = record.flops, record.bytes
 
+        cell, clocks = self.cell, (self.cell("epoch"), self.cell(""))
+
         def write(line: bytes, number: int, duration: float | None, start_ns: int | None) -> None:
-            values["line_number"], values["duration_ns"] = number, duration
-            values["start_ns"], values["clock"] = start_ns, "" if start_ns is None else "epoch"
-            values["gflops"] = flops / duration if flops is not None and duration else None
-            rate = traffic / duration if traffic is not None and duration else None
-            values["gigabytes_per_second"] = rate
-            raw = line.rstrip(b"\r\n").decode("utf-8", "surrogateescape")
-            values["raw"] = self.cell(raw)
+            rate = flops / duration if flops is not None and duration else None
+            traffic_rate = traffic / duration if traffic is not None and duration else None
+            values["line_number"], values["duration_ns"] = cell(number), cell(duration)
+            values["start_ns"], values["clock"] = cell(start_ns), clocks[start_ns is None]
+            values["gflops"], values["gigabytes_per_second"] = cell(rate), cell(traffic_rate)
+            values["raw"] = cell(line.rstrip(b"\r\n").decode("utf-8", "surrogateescape"))
             self._append(self.line(values))
 
         return write
@@ -174,23 +165,18 @@ class CsvWriter(LineWriter):
 
     HEAD = ",".join(COLUMNS) + "\n"
 
-    def __init__(self, file: BinaryIO) -> None:
-        super().__init__(file)
-        # The writer returns what the file that it writes to returns: the row.
-        self._row = csv.writer(SimpleNamespace(write=str), lineterminator="\n").writerow
-
     def values(self, record: Record) -> dict[str, Any]:
-        """Return the columns."""
-        return {name: csv_cell(value) for name, value in row(record).items()}
+        """Return the columns, as they are written: those that repeat are quoted once."""
+        return {name: self.cell(value) for name, value in row(record).items()}
 
-    def cell(self, value: object) -> object:
-        """Return a value as a cell."""
-        return csv_cell(value)
+    def cell(self, value: object) -> str:
+        """Return a value as a cell, in quotes where it needs them."""
+        text = "" if value is None else str(csv_cell(value))
+        return '"' + text.replace('"', '""') + '"' if _NEEDS_QUOTES(text) else text
 
     def line(self, values: dict[str, Any]) -> bytes:
         """Return a row."""
-        text: str = self._row(values.values())
-        return text.encode("utf-8", "surrogateescape")
+        return (",".join(values.values()) + "\n").encode("utf-8", "surrogateescape")
 
 
 class JsonWriter(LineWriter):
@@ -254,7 +240,7 @@ class ParquetWriter(LineWriter):
 
 
 _encode = msgspec.json.Encoder().encode
-
+_NEEDS_QUOTES = re.compile('[",\r\n]').search
 
 #: Formats whose writers a `Walk` takes.
 LINES: dict[str, type[LineWriter]] = {
