@@ -12,11 +12,11 @@ from running import backends
 
 from mlbackends.audit import device_limits
 from mlbackends.audit.catalogue import codes
-from mlbackends.base import registry
 from mlbackends.model.device_kinds import KindPages
 from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Report
 from mlbackends.survey import all_codes
 from mlbackends.switches.table import SWITCHES
+from mlbackends.tracing.finder import finders
 from mlbackends_cli.report import topics
 from mlbackends_cli.report.commands import explain
 
@@ -35,9 +35,9 @@ def test_every_switch_is_explained(name: str) -> None:
     assert said["accepts"] and said["default"] and said["read by"] and said["in Python"]
 
 
-@pytest.mark.parametrize("name", registry.names("mlbackends.tracing.findings"))
+@pytest.mark.parametrize("name", finders())
 def test_a_finding_of_a_trace_is_explained(name: str) -> None:
-    *_, passage = explain.explained(name.replace("_", "-"))
+    *_, passage = explain.explained(name)
 
     assert passage.lines[0][1].endswith(".")
 

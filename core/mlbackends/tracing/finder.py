@@ -1,10 +1,13 @@
 """What the files of findings/ are made of: what they are given, and how they report times and shares."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import cache
 from math import inf
 from typing import Any
 
+from mlbackends.base import registry
 from mlbackends.model.trace import Call, MklCall, Record, Ukernel
 from mlbackends.model.trace_views import Finding
 from mlbackends.tracing.formats.onednn.descriptors import ELEMENT_BYTES
@@ -12,6 +15,7 @@ from mlbackends.tracing.groups import Tally
 from mlbackends.tracing.machine import Machine
 from mlbackends.tracing.numbers import whole_number
 
+REGISTRY = "mlbackends.tracing.findings"
 #: Calls whose time is counted, other calls, and other records.
 KINDS = ("work", "uncounted", "notes")
 SEVERITIES = ("high", "medium", "low", "note")
@@ -155,9 +159,9 @@ class Calls:
 
 
 class Finder:
-    """Looks for one thing. Its file's name is the finding's code, its file's docstring describes it.
+    """Looks for one thing. Its name is the finding's code, the first paragraph of its docstring describes it.
 
-    Most add calls up by `key`; others override `add`, `add_more`, `take` or `follow`, or look at `calls`.
+    Some add calls up by `key`; others override `add`, `add_more`, `take` or `follow`, or look at `calls`.
     machine: the one that the trace is of, where that is known.
     WANTS: of KINDS, those that it is given; asking each of a million records twenty times costs.
     WHY, ACTION: those of its findings. LINES: the number of example lines for each sum.
@@ -165,7 +169,7 @@ class Finder:
     calls, all_count, all_ns: the counted calls of the trace, at the end.
     """
 
-    WANTS = frozenset(("work",))
+    WANTS: frozenset[str] = frozenset()
     WHY = ACTION = ""
     LINES = 2
     GOES_FIRST = False
@@ -178,8 +182,13 @@ class Finder:
         self.sums: defaultdict[Any, Sum] = defaultdict(lambda: Sum(self.LINES))
         self.begin()
 
+    @classmethod
+    def code(cls) -> str:
+        """Return the finding's code: "first-calls" for FirstCalls."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
+
     def begin(self) -> None:
-        """Make what else is collected into."""
+        """Prepare what else is collected."""
 
     def key(self, record: Record) -> Hashable | None:
         """Return which of `sums` a record belongs to, None for none."""
@@ -213,15 +222,34 @@ class Finder:
         """Return a time's share of all counted calls, 0 where there is none."""
         return duration_ns / self.all_ns if self.all_ns else 0.0
 
+    def time_of(self, calls: Sum) -> str:
+        """Return the time of calls for people: "3 ms, 25% of the time"."""
+        return f"{took(calls.total_ns)}, {percent(self.share(calls.total_ns))} of the time"
+
+    def lines_of(self, *sums: Sum) -> tuple[str, ...]:
+        """Return the example lines of several sums."""
+        return tuple(line for calls in sums for line in calls.lines)
+
     def finding(self, severity: str, seen: str, calls: Sum | None = None, **fields: Any) -> Finding:
         """Return a finding of this code; fields: as in Finding, by default those of the calls."""
         of_calls: dict[str, Any] = {}
         if calls is not None:
             of_calls = {"count": calls.count, "total_ns": calls.total_ns, "evidence": calls.lines}
             of_calls["share"] = self.share(calls.total_ns)
-        code = type(self).__module__.rpartition(".")[2].replace("_", "-")
         texts = {"severity": severity, "seen": seen, "why": self.WHY, "action": self.ACTION}
-        return Finding(code=code, **{**texts, **of_calls, **fields})
+        return Finding(code=self.code(), **{**texts, **of_calls, **fields})
+
+
+@cache
+def finders() -> dict[str, type[Finder]]:
+    """Return the finders by their codes: those of the files in findings/, and of other distributions."""
+    values = [
+        value
+        for name in registry.names(REGISTRY)
+        for value in vars(registry.load(REGISTRY, name)).values()
+        if isinstance(value, type) and issubclass(value, Finder) and value is not Finder
+    ]
+    return {finder.code(): finder for finder in sorted(values, key=lambda finder: finder.code())}
 
 
 def shown(record: Record) -> str:

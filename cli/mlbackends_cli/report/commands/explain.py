@@ -19,12 +19,10 @@ Examples:
 """
 
 from contextlib import suppress
-from typing import Any
 
 import click
 
 from mlbackends.audit import catalogue, device_limits
-from mlbackends.base import registry
 from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.base.version import __version__
 from mlbackends.model.device_kinds import SCHEMA, KindPages
@@ -32,6 +30,7 @@ from mlbackends.survey import all_codes
 from mlbackends.switches.deviations import DEVIATIONS
 from mlbackends.switches.files import groups
 from mlbackends.switches.table import SWITCHES
+from mlbackends.tracing.finder import Finder, finders
 from mlbackends_cli import formats
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, format_option, read_report
@@ -51,7 +50,6 @@ from mlbackends_cli.text.plain import Passage
 
 _DEVICE, _DEVIATIONS, _HAZARDS = "device", "deviations", "hazards"
 _SWITCHES, _REASONS, _FINDINGS = "switches", "reasons", "findings"
-_FINDERS = "mlbackends.tracing.findings"
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -131,7 +129,7 @@ def topics() -> list[str]:
     return [
         *words,
         *catalogue.codes(),
-        *_finding_codes(),
+        *finders(),
         *switch_topics(),
         *all_codes(),
     ]
@@ -151,7 +149,7 @@ def explained(topic: str) -> list[Passage]:
         return deviations()
 
     if topic == _FINDINGS:
-        titles = [(code, _title(_finding_file(code))) for code in _finding_codes()]
+        titles = [(code, _title(finder)) for code, finder in finders().items()]
         return [Passage("Findings of a trace", tuple(titles))]
     if topic == _SWITCHES:
         return [switch_modules()]
@@ -161,7 +159,7 @@ def explained(topic: str) -> list[Passage]:
     if not topic:
         return [_index(tuple(sorted(reasons)))]
     found = [_hazard(topic)] if topic in catalogue.codes() else []
-    found += [_finding(topic)] if topic in _finding_codes() else []
+    found += [_finding(topic)] if topic in finders() else []
     found += switch_passages(topic)
     found += [Passage(topic, (("", reasons[topic]),))] if topic in reasons else []
     if not found:
@@ -174,23 +172,15 @@ def explained(topic: str) -> list[Passage]:
     return found
 
 
-def _finding_codes() -> list[str]:
-    return [name.replace("_", "-") for name in registry.names(_FINDERS)]
-
-
-def _finding_file(code: str) -> Any:
-    return registry.load(_FINDERS, code.replace("-", "_"))
-
-
-def _title(file: Any) -> str:
-    """Return the first sentence of a file's docstring."""
-    return " ".join((file.__doc__ or "").partition("\n\n")[0].split())
+def _title(finder: type[Finder]) -> str:
+    """Return the first paragraph of a finder's docstring."""
+    return " ".join((finder.__doc__ or "").partition("\n\n")[0].split())
 
 
 def _finding(code: str) -> Passage:
     """Return a finding of a trace: what it is, and why it hurts and what to do where that never differs."""
-    file = _finding_file(code)
-    lines = [("", _title(file)), ("why", file.Finder.WHY), ("do", file.Finder.ACTION)]
+    finder = finders()[code]
+    lines = [("", _title(finder)), ("why", finder.WHY), ("do", finder.ACTION)]
     return Passage(code, tuple(line for line in lines if line[1]))
 
 
@@ -205,7 +195,7 @@ def _index(reasons: tuple[str, ...]) -> Passage:
             catalogue.codes(),
             _HAZARDS,
         ),
-        (_FINDINGS, f"{len(_finding_codes())} codes of traces", tuple(_finding_codes()), _FINDINGS),
+        (_FINDINGS, f"{len(finders())} codes of traces", tuple(finders()), _FINDINGS),
         (_REASONS, f"{len(reasons)} codes of what is not usable", reasons, _REASONS),
         (_DEVIATIONS, f"{len(deviations)} differences from torch", deviations, _DEVIATIONS),
         (_DEVICE, "kinds of devices, as `backends explain device cuda`", device_limits.kinds(), ""),

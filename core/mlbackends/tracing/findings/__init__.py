@@ -1,4 +1,4 @@
-"""One file per thing that a trace can give away. The file's name is the finding's code, with `-` for `_`.
+"""What a trace can reveal, in files by subject: each class is a Finder, see mlbackends.tracing.finder.
 
-A file offers `Finder`, one of mlbackends.tracing.finder; the file's docstring describes the thing.
+A class's name is the finding's code ("first-calls" is FirstCalls), its docstring begins with a description.
 """

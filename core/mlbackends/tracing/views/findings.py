@@ -1,18 +1,17 @@
-"""What a trace gives away: each file of findings/ looks for one thing."""
+"""What a trace reveals: each class in the files of findings/ looks for one thing."""
 
 from collections import Counter
 from collections.abc import Sequence
 from typing import cast
 
-from mlbackends.base import registry
+from mlbackends.base.errors import UnknownName
 from mlbackends.model.trace import Call, Header, Info, Record
 from mlbackends.model.trace_views import Finding, Findings
-from mlbackends.tracing.finder import KINDS, SEVERITIES, Calls, Finder, pool_of
+from mlbackends.tracing.finder import KINDS, SEVERITIES, Calls, Finder, finders, pool_of
 from mlbackends.tracing.machine import UNKNOWN, Machine
 from mlbackends.tracing.numbers import whole_number
 from mlbackends.tracing.walk import Follower
 
-REGISTRY = "mlbackends.tracing.findings"
 #: The number of runs of one place that are kept apart; later ones are combined to save memory.
 _MOST_RUNS = 64
 
@@ -24,18 +23,20 @@ class Collector:
     """
 
     def __init__(self, codes: tuple[str, ...] = (), machine: Machine = UNKNOWN) -> None:
-        names = [code.replace("-", "_") for code in codes] or registry.names(REGISTRY)
-        self._watches: dict[str, Finder] = {
-            name.replace("_", "-"): registry.load(REGISTRY, name).Finder(machine) for name in names
-        }
+        known = finders()
+        if unknown := next((code for code in codes if code not in known), ""):
+            raise UnknownName("finding", unknown, tuple(known))
+        self._finders = {code: known[code](machine) for code in codes or known}
         self._by_kind = {
-            kind: [watch for watch in self._watches.values() if kind in watch.WANTS]
+            kind: [finder for finder in self._finders.values() if kind in finder.WANTS]
             for kind in KINDS
         }
-        self._adders = {kind: [each.add for each in found] for kind, found in self._by_kind.items()}
+        self._adders = {
+            kind: [finder.add for finder in wanting] for kind, wanting in self._by_kind.items()
+        }
         self._followed = {
-            kind: [each.follow for each in found if type(each).follow is not Finder.follow]
-            for kind, found in self._by_kind.items()
+            kind: [finder.follow for finder in wanting if type(finder).follow is not Finder.follow]
+            for kind, wanting in self._by_kind.items()
         }
         self._calls: dict[tuple[str, int | None, int, str], Calls] = {}
         self._runs: Counter[tuple[str, int | None, str]] = Counter()
@@ -69,8 +70,8 @@ class Collector:
             calls = self._calls[self._key(record)]
             calls.later.add_many(len(durations), durations)
             calls.untimed += count - len(durations)
-        for watch in self._by_kind[_kind(record)]:
-            watch.add_more(record, count, durations)
+        for finder in self._by_kind[_kind(record)]:
+            finder.add_more(record, count, durations)
 
     def _key(self, record: Record) -> tuple[str, int | None, int, str]:
         """Return what equal calls share: a header begins another run of its library."""
@@ -90,18 +91,20 @@ class Collector:
 
     def result(self) -> Findings:
         """Return what was found, the worst first, and of those alike what takes longest."""
-        found: list[tuple[bool, Finding]] = []
-        for watch in self._watches.values():
-            watch.calls = tuple(self._calls.values())
-            watch.all_count, watch.all_ns = self._count, self._total_ns
-            found += ((watch.GOES_FIRST, one) for one in watch.result())
+        findings: list[tuple[bool, Finding]] = []
+        for finder in self._finders.values():
+            finder.calls = tuple(self._calls.values())
+            finder.all_count, finder.all_ns = self._count, self._total_ns
+            findings += ((not finder.GOES_FIRST, finding) for finding in finder.result())
 
-        def place(each: tuple[bool, Finding]) -> tuple[bool, int, float, str]:
-            is_first, one = each
-            return not is_first, SEVERITIES.index(one.severity), -one.total_ns, one.code
+        def place(item: tuple[bool, Finding]) -> tuple[bool, int, float, str]:
+            comes_later, finding = item
+            severity = SEVERITIES.index(finding.severity)
+            return comes_later, severity, -finding.total_ns, finding.code
 
+        ordered = sorted(findings, key=place)
         return Findings(
-            codes=tuple(self._watches), findings=tuple(one for _, one in sorted(found, key=place))
+            codes=tuple(self._finders), findings=tuple(finding for _, finding in ordered)
         )
 
 

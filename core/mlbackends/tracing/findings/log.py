@@ -1,0 +1,174 @@
+"""What the lines themselves reveal: unreadable ones, complaints, several runs, time that is there twice."""
+
+from collections.abc import Hashable, Sequence
+
+from mlbackends.model.trace import Call, Check, Header, Malformed, Message, Record
+from mlbackends.tracing import LIBRARIES
+from mlbackends.tracing.finder import Finder, Found, Sum, percent, times, took
+from mlbackends.tracing.groups import Groups
+
+#: Different complaints, and versions, that are kept.
+_MOST_COMPLAINTS, _MOST_VERSIONS = 10_000, 100
+_SHORT_NS = 50_000
+_LEAST_CALLS = 100
+#: The approximate cost of printing a line: 3 to 4 us in oneDNN, 10 to 16 in MKL, which opens its file.
+_LINE_NS = {"onednn": 4_000, "mkl": 12_000}
+_CREATIONS = frozenset({"primitive creations", "graph compilations"})
+
+
+class UnreadableLines(Finder):
+    """Lines that begin as a library's could not be read: truncated, or of a version not known here."""
+
+    WANTS = frozenset(("notes",))
+    WHY = "their time is not counted"
+    ACTION = "list them with --list-malformed; a truncated last line means a killed program"
+    LINES = 3
+
+    def key(self, record: Record) -> Hashable | None:
+        return record.reason if isinstance(record, Malformed) else None  # the reader has two
+
+    def result(self) -> Found:
+        if self.sums:
+            count = sum(lines.count for lines in self.sums.values())
+            reason, most = max(self.sums.items(), key=lambda item: item[1].count)
+            yield self.finding(
+                "medium" if count > self.all_count / 100 else "low",
+                f"{times(count, 'line')} could not be read; most often ({most.count:,}): {reason}",
+                evidence=self.lines_of(*self.sums.values())[:3],
+                count=count,
+            )
+
+
+class LibraryErrors(Finder):
+    """The libraries complained: errors, warnings, arguments that they did not accept.
+
+    The same complaint comes hundreds of times, so one line of each is shown.
+    """
+
+    WANTS = frozenset(("notes",))
+    WHY = "a call was refused or not done as requested; frameworks often hide this"
+    ACTION = "read the lines; where one names a parameter, look at who calls with it"
+    LINES = 1
+
+    def key(self, record: Record) -> Hashable | None:
+        if isinstance(record, Check):
+            key = ("check", record.origin, record.reason)
+        elif isinstance(record, Message) and record.level in {"error", "warning"}:
+            key = (record.level, record.origin, record.text)
+        else:
+            return None
+        return key if key in self.sums or len(self.sums) < _MOST_COMPLAINTS else None
+
+    def result(self) -> Found:
+        for level, severity in (("error", "medium"), ("warning", "low"), ("check", "low")):
+            sums = {key: lines for key, lines in self.sums.items() if key[0] == level}
+            if not sums:
+                continue
+            (_, source, text), most = max(sums.items(), key=lambda item: item[1].count)
+            noun = "failed check" if level == "check" else level
+            words = f"{source}: {text}" if source else text
+            count = sum(lines.count for lines in sums.values())
+            yield self.finding(
+                severity,
+                f"{times(count, noun)}; most often ({most.count:,}) {words.strip()!r}",
+                evidence=self.lines_of(*sums.values())[:4],
+                count=count,
+            )
+
+
+class SeveralVersions(Finder):
+    """Several versions of a library printed lines: a process has several copies, or a log several runs."""
+
+    WANTS = frozenset(("notes",))
+    WHY = (
+        "each framework ships its own copy: caches and threads are not shared, and"
+        " sums mix fast versions with slow ones"
+    )
+    ACTION = "group by process or source, or trace one framework at a time"
+    LINES = 1
+
+    def key(self, record: Record) -> Hashable | None:
+        if isinstance(record, Header) and len(self.sums) < _MOST_VERSIONS:
+            return record.tracer, record.version
+        return None
+
+    def result(self) -> Found:
+        for tracer in dict.fromkeys(tracer for tracer, _ in self.sums):
+            versions = {key[1]: lines for key, lines in self.sums.items() if key[0] == tracer}
+            if len(versions) > 1:
+                yield self.finding(
+                    "low",
+                    f"{LIBRARIES.get(tracer, tracer)} printed lines in {len(versions)} versions:"
+                    f" {', '.join(versions)}",
+                    evidence=self.lines_of(*versions.values())[:6],
+                    count=len(versions),
+                )
+
+
+class DoubleCounting(Finder):
+    """Lines whose time is also in other lines: they are in no total."""
+
+    WANTS = frozenset(("uncounted",))
+    WHY = (
+        "a graph partition includes its primitives, and a creation the nested ones; a workspace size"
+        " query does no work"
+    )
+    ACTION = "nothing to do; group by kind or event, of all calls, to see them"
+
+    def begin(self) -> None:
+        self._groups = Groups(())
+        self._nested = Sum(3)
+
+    def add(self, record: Record) -> None:
+        if isinstance(record, Call):
+            self._groups.add(record)
+            if record.executed:
+                self._nested.add(record, 1, 0.0)
+
+    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        self._groups.add_many(record, count, durations)
+
+    def result(self) -> Found:
+        left = [part for part in self._groups.uncounted() if part.reason not in _CREATIONS]
+        total = sum(part.total_ns for part in left)
+        sums = (f"{part.count:,} {part.reason}, {took(part.total_ns)}" for part in left)
+        if left:
+            yield self.finding(
+                "note",
+                f"{took(total)} in nested or enclosing lines is not counted",
+                evidence=(*sums, *self._nested.lines),
+                count=sum(part.count for part in left),
+                total_ns=total,
+            )
+
+
+class TracingOverhead(Finder):
+    """The calls are so short that printing a line for each distorts what is seen."""
+
+    WANTS = frozenset(("work", "uncounted"))
+    WHY = (
+        "a line's time does not include printing it, but the program runs slower"
+        " than without a trace, and caches and threads cool down between calls"
+    )
+    ACTION = (
+        "compare calls with each other, not with the program's whole time; trace less:"
+        " --level exec, or a filter of components"
+    )
+
+    def key(self, record: Record) -> Hashable | None:
+        return (record.tracer, record.counted) if isinstance(record, Call) else None
+
+    def result(self) -> Found:
+        for (tracer, is_counted), calls in list(self.sums.items()):
+            count, total = calls.count, calls.total_ns
+            if not is_counted or count < _LEAST_CALLS or total / count >= _SHORT_NS:
+                continue
+            lines = count + self.sums[tracer, False].count
+            cost = lines * _LINE_NS.get(tracer, 4_000)
+            seen = (
+                f"{times(count, 'call')} take {took(total / count)} on average; printing"
+                f" {times(lines, 'line')} took about {took(cost)} more,"
+                f" {percent(cost / total) if total else 'more'} as long"
+            )
+            severity = "medium" if cost > total else "low"
+            yield self.finding(severity, seen, count=count, total_ns=float(cost))
