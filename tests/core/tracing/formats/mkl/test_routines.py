@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mlbackends.tracing.formats.mkl.routines import routine, split_arguments, stems
-from mlbackends.tracing.formats.mkl.work import ELEMENTS, OPERATIONS
+from mlbackends.tracing.formats.mkl.work import formulas
 
 TRACES = Path(__file__).resolve().parents[4] / "traces"
 
@@ -27,7 +27,7 @@ def test_no_routine_has_two_arguments_of_one_name() -> None:
 
 
 def test_what_work_is_known_of_is_in_the_table() -> None:
-    assert {*OPERATIONS, *ELEMENTS} <= stems()
+    assert {*formulas("operations"), *formulas("elements")} <= stems()
 
 
 @pytest.mark.parametrize("path", sorted(TRACES.glob("*.log")), ids=lambda path: path.stem)
