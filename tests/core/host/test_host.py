@@ -306,6 +306,11 @@ def test_a_command_that_hangs_is_stopped_with_all_that_it_started() -> None:
     assert Host().run("sh", "-c", "sleep 600 & echo $!; sleep 600", timeout=0.5) == ""
 
 
+@given(st.text(max_size=40))
+def test_a_number_is_a_number_or_none(text: str) -> None:
+    assert to_int(text) is None or isinstance(to_int(text), int)
+
+
 @pytest.mark.parametrize(
     ("text", "number"),
     [("12", 12), (" 0x1f\n", 31), ("007", 7), ("-1", -1), ("", None), ("max", None), ("1.5", None)],
