@@ -31,7 +31,6 @@ from mlbackends.model.records import (
 
 GROUP = "accelerator"
 SUMMARY = ("CUDA {version}", "driver {driver_release}")
-CODES = driver.CUDA_CODES
 
 #: After this long no further device is computed on, so that the answer comes in time.
 CHECK_SECONDS = 2.0

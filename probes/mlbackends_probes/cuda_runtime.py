@@ -20,8 +20,6 @@ from mlbackends.libraries.cuda.libraries import HOMES
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.records import Answer, Finding, Library, nonempty
 
-CODES = driver.CUDA_CODES
-
 FOLDERS = ("/usr/local/cuda*/lib64", "/opt/cuda/lib64", "/usr/lib/cuda/lib64")
 
 

@@ -29,12 +29,6 @@ from mlbackends.libraries.cuda.libraries import (
 from mlbackends.libraries.search import libraries_named
 from mlbackends.model.records import Answer, Finding, Library
 
-CODES = {
-    "sub-library-missing": "It opens, but lacks a library that it opens when it is used.",
-    "sub-library-mismatch": "One of its sub-libraries is of another version than itself.",
-    "sub-library-shadowed": "One of its sub-libraries is taken from elsewhere, of another version.",
-}
-
 LIBRARY = CudaLibrary(
     "cudnn",
     ("libcudnn",),

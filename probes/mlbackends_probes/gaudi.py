@@ -41,7 +41,15 @@ def find(host: Host) -> Finding:
         "torch_plugin": plugin and plugin.version,
         **steering(host, "gaudi"),
     }
-    places = _places(host) if cards else {}
+    # The device node and sysfs folder of each PCI address; they moved in kernel 6.2.
+    places = {
+        address: (f"/dev/accel/{name}", f"/sys/class/accel/{name}/device")
+        for name, address in accel_nodes(host).items()
+    }
+    for name in host.listdir("/sys/class/habanalabs"):
+        if name.startswith("hl") and not name.startswith("hl_controlD"):
+            address = host.read(f"/sys/class/habanalabs/{name}/pci_addr", 64).strip().lower()
+            places.setdefault(address, (f"/dev/{name}", f"/sys/class/habanalabs/{name}"))
     devices = []
     for i, card in enumerate(cards):
         node, folder = places.get(card.address, ("", ""))
@@ -62,16 +70,3 @@ def find(host: Host) -> Finding:
     if not libraries:
         reasons += (absent(host, "libSynapse.so", folders=_FOLDERS),)
     return Finding(tuple(libraries), tuple(devices), nonempty(facts), reasons=reasons)
-
-
-def _places(host: Host) -> dict[str, tuple[str, str]]:
-    """Return the device node and sysfs folder of each PCI address; they moved in kernel 6.2."""
-    places = {
-        address: (f"/dev/accel/{name}", f"/sys/class/accel/{name}/device")
-        for name, address in accel_nodes(host).items()
-    }
-    for name in host.listdir("/sys/class/habanalabs"):
-        if name.startswith("hl") and not name.startswith("hl_controlD"):
-            address = host.read(f"/sys/class/habanalabs/{name}/pci_addr", 64).strip().lower()
-            places.setdefault(address, (f"/dev/{name}", f"/sys/class/habanalabs/{name}"))
-    return places

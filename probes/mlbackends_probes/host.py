@@ -39,9 +39,6 @@ SUMMARY = (
     "{shared_memory_bytes} in /dev/shm",
 )
 USUAL = {"container": "none", "virtualisation": "none"}
-CODES = {
-    "small-shared-memory": "The shared memory is too small for processes that share tensors.",
-}
 
 #: Accelerators without an accelerator's class, by vendor.
 _OTHER_ACCELERATORS = {

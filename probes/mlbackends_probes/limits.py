@@ -27,9 +27,6 @@ from mlbackends.host.windows.system import job_limits
 from mlbackends.model.records import Finding, Presence, nonempty
 
 GROUP = "machine"
-CODES = {
-    "throttled": "The CPU quota stops the group often; more threads make that worse, not better.",
-}
 
 _CPUS = "/sys/devices/system/cpu"
 _THROTTLED_SHARE = 0.05

@@ -34,9 +34,6 @@ from mlbackends.model.records import (
 )
 
 GROUP = "accelerator"
-CODES = {
-    "translated": "Python runs through Rosetta and cannot reach what needs an arm64 Python.",
-}
 
 _VERSION_FILE = "/System/Library/CoreServices/SystemVersion.plist"
 # A Python linked against an old SDK sees "10.16" in the first file; this one is always right.

@@ -12,7 +12,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from mlbackends.base.reasons import NotUsable, Reason
-from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.pci import (
     DRIVER_FACTS,
@@ -32,12 +31,6 @@ from mlbackends.libraries.library_names import native_names
 from mlbackends.model.records import Answer, Device, Finding, Library, Presence, nonempty
 
 GROUP = "accelerator"
-CODES = {
-    **table("libraries/cuda/nvml")["codes"],
-    "device-nodes-missing": "The kernel module is loaded, and its nodes in /dev do not exist.",
-    "nouveau-bound": "The GPU is driven by nouveau, with which CUDA does not work.",
-    "bound-elsewhere": "Another kernel driver is bound to the GPU, to pass it to a virtual machine.",
-}
 
 
 #: The kernel's part of the driver, under Linux and Windows.

@@ -16,7 +16,6 @@ from mlbackends.model.records import Finding, Presence, nonempty
 
 GROUP = "framework"
 SUMMARY = ("{count} packages",)
-CODES = {"cuda-majors-mixed": "Packages for two major versions of CUDA are in one environment."}
 
 #: Those without a suffix whose own major version is CUDA's; nvidia-cufft 12 is CUDA 13's.
 _CUDA_VERSIONED = (

@@ -21,10 +21,6 @@ from mlbackends.model.records import Finding, Presence, nonempty
 
 GROUP = "machine"
 SUMMARY = ("{implementation} {version}", "{manager}", "{executable}")
-CODES = {
-    "other-environment": "A variable names another environment than the one that is looked at.",
-    "other-python": "A variable adds packages of another Python version.",
-}
 
 _FREE_THREADING = (3, 13)
 

@@ -37,9 +37,6 @@ from mlbackends.model.records import (
 )
 
 GROUP = "accelerator"
-CODES = {
-    "target-overridden": "A variable makes ROCm treat a GPU as another model.",
-}
 
 _STEMS = ("libamdhip64",)
 _TARGET = pattern(r"(\d{1,2})\.(\d{1,3})\.(\d{1,3})")

@@ -128,7 +128,15 @@ class Tree:
             if isinstance(entry, str):
                 text.append(b"link %b -> %b\n" % (name, _quoted(entry)))
             elif isinstance(entry, bytes):
-                text.append(_written(name, entry))
+                shown = entry.decode(errors="surrogateescape")
+                is_text = shown.replace("\n", "").replace("\t", "").isprintable()
+                if is_text and shown[-1:] in ("\n", ""):
+                    lines = entry[:-1].replace(b"\n", b"\n\t")
+                    text.append(b"file %b\n" % name + (b"\t%b\n" % lines if entry else b""))
+                    continue
+                escaped = entry.decode("latin-1").encode("unicode_escape")
+                lines = escaped.replace(rb"\n", b"\\n\n\t").removesuffix(b"\n\t")
+                text.append(b"escaped %b\n\t%b\n" % (name, lines))
             elif path and not entry:
                 text.append(b"folder %b\n" % name)
         return _within_limit(b"".join([*text, _END]))
@@ -263,16 +271,6 @@ def _in_tar(data: bytes) -> Iterator[tuple[str, Entry]]:
                 raise ValueError("it is truncated")
     except (tarfile.TarError, OverflowError) as error:
         raise ValueError(str(error)) from None
-
-
-def _written(name: bytes, content: bytes) -> bytes:
-    """Return the entry of a file."""
-    text = content.decode(errors="surrogateescape")
-    if text.replace("\n", "").replace("\t", "").isprintable() and text[-1:] in ("\n", ""):
-        lines = content[:-1].replace(b"\n", b"\n\t")
-        return b"file %b\n" % name + (b"\t%b\n" % lines if content else b"")
-    escaped = content.decode("latin-1").encode("unicode_escape").replace(rb"\n", b"\\n\n\t")
-    return b"escaped %b\n\t%b\n" % (name, escaped.removesuffix(b"\n\t"))
 
 
 def _quoted(name: str) -> bytes:

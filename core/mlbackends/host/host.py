@@ -439,6 +439,10 @@ class Host:
         if self._python is None and self._recorded:
             self._python = msgspec.to_builtins(self._recorded.python)
         elif self._python is None:
+            absolute = []
+            for entry in sys.path:
+                with suppress(OSError):  # relative, and the current folder was deleted
+                    absolute.append(os.path.abspath(entry))
             self._python = {
                 "executable": with_slashes(sys.executable),
                 "version": ".".join(map(str, sys.version_info[:3])),
@@ -447,7 +451,7 @@ class Host:
                 "base_prefix": with_slashes(sys.base_prefix),
                 "path": [
                     folder
-                    for folder in map(with_slashes, map(_absolute, sys.path))
+                    for folder in map(with_slashes, absolute)
                     if mounts.call_or(True, os.path.isdir, folder)
                 ],
             }
@@ -508,13 +512,6 @@ def _matches(name: str, pattern: str) -> bool:
         return fnmatchcase(name, pattern)
     at_both = name.startswith(before) and name.endswith(behind)
     return at_both and "*" in pattern and len(name) >= len(pattern) - 1
-
-
-def _absolute(folder: str) -> str:
-    try:
-        return os.path.abspath(folder)
-    except OSError:  # relative, and the current folder was deleted
-        return ""
 
 
 def _py_cpuinfo() -> dict[str, Any] | None:

@@ -57,7 +57,6 @@ class PciDevice(Struct, frozen=True):
     driver: str = ""
     subsystem: str = ""
     numa_node: int | None = None
-    link_gigatransfers_per_second: float | None = None
     link_width: int | None = None
     max_link_gigatransfers_per_second: float | None = None
     max_link_width: int | None = None
@@ -237,7 +236,6 @@ def _read(host: Host, address: str) -> PciDevice | None:
     if not fields["is_asleep"]:
         at, slot = _end_of_card(host, folder, vendor)
         fields |= {
-            "link_gigatransfers_per_second": _speed(host, f"{at}/current_link_speed"),
             "link_width": _width(host, f"{at}/current_link_width"),
             "max_link_gigatransfers_per_second": _speed(host, f"{at}/max_link_speed"),
             "max_link_width": _width(host, f"{at}/max_link_width"),

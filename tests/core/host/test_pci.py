@@ -80,7 +80,7 @@ def test_the_link_is_that_of_the_card_not_of_the_chip_behind_its_switch(tmp_path
 
     (card,) = (one for one in of_vendor(Host(str(tmp_path)), "1002") if one.is_display)
 
-    assert (card.link_gigatransfers_per_second, card.link_width) == (16.0, 16)
+    assert card.link_width == 16
     assert link_facts(card) == {
         "max_pcie_gigatransfers_per_second": 16.0,
         "max_pcie_width": 16,
@@ -165,7 +165,7 @@ def test_a_sleeping_device_is_not_asked_for_its_link(tmp_path: Path) -> None:
     (device,) = pci_devices(Host(str(tmp_path)))
 
     assert device.is_asleep
-    assert device.link_gigatransfers_per_second is None
+    assert device.link_width is None
 
 
 @pytest.mark.parametrize("garbage", ["", "\0\ufffd", "PCI_ID=\n", "PCI_ID=zz:yy\n", "9" * 5000])

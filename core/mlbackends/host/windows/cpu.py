@@ -140,13 +140,12 @@ def features_of_cpuid(leaves: dict[str, list[int]]) -> list[str]:
     enabled = leaves.get("xcr0", [0])[0]
     needs = table("host/windows/cpuid")["needs_xcr0"]
     lost = [tuple(names) for mask, names in needs.items() if enabled & int(mask) != int(mask)]
-    return [name for name in features if not any(_needs(name, names) for names in lost)]
-
-
-def _needs(name: str, names: tuple[str, ...]) -> bool:
-    if names[0] == "avx":
-        return name in names or name.startswith(("avx2", "avx_"))
-    return name.startswith(names)
+    # "avx" is not the beginning of the names of AVX-512.
+    begins = tuple(
+        name for names in lost for name in (("avx2", "avx_") if names[0] == "avx" else names)
+    )
+    whole = {name for names in lost if names[0] == "avx" for name in names}
+    return [name for name in features if name not in whole and not name.startswith(begins)]
 
 
 # ---- topology ------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def _read(host: Host, name: str, numbers: dict[str, int]) -> dict[str, Any]:
     if place:
         bus, slot, function = map(int, place.groups())
         address = f"{bus >> 8:04x}:{bus & 255:02x}:{slot:02x}.{function:x}"
-    rate, widest = numbers.get("link_speed", 0), numbers.get("max_link_speed", 0)
+    widest = numbers.get("max_link_speed", 0)
     return {
         "address": address,
         "vendor": ids[1].lower(),
@@ -71,7 +71,6 @@ def _read(host: Host, name: str, numbers: dict[str, int]) -> dict[str, Any]:
         "driver": str(values.get("Service", "")),
         "subsystem": f"{ids[4]}:{ids[3]}".lower() if ids[3] else "",
         "numa_node": numbers.get("numa_node"),
-        "link_gigatransfers_per_second": _RATES[rate] if rate < len(_RATES) else None,
         "link_width": numbers.get("link_width") or None,
         "max_link_gigatransfers_per_second": _RATES[widest] if widest < len(_RATES) else None,
         "max_link_width": numbers.get("max_link_width") or None,

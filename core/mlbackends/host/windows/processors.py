@@ -5,7 +5,7 @@ Source: Intel SDM 2A; winnt.h, SYSTEM_LOGICAL_PROCESSOR_INFORMATION_EX; winternl
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from mlbackends.base.quantities import format_cpu_list, parse_cpu_list
@@ -109,19 +109,17 @@ def _number(data: bytes, size: int) -> int:
 
 def page_files(data: bytes, address: int) -> list[dict[str, Any]]:
     """Return path and pages of each page file. address: of the bytes, into which a name points."""
-    rows = list(_page_files(data, address)) if len(data) >= 32 else []
-    return [row for row in rows if row["path"]]
-
-
-def _page_files(data: bytes, address: int) -> Iterator[dict[str, Any]]:
     word = struct.calcsize("P")
     at, following = 0, -1
+    rows: list[dict[str, Any]] = []
     while following and at + 32 <= len(data):
         following, total, used, _, length = struct.unpack_from("<IIIIH", data, at)
         start = _number(data[at + 16 + word :], word) - address
         name = data[start : start + length].decode("utf-16-le", "replace") if start > 0 else ""
-        yield {"path": name.removeprefix("\\??\\").replace("\\", "/"), "pages": total, "used": used}
+        path = name.removeprefix("\\??\\").replace("\\", "/")
+        rows += [{"path": path, "pages": total, "used": used}] if path else []
         at += following
+    return rows
 
 
 #: The first build (Server 2022, Windows 11) whose processes run in all groups by default.

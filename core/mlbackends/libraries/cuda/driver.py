@@ -266,7 +266,6 @@ def _parts(release: str) -> tuple[int, ...]:
 # ---- what CUDA's functions return --------------------------------------------------------------
 
 
-CUDA_CODES: dict[str, str] = table("libraries/cuda/errors")["codes"]
 NO_DEVICE = 100
 
 
