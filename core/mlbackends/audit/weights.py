@@ -57,17 +57,14 @@ def weighed(changes: tuple[Change, ...]) -> tuple[Change, ...]:
 
 
 def _is_worse(name: str, change: Change, weight: Weight) -> bool:
-    before, after = change.before, change.after
+    """Return whether a value is worse than it was; what has no order is not."""
+    before: Any = change.before
+    after: Any = change.after
     if weight.better == "fewer":
         before, after = after, before
     if before is None or after is None:
         return before not in (None, []) and (weight.none_is_least or isinstance(before, list))
-    return _is_less(name, before, after, weight.better)
-
-
-def _is_less(name: str, before: Any, after: Any, better: str) -> bool:
-    """Return whether a value is less than it was; what has no order is not."""
-    if better == "further":
+    if weight.better == "further":
         # Undetermined is not absent, but worse than present.
         return before in _LEVELS and _LEVELS.get(after, 0.5) < _LEVELS[before]
     if isinstance(before, list) and isinstance(after, list):
@@ -79,7 +76,7 @@ def _is_less(name: str, before: Any, after: Any, better: str) -> bool:
     probe, _, fact = name.partition(".")
     declared = facts_of(probe).get(fact)
     order = declared.order if declared else ()
-    if better != "newer" and not order:
+    if weight.better != "newer" and not order:
         return False
     if not order:  # what follows names a build, which is neither older nor newer
         before, after = (re.split(r"[+-]", text, maxsplit=1)[0] for text in (before, after))

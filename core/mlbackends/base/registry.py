@@ -151,7 +151,11 @@ def _entry_points() -> dict[str, dict[str, str]]:
             if not entry.endswith((".dist-info", ".egg-info")):
                 continue
             group = ""
-            for line in _lines(os.path.join(folder, entry, "entry_points.txt")):
+            try:
+                lines = call(_lines, os.path.join(folder, entry, "entry_points.txt"))
+            except (OSError, ValueError):
+                continue
+            for line in lines:
                 line = line.strip()
                 name, equals, target = line.partition("=")
                 if line.startswith("["):
@@ -171,15 +175,8 @@ def _entry_points() -> dict[str, dict[str, str]]:
 
 def _lines(path: str) -> list[str]:
     """Return the lines of a small file that may have groups of ours, [] for another."""
-    try:
-        text = call(_text, path)
-    except (OSError, ValueError):
-        return []
-    return text.splitlines() if "[mlbackends." in text.replace(" ", "") else []
-
-
-def _text(path: str) -> str:
     if not os.path.isfile(path):  # opening a FIFO would block
-        return ""
+        return []
     with open(path, encoding="utf-8") as file:
-        return file.read(_ENTRY_POINTS_LIMIT)
+        text = file.read(_ENTRY_POINTS_LIMIT)
+    return text.splitlines() if "[mlbackends." in text.replace(" ", "") else []

@@ -179,9 +179,21 @@ class _Search:
         for group in groups:
             before = len(self.jobs)
             for name, module in _modules(group).items():
-                if name not in self.modules:
-                    self.modules[name] = module
-                    self._look(name, module)
+                if name in self.modules:
+                    continue
+                self.modules[name] = module
+                start = time.perf_counter()
+                try:
+                    finding = found(module, self.host)
+                except Exception as error:  # noqa: BLE001  one broken probe must not cost the others
+                    self.reports[name] = _failed(module, error, time.perf_counter() - start)
+                    continue
+                self.findings[name] = finding
+                for library in finding.libraries if self.opens else ():
+                    # Of a process, only what it has mapped.
+                    if not library.reasons and (self.host.pid is None or library.used is True):
+                        self.jobs.append(Job(len(self.jobs), name, library))
+                self.seconds[name] = time.perf_counter() - start
             # One request for each file: a big library is opened once for all its probes.
             by_file: dict[str, list[Job]] = {}
             for job in self.jobs[before:]:
@@ -189,20 +201,6 @@ class _Search:
             yield [Request(tuple(jobs), self.depth, self.timeout) for jobs in by_file.values()]
         if self.jobs and meanwhile is not None:
             meanwhile()
-
-    def _look(self, name: str, module: ModuleType) -> None:
-        before = time.perf_counter()
-        try:
-            finding = found(module, self.host)
-        except Exception as error:  # noqa: BLE001  one broken probe must not cost the others
-            self.reports[name] = _failed(module, error, time.perf_counter() - before)
-            return
-        self.findings[name] = finding
-        for library in finding.libraries if self.opens else ():
-            # Of a process, only what it has mapped.
-            if not library.reasons and (self.host.pid is None or library.used is True):
-                self.jobs.append(Job(len(self.jobs), name, library))
-        self.seconds[name] = time.perf_counter() - before
 
 
 def _modules(names: Sequence[str]) -> dict[str, ModuleType]:

@@ -39,29 +39,6 @@ def symptoms(report: ReportView) -> Symptoms:
     variables = settings(report)
     if not reads_kmp(report):
         variables.pop("KMP_AFFINITY", None)
-    yield from _too_few(report, variables)
-    ranks = variables.get("LOCAL_WORLD_SIZE", "")
-    if not ranks or ranks == "1":
-        return
-    mask, online = report.fact("limits.affinity_cpus"), report.fact("limits.online_cpus")
-    is_number = ranks.isascii() and ranks.isdecimal() and len(ranks) < 7
-    if is_number and mask and online and mask * int(ranks) <= online:
-        return  # the mask has no more CPUs than this process's share of the machine
-    for name in _VARIABLES:
-        value = variables.get(name, "")
-        if value and value.lower().split(",")[0] not in _UNBOUND:
-            yield Symptom(
-                f"{setting(name, value)}, and {ranks[:10]} processes on this machine read it: each"
-                " binds its threads to the same CPUs",
-                command=f"unset {name}",
-                evidence={
-                    f"environment.variables.{name}": value,
-                    "environment.variables.LOCAL_WORLD_SIZE": ranks,
-                },
-            )
-
-
-def _too_few(report: ReportView, variables: dict[str, str]) -> Symptoms:
     allowed = frozenset(parse_cpu_list(str(report.fact("limits.affinity", ""))))
     for one in bound(variables):
         expected = {
@@ -83,3 +60,22 @@ def _too_few(report: ReportView, variables: dict[str, str]) -> Symptoms:
                 "limits.affinity": str(report.fact("limits.affinity", "")),
             },
         )
+    ranks = variables.get("LOCAL_WORLD_SIZE", "")
+    if not ranks or ranks == "1":
+        return
+    mask, online = report.fact("limits.affinity_cpus"), report.fact("limits.online_cpus")
+    is_number = ranks.isascii() and ranks.isdecimal() and len(ranks) < 7
+    if is_number and mask and online and mask * int(ranks) <= online:
+        return  # the mask has no more CPUs than this process's share of the machine
+    for name in _VARIABLES:
+        value = variables.get(name, "")
+        if value and value.lower().split(",")[0] not in _UNBOUND:
+            yield Symptom(
+                f"{setting(name, value)}, and {ranks[:10]} processes on this machine read it: each"
+                " binds its threads to the same CPUs",
+                command=f"unset {name}",
+                evidence={
+                    f"environment.variables.{name}": value,
+                    "environment.variables.LOCAL_WORLD_SIZE": ranks,
+                },
+            )
