@@ -19,7 +19,7 @@ from mlbackends.model.checked import SCHEMA, Checked, Ended, Errors
 from mlbackends_cli.attention import tables
 from mlbackends_cli.attention.chart import picture, plots
 from mlbackends_cli.attention.page import bench_page, check_page
-from mlbackends_cli.charts import blocks
+from mlbackends_cli.charts import plot
 from mlbackends_cli.charts.plot import Logarithmic, Plot, Point, Series
 from mlbackends_cli.terminal import Page
 
@@ -130,12 +130,12 @@ def test_an_unstable_time_is_hollow() -> None:
     drawn = picture(run(unstable))
     assert drawn.count(' hollow"') == 2
     assert "hollow: the time is unstable" in drawn
-    assert "~: the time is unstable" in blocks.printed(plots(run(unstable)), Page(unicode=False))
+    assert "~: the time is unstable" in plot.printed(plots(run(unstable)), Page(unicode=False))
 
 
 def test_one_length_is_drawn_as_bars_the_fastest_first_and_names_its_problem() -> None:
     alone = run(problem("--shape 1,1,64,16", math=4e-5, flash_cpu=1e-5))
-    (bars, _), text = plots(alone), blocks.printed(plots(alone), Page(width=60))
+    (bars, _), text = plots(alone), plot.printed(plots(alone), Page(width=60))
     lines = text.splitlines()
 
     assert bars.title == f"Speed of 1,1,64,16 · {alone.processor}"
@@ -153,7 +153,7 @@ def test_one_length_is_drawn_as_bars_the_fastest_first_and_names_its_problem() -
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 @pytest.mark.parametrize("unicode", [True, False])
 def test_a_plot_in_characters_fits_the_page(width: int, unicode: bool) -> None:
-    text = blocks.printed(plots(WITHOUT), Page(width=width, unicode=unicode))
+    text = plot.printed(plots(WITHOUT), Page(width=width, unicode=unicode))
     assert max(map(len, text.splitlines())) <= width
     assert text.isascii() is not unicode
     assert "\x1b" not in text
@@ -162,16 +162,15 @@ def test_a_plot_in_characters_fits_the_page(width: int, unicode: bool) -> None:
     assert f"{'✗' if unicode else 'x'} math at 128: no answer within" in " ".join(text.split())
 
 
-def test_a_plot_in_characters_is_drawn_dot_by_dot() -> None:
-    points = (Point(1, 1, ""), Point(10, 10, ""), Point(100, 1, ""))
-    text = blocks.printed([Plot("peak", "x", "y", (Series("up", points),))], Page(width=40))
-    lines = text.splitlines()
-    assert lines[0] == "peak" and lines[1] == "y"
-    columns = [line.index("●") for line in lines[2:] if "●" in line]
-    assert len(columns) == 2  # the highest, and the first of the two lowest
-    assert lines[2].startswith("10┤") and "●" in lines[2]
-    assert any("● up" in line for line in lines)
-    assert any("\u2800" < letter <= "\u28ff" for letter in text)
+def test_bars_of_one_place_are_together_the_highest_first() -> None:
+    series = (
+        Series("up", (Point(1, 1, ""), Point(10, 10, ""))),
+        Series("down", (Point(1, 5, ""),)),
+    )
+    lines = plot.printed([Plot("speeds", "x", "y", series)], Page(width=40)).splitlines()
+
+    assert [line.split()[0] for line in lines] == ["speeds", "x:", "down", "up", "x:", "up"]
+    assert [line.count("█") for line in lines if "█" in line] == pytest.approx([12, 2, 25], abs=1)
 
 
 class Reader(HTMLParser):
@@ -299,7 +298,7 @@ def test_a_saved_run_is_shown_again_alike(tmp_path: Path) -> None:
     again = ran("check", "--from", str(check))
 
     assert shown[0].stdout == shown[1].stdout
-    assert "× torch_flash" in shown[0].stdout and "┤" in shown[0].stdout
+    assert "× torch_flash" in shown[0].stdout and "█" in shown[0].stdout
     assert drawn.read_text(encoding="utf-8").strip() == picture(WITHOUT)
     assert "timed-out: no answer within 60 s" in again.stdout
     assert shown[0].returncode == again.returncode == 1  # a backend did not answer
@@ -337,5 +336,5 @@ def test_a_plot_goes_to_the_terminal_where_the_record_goes_to_a_file(tmp_path: P
     saved.write_bytes(msgspec.json.encode(SAMPLE))
     done = ran("bench", "--from", str(saved), "--format", "json", "--output", str(out), "--plot")
 
-    assert done.stdout == blocks.printed(plots(SAMPLE), Page())
+    assert done.stdout == plot.printed(plots(SAMPLE), Page())
     assert msgspec.json.decode(out.read_bytes())["schema"] == SAMPLE.schema

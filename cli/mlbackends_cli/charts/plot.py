@@ -1,4 +1,4 @@
-"""What a plot over two logarithmic axes shows, and its axes; `svg` and `blocks` draw it."""
+"""What a plot over two logarithmic axes shows, and its axes; `svg` draws it, and `printed` as characters."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,10 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from mlbackends.base.errors import joined
+from mlbackends_cli.terminal import Page
+from mlbackends_cli.text.plain import wrapped
 
 #: Pixels between two ticks of a linear axis, about.
 TICKS_APART = 90
 _ROUND = (1, 2, 5)
+#: Columns and colours of a plot in characters.
+_WIDEST = 110
+_COLORS = ("blue", "yellow", "green", "magenta", "cyan", "red")
 _UNITS = ((1e12, 1e12, "T"), (1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
 
 
@@ -191,3 +196,35 @@ def notes(plots: Iterable[Plot], hollow: str = "hollow") -> list[str]:
         at = joined([short_number(x) for x in sorted(places)])
         lines.append(f"✗ {name}{f' at {at}' if name in drawn else ''}: {why}")
     return lines + [f"{hollow}: the time is unstable"] * is_hollow
+
+
+# ---- a plot in characters --------------------------------------------------------------------
+
+
+def printed(plots: Sequence[Plot], page: Page) -> str:
+    """Return plots as bars, those of one place on the axis across together, and why points are missing.
+
+    Of a roofline only the limits are printed: its points are the bars of the other plots.
+    """
+    lines: list[str] = []
+    names = [*dict.fromkeys(each.name for plot in plots for each in plot.series if each.points)]
+    for plot in plots:
+        lines += [page.styled(line, "bold") for line in wrapped(plot.title, page.width)]
+        lines += wrapped(f"limit: {' and '.join(plot.roof.names)}", page.width) if plot.roof else []
+        drawn = plot.series if plot.joined else ()
+        points = [(point, each.name) for each in drawn for point in each.points]
+        places = sorted({point.x for point, _ in points})
+        name_width = max((len(name) for _, name in points), default=0)
+        room = max(4, min(page.width, _WIDEST) - name_width - len(f"1.23k {plot.up}") - 4)
+        for place in places:
+            lines += [f"{plot.across}: {short_number(place)}"] if len(places) > 1 else []
+            here = [(point, name) for point, name in points if point.x == place]
+            for point, name in sorted(here, key=lambda one: -one[0].y):
+                sign = page.sign("░", "~") if point.hollow else page.sign("█", "#")
+                bar = sign * max(1, round(room * point.y / max(plot.numbers[1])))
+                bar = page.styled(bar, _COLORS[names.index(name) % len(_COLORS)])
+                lines.append(f"  {name:<{name_width}} {bar} {short_number(point.y)} {plot.up}")
+        lines.append("")
+    for note in notes(plots, page.sign("░", "~")):
+        lines += wrapped(note, page.width, "", "  ")
+    return page.fitted("\n".join(lines).rstrip("\n") + "\n")

@@ -134,21 +134,10 @@ class _Rows:
 def sheet(fleet: Fleet, style: str = "") -> str:
     """Return the picture; style: the rules of a standalone picture."""
     shown = Drawing()
-    height = _draw(fleet, shown)
-    drawing = Drawing()
-    drawing.box(0, 0, _WIDTH, height, "paper")
-    drawing.parts += shown.parts
-    about = [fleets.headline(fleet)]
-    about += [fleets.heading(kind) for kind in fleet.kinds]
-    return drawing.document("fleet", _WIDTH, height, "Fleet", ". ".join(about), style)
-
-
-def _draw(fleet: Fleet, drawing: Drawing) -> float:
-    """Draw everything; return the height."""
     headline = fleets.headline(fleet)
-    drawing.words(_EDGE, 32, headline, _WIDTH - 2 * _EDGE, "headline")
+    shown.words(_EDGE, 32, headline, _WIDTH - 2 * _EDGE, "headline")
     silent = sum(len(each.nodes) for each in fleet.silent)
-    rows = _Rows(drawing, 50, fleet.reported + silent)
+    rows = _Rows(shown, 50, fleet.reported + silent)
     for each in fleet.silent[:_MOST_ROWS]:
         text = f"{each.status}: {each.error}" if each.error else str(each.status)
         kind = "other" if each.status is Status.MISSING else _SILENT
@@ -165,7 +154,13 @@ def _draw(fleet: Fleet, drawing: Drawing) -> float:
     for note in fleet.notes:
         rows.note(note)
     rows.note(fleet.tool)
-    return rows.top + 10
+    height = rows.top + 10
+    drawing = Drawing()
+    drawing.box(0, 0, _WIDTH, height, "paper")
+    drawing.parts += shown.parts
+    about = [fleets.headline(fleet)]
+    about += [fleets.heading(kind) for kind in fleet.kinds]
+    return drawing.document("fleet", _WIDTH, height, "Fleet", ". ".join(about), style)
 
 
 def _draw_kind(kind: Kind, compared_with: str, rows: _Rows) -> None:

@@ -8,7 +8,7 @@ import os
 import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from mlbackends.model.audit import Check, Outcome, Severity, Status
+from mlbackends.model.audit import Outcome, Severity, Status
 from mlbackends_cli.report import checks
 from mlbackends_cli.terminal import Page
 
@@ -43,25 +43,21 @@ def outcome(outcome: Outcome, _page: Page) -> str:
         name = checks.line(name) + (f" ({number})" if number > 1 else "")
         case = SubElement(suite, "testcase", name=name, classname=class_name, time="0")
         if check.status is not Status.PASSED:
-            _add_ending(case, check)
+            if check.status is not Status.FAILED:
+                tag, kind, message = "skipped", str(check.status), checks.reason(check)
+            elif check.severity is Severity.ERROR:
+                tag, kind, message = "failure", str(check.severity), checks.sentence(check)
+            else:
+                tag, kind = "skipped", str(check.severity)
+                message = f"{kind}: {checks.sentence(check)}"
+            rows = [
+                ("what", checks.line(check.title)),
+                *checks.advice(check),
+                *([("declared in", place)] if (place := checks.place(check)) else []),
+                *checks.evidence(check),
+                *([("see", checks.line(check.documentation))] if check.documentation else []),
+            ]
+            ending = SubElement(case, tag, type=kind, message=message)
+            ending.text = "\n".join(f"{name}: {value}" for name, value in rows)
     indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
-
-
-def _add_ending(case: Element, check: Check) -> None:
-    if check.status is not Status.FAILED:
-        tag, kind, message = "skipped", str(check.status), checks.reason(check)
-    elif check.severity is Severity.ERROR:
-        tag, kind, message = "failure", str(check.severity), checks.sentence(check)
-    else:
-        tag, kind = "skipped", str(check.severity)
-        message = f"{kind}: {checks.sentence(check)}"
-    rows = [
-        ("what", checks.line(check.title)),
-        *checks.advice(check),
-        *([("declared in", place)] if (place := checks.place(check)) else []),
-        *checks.evidence(check),
-        *([("see", checks.line(check.documentation))] if check.documentation else []),
-    ]
-    ending = SubElement(case, tag, type=kind, message=message)
-    ending.text = "\n".join(f"{name}: {value}" for name, value in rows)

@@ -1,7 +1,7 @@
 """A machine's processors, memory and limits in a few phrases."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from mlbackends.base.errors import counted
 from mlbackends_cli.text.plain import binary_size, joined, quantity
@@ -83,7 +83,14 @@ def cpu(facts: Facts) -> Iterator[str]:
     names = {"sse4_2": "SSE4.2", "avx": "AVX", **_VECTORS} if best == "DEFAULT" else _VECTORS
     sets = [best if best != "DEFAULT" else "", *(names[name] for name in names if facts.get(name))]
     yield joined(" ".join(filter(None, sets)), text(facts, "x86_64_level"))
-    yield joined(*_caches(facts))
+    levels: dict[str, list[str]] = {}
+    for row in rows(facts, "caches"):
+        letter = {"data": "d", "instruction": "i"}.get(text(row, "type"), "")
+        size, count = binary_size(number(row, "size_bytes")), number(row, "instances")
+        levels.setdefault(f"L{number(row, 'level')}{letter}", []).append(
+            f"{count} × {size}" if count > 1 else size
+        )
+    yield joined(*((f"{level} {' + '.join(sizes)}" for level, sizes in levels.items())))
 
 
 def _clock(facts: Facts) -> Iterator[str]:
@@ -99,18 +106,6 @@ def _clock(facts: Facts) -> Iterator[str]:
     plan = text(facts, "power_mode") or text(facts, "power_plan")
     if plan not in ("", "balanced"):
         yield f"power plan: {plan}"
-
-
-def _caches(facts: Facts) -> Iterable[str]:
-    """Return the number and size of the caches of each level."""
-    levels: dict[str, list[str]] = {}
-    for row in rows(facts, "caches"):
-        letter = {"data": "d", "instruction": "i"}.get(text(row, "type"), "")
-        size, count = binary_size(number(row, "size_bytes")), number(row, "instances")
-        levels.setdefault(f"L{number(row, 'level')}{letter}", []).append(
-            f"{count} × {size}" if count > 1 else size
-        )
-    return (f"{level} {' + '.join(sizes)}" for level, sizes in levels.items())
 
 
 def memory(facts: Facts) -> Iterator[str]:

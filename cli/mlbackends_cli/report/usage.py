@@ -41,7 +41,13 @@ def header(usage: Usage, page: Page) -> list[str]:
     lines = [page.styled("backends top", _BOLD) + cropped(f"  {about}", page.width - 12)]
     cpu = machine.cpu_percent
     lines += _meter("CPU", cpu, f"{_number(cpu)} % of {machine.cpus} CPUs", page)
-    cores = _cores(machine.core_percents, page)
+    percents = machine.core_percents
+    signs, room = page.sign("▁▂▃▄▅▆▇█", "01234567"), page.width - _LABEL
+    cores = [
+        page.styled(signs[min(7, int(percent / 12.5))], _heat(percent)) for percent in percents
+    ]
+    starts = range(0, min(len(cores), room * _MOST_CORE_LINES), room)
+    cores = [" " * _LABEL + "".join(cores[at : at + room]) for at in starts]
     if machine.cpus <= _FEW_CORES:
         lines[-1] += "  " + "".join(cores).strip()
     else:
@@ -95,16 +101,6 @@ def _meter(label: str, share: float | None, text: str, page: Page) -> list[str]:
         start += page.styled(page.sign("░", "-") * (room - filled), _DIM) + " "
     first, *rest = wrapped(one_line(text), page.width - width(start))
     return [start + first, *(" " * width(start) + line for line in rest)]
-
-
-def _cores(percents: Sequence[float], page: Page) -> list[str]:
-    """Return a sign for each CPU, at most some lines of them."""
-    signs, room = page.sign("▁▂▃▄▅▆▇█", "01234567"), page.width - _LABEL
-    cores = [
-        page.styled(signs[min(7, int(percent / 12.5))], _heat(percent)) for percent in percents
-    ]
-    starts = range(0, min(len(cores), room * _MOST_CORE_LINES), room)
-    return [" " * _LABEL + "".join(cores[at : at + room]) for at in starts]
 
 
 def _heat(percent: float) -> str:

@@ -143,7 +143,11 @@ def document(title: str, body: str, styles: Iterable[str], script: str = "") -> 
     code = _file(f"{script}.js") if script else ""
     # The policy allows only our script and style: injected text would not run.
     policy = {"style-src": style, "script-src": code}
-    allowed = [f"{kind} 'sha256-{_digest(text)}'" for kind, text in policy.items() if text]
+    allowed = [
+        f"{kind} 'sha256-{(base64.b64encode(hashlib.sha256(text.encode()).digest()).decode())}'"
+        for kind, text in policy.items()
+        if text
+    ]
     policy_text = "; ".join(
         ["default-src 'none'", *allowed, "base-uri 'none'", "form-action 'none'"]
     )
@@ -161,7 +165,3 @@ def document(title: str, body: str, styles: Iterable[str], script: str = "") -> 
 def _file(name: str) -> str:
     with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
         return file.read().strip()
-
-
-def _digest(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

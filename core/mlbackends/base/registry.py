@@ -101,11 +101,11 @@ def import_error(entry: object) -> Exception | None:
 def own_names(package: str) -> frozenset[str]:
     """Return the names of the folder's own files, and of the rows of its table.
 
-    Subfolders count if the package has FOLDERS_ARE_ENTRIES = True.
+    Subfolders count in a folder of commands, and if the package has FOLDERS_ARE_ENTRIES = True.
     """
     found = set()
     module = importlib.import_module(package)
-    folders = getattr(module, "FOLDERS_ARE_ENTRIES", False)
+    folders = package.endswith(".commands") or getattr(module, "FOLDERS_ARE_ENTRIES", False)
     for place in module.__path__:
         for entry in os.listdir(place):
             stem, extension = os.path.splitext(entry)

@@ -43,7 +43,7 @@ from mlbackends_cli.attention.options import (
     time_limit,
     wordings_of,
 )
-from mlbackends_cli.charts import blocks, svg
+from mlbackends_cli.charts import plot, svg
 from mlbackends_cli.exits import cleared_up
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, format_option
@@ -72,7 +72,7 @@ from mlbackends_cli.terminal import ProgressLine, page
     multiple=True,
     is_flag=False,
     flag_value="",
-    help="Draw speed over length, and a roofline: on the terminal without a FILE; PNG needs the extra png.",
+    help="Draw speed over length, and a roofline; without a FILE, bars on the terminal. PNG needs the extra png.",
 )
 @SAVED
 @click.option(
@@ -137,7 +137,7 @@ def command(
         "html": partial(attention_page.bench_page, base=base),
     }
     text = formats.text_of(form, run, style, **own)
-    drawn = blocks.printed(attention.plots(run), style) if "" in plots else ""
+    drawn = plot.printed(attention.plots(run), style) if "" in plots else ""
     write(f"{text}\n{drawn}" if drawn and is_one else text, output)
     if drawn and not is_one:
         write(drawn)

@@ -1,1 +1,0 @@
-"""Traces on the command line: reading files, views as text, and commands under tracing."""
