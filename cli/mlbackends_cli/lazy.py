@@ -94,8 +94,8 @@ class Command(click.Command):
 class FolderGroup(Command, click.Group):
     """A group with one command for each file of its packages; the file defines it as `command`.
 
-    A folder with an `__init__.py` is a group. The name of the file is that of the command, with "_" for "-". Listing the commands imports none: the help line
-    is the first line of the docstring.
+    A folder with an `__init__.py` is a group. The name of the file is that of the command, with "_" for "-".
+    Listing the commands imports none: the help line is the first line of the docstring.
     """
 
     def __init__(self, folder: str, *more_folders: str, **options: Any) -> None:

@@ -72,7 +72,7 @@ from mlbackends_cli.terminal import ProgressLine, page
     multiple=True,
     is_flag=False,
     flag_value="",
-    help="Draw speed over length, and a roofline; without a FILE, bars on the terminal. PNG needs the extra png.",
+    help="Draw speed over length, and a roofline; bars on the terminal without a FILE. PNG needs extra png.",
 )
 @SAVED
 @click.option(
