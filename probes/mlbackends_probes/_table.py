@@ -3,7 +3,7 @@
 These libraries differ by names and by a few calls; a probe with logic of its own is a file, NAME.py, and
 `mlbackends.base.registry` lists both. doc: the lines of what would be the file's docstring. kind: "cuda" and
 "shared" have the fields of CudaLibrary and SharedLibrary, "rocm" those of library_finding, "package" those of
-frameworks.package. What is asked of an opened library is in _checks.py. unnamed: the name of a status that
+`_package` here. What is asked of an opened library is in _checks.py. unnamed: the name of a status that
 statuses.json does not have.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from mlbackends.host.host import Host
-from mlbackends.host.python.frameworks import found, package
+from mlbackends.host.python.frameworks import config_facts, found, package, range_warnings
 from mlbackends.libraries.amd import library_finding, rocm_calls
 from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.cuda.libraries import CudaLibrary
@@ -43,10 +43,7 @@ def load(name: str) -> ModuleType:
     calls: Callable[[CDLL], Calls] = partial(Calls, library=name, unnamed=unnamed)
     attributes: dict[str, Any] = {}
     if kind == "package":
-        attributes = {
-            "GROUP": "framework",
-            "find": lambda host: found(host, package(host, **row), name),
-        }
+        attributes = {"GROUP": "framework", "find": partial(_package, name, **row)}
     elif kind == "rocm":
         calls = partial(rocm_calls, namer=row.pop("namer", ""))
         attributes["find"] = partial(library_finding, **row)
@@ -67,6 +64,23 @@ def load(name: str) -> ModuleType:
         attributes["find"] = partial(_completed, attributes["find"], complete)
     vars(probe).update(attributes)
     return probe
+
+
+def _package(
+    name: str,
+    host: Host,
+    *,
+    has_config: bool = False,
+    ranges: tuple[str, ...] = (),
+    outside: str = "",
+    **names: Any,
+) -> Finding:
+    """Find a package. ranges: its requirements that are checked; outside: what follows if one is not met."""
+    own = package(host, **names)
+    if own is None:
+        return found(host, None, name)
+    facts = config_facts(host, own.location, name) if has_config and own.location else {}
+    return found(host, own, name, facts, range_warnings(host, own, ranges, outside))
 
 
 def _completed(find: Find, complete: Callable[[Finding, Host], Finding], host: Host) -> Finding:
