@@ -61,27 +61,28 @@ class Fitting:
             return f"no {noun} is left after {skipped}: no call comes more often"
         behind = f" after {skipped}" if skipped else ""
         text = one_line(shortened(self._inner.text, _LONGEST_COMPARED))
-        return f"no {noun} fits --where '{text}'{behind}{self._values()}"
-
-    def _values(self) -> str:
-        """Return the values that the field has here which keeps the expression from fitting."""
+        # The values of the field that keeps the expression from fitting, the most similar first.
         compared = self._inner.equals or tuple((name, "") for name in self._by_field)
         unmet = (
-            each for each in compared if each[1] not in self._by_field.get(each[0], (each[1],))
+            (name, value)
+            for name, value in compared
+            if value not in self._by_field.get(name, (value,))
         )
-        name, value = next(unmet, ("", ""))
-        nearest = sorted(
-            self._by_field.get(name, ()), key=lambda each: (-_likeness(value, each), each)
-        )
-        if not nearest:
-            return ""
-        values = ", ".join(one_line(shortened(each, _LONGEST)) for each in nearest[:_MOST_SHOWN])
-        more = f" and {len(nearest) - _MOST_SHOWN:,} more" if len(nearest) > _MOST_SHOWN else ""
-        return f"; {name}{'s here are' if name in _PLURALS else ' here is'}: {values}{more}"
+        name, wanted = next(unmet, ("", ""))
+        values = sorted(self._by_field.get(name, ()), key=lambda value: _order(wanted, value))
+        if values:
+            behind += f"; {name}{'s here are' if name in _PLURALS else ' here is'}: "
+            behind += ", ".join(
+                one_line(shortened(value, _LONGEST)) for value in values[:_MOST_SHOWN]
+            )
+        if len(values) > _MOST_SHOWN:
+            behind += f" and {len(values) - _MOST_SHOWN:,} more"
+        return f"no {noun} fits --where '{text}'{behind}"
 
 
-def _likeness(value: str, candidate: str) -> float:
+def _order(wanted: str, value: str) -> tuple[float, str]:
+    """Return where a value belongs in an order by similarity."""
     import difflib
 
-    left, right = (each[:_LONGEST_COMPARED].lower() for each in (value, candidate))
-    return difflib.SequenceMatcher(None, left, right).ratio()
+    left, right = (text[:_LONGEST_COMPARED].lower() for text in (wanted, value))
+    return -difflib.SequenceMatcher(None, left, right).ratio(), value

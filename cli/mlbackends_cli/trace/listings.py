@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import singledispatch
 
 from msgspec.structs import replace
 
@@ -61,8 +61,14 @@ def printed(
             found = found._replace(groups=groups[:top], notes=notes)
         # "1 more" would be as long as the row that it replaces.
         elif top and name in _CUT and any(len(group.rows) > top + 1 for group in groups):
-            cut = tuple(group._replace(rows=_first_rows(group.rows, top)) for group in groups)
-            found = found._replace(groups=cut, notes=(*found.notes, "--top 0 shows all rows"))
+            more = [f"{len(group.rows) - top:,} more" for group in groups]
+            shorter = tuple(
+                group._replace(rows=(*group.rows[:top], (rest, *("" for _ in group.rows[0][1:]))))
+                if len(group.rows) > top + 1
+                else group
+                for group, rest in zip(groups, more, strict=True)
+            )
+            found = found._replace(groups=shorter, notes=(*found.notes, "--top 0 shows all rows"))
         if form == "table" and name in _OF_COLUMNS:
             found = narrowed(found, page)
         if isinstance(view, trace_views.Difference):  # at the end, where it is read first
@@ -78,16 +84,17 @@ def printed(
     return "\n".join(parts)
 
 
-def _first_rows(rows: tuple[tuple[str, ...], ...], top: int) -> tuple[tuple[str, ...], ...]:
-    left = len(rows) - top
-    return (*rows[:top], (f"{left:,} more", *("" for _ in rows[0][1:]))) if left > 1 else rows
-
-
 def listing(view: trace_views.AnyView, *, everything: bool = False) -> Listing:
     """Return a view as a list. everything: of a comparison, also what did not change."""
     if isinstance(view, trace_views.Difference):
-        return _difference(view, everything=everything)
-    return _LISTINGS[type(view)](view)
+        return comparison(view, everything=everything)
+    return _listing(view)
+
+
+@singledispatch
+def _listing(view: trace_views.AnyView) -> Listing:
+    """Return a view as a list; each kind of view has its own function."""
+    raise TypeError(view)
 
 
 def _text(text: str) -> str:
@@ -98,7 +105,8 @@ def _time(duration: float | None) -> str:
     return "" if duration is None else took(duration)
 
 
-def _summary(view: trace_views.Summary) -> Listing:
+@_listing.register
+def _(view: trace_views.Summary) -> Listing:
     # A column that would be empty, as MKL's implementation, is left out.
     used = [
         place
@@ -140,7 +148,8 @@ def _numbers(row: trace_views.SummaryRow) -> tuple[str, ...]:
     )
 
 
-def _findings(view: trace_views.Findings) -> Listing:
+@_listing.register
+def _(view: trace_views.Findings) -> Listing:
     groups = []
     for finding in view.findings:
         rows = [("seen", _text(finding.seen)), ("why", finding.why), ("do", finding.action)]
@@ -156,7 +165,8 @@ def _findings(view: trace_views.Findings) -> Listing:
     return Listing(("", ""), tuple(groups), notes, marked)
 
 
-def _dispatch(view: trace_views.DispatchView) -> Listing:
+@_listing.register
+def _(view: trace_views.DispatchView) -> Listing:
     groups = []
     for operation in view.operations:
         reasons = ", ".join(f"{name} ({count:,})" for name, count in operation.chosen)
@@ -173,7 +183,8 @@ def _dispatch(view: trace_views.DispatchView) -> Listing:
     return Listing(("implementation", "times", "why not", "where"), tuple(groups), tuple(notes))
 
 
-def _timeline(view: trace_views.Timeline) -> Listing:
+@_listing.register
+def _(view: trace_views.Timeline) -> Listing:
     rows = []
     for lane in view.lanes:
         sums: dict[str, float] = {}
@@ -207,7 +218,8 @@ def _bars(lane: trace_views.Lane, view: trace_views.Timeline) -> str:
     return "".join(_BLOCKS[min(8, math.ceil(8 * each / step))] for each in busy).rstrip()
 
 
-def _roofline(view: trace_views.Roofline) -> Listing:
+@_listing.register
+def _(view: trace_views.Roofline) -> Listing:
     rows = tuple(
         (
             point.operation,
@@ -230,7 +242,8 @@ def _roofline(view: trace_views.Roofline) -> Listing:
     return Listing((*columns, "GFLOP/s", "GB/s"), (Group("", rows),), tuple(notes))
 
 
-def _repro(view: trace_views.Repro) -> Listing:
+@_listing.register
+def _(view: trace_views.Repro) -> Listing:
     groups = []
     for one in view.calls:
         call = f"{_text(one.shape)}: {times(one.count, 'call')}, {took(one.total_ns)}"
@@ -241,16 +254,6 @@ def _repro(view: trace_views.Repro) -> Listing:
         groups.append(Group(_text(one.operation), tuple(rows), one.operation))
     more = view.groups - len(view.calls)
     return Listing(("", ""), tuple(groups), (f"and {more:,} more",) if more else ())
-
-
-_LISTINGS: dict[type, Callable[[Any], Listing]] = {
-    trace_views.Summary: _summary,
-    trace_views.Findings: _findings,
-    trace_views.DispatchView: _dispatch,
-    trace_views.Timeline: _timeline,
-    trace_views.Roofline: _roofline,
-    trace_views.Repro: _repro,
-}
 
 
 # ---- a comparison --------------------------------------------------------------------------
@@ -276,7 +279,8 @@ def verdict(view: trace_views.Difference) -> str:
     return f"{numbers}: {'nothing was compared' if uncompared(view) else 'pass'}"
 
 
-def _difference(view: trace_views.Difference, *, everything: bool) -> Listing:
+def comparison(view: trace_views.Difference, *, everything: bool) -> Listing:
+    """Return a comparison as a list; everything: also what did not change."""
     rows: dict[str, list[tuple[str, ...]]] = {}
     for change in view.changes:
         before, after = change.implementation_before, change.implementation_after

@@ -23,7 +23,16 @@ def table_of(view: trace_views.AnyView) -> Table:
         summed = [(*row.values, *(getattr(row, name) for name in _NUMBERS)) for row in view.rows]
         return (*view.by, *_NUMBERS), summed
     if isinstance(view, trace_views.Difference):
-        return _changes(view)
+        # A missing side has a count of 0 and None elsewhere.
+        own = ("ratio", "implementation_before", "implementation_after")
+        sides = [f"{when}_{name}" for when in ("before", "after") for name in _COMPARED]
+        changes = []
+        for change in view.changes:
+            row = [change.verdict, *change.values, *(getattr(change, name) for name in own)]
+            for side in (change.before, change.after):
+                row += [getattr(side, name, 0 if name == "count" else None) for name in _COMPARED]
+            changes.append(tuple(row))
+        return ("verdict", *view.by, *own, *sides), changes
     if isinstance(view, trace_views.DispatchView):
         refused = [
             (operation.operation, *structs.astuple(refusal))
@@ -40,17 +49,4 @@ def table_of(view: trace_views.AnyView) -> Table:
         ]
         return ("lane", "start_ns", "width_ns", "operation", "busy_ns"), spans
     name, kind = _LISTED[type(view)]
-    return kind.__struct_fields__, [structs.astuple(each) for each in getattr(view, name)]
-
-
-def _changes(view: trace_views.Difference) -> Table:
-    """Return the calls of a comparison; a missing side has a count of 0 and None elsewhere."""
-    own = ("ratio", "implementation_before", "implementation_after")
-    sides = [f"{when}_{name}" for when in ("before", "after") for name in _COMPARED]
-    rows = []
-    for change in view.changes:
-        row = [change.verdict, *change.values, *(getattr(change, name) for name in own)]
-        for side in (change.before, change.after):
-            row += [getattr(side, name, 0 if name == "count" else None) for name in _COMPARED]
-        rows.append(tuple(row))
-    return ("verdict", *view.by, *own, *sides), rows
+    return kind.__struct_fields__, [structs.astuple(record) for record in getattr(view, name)]

@@ -161,7 +161,14 @@ def _comparison(name: str, sign: str, value: str) -> Test:
         raise BadInput(
             f"{name} is a text, so {sign} does not apply", "compare it by =, !=, ~ or !~"
         )
-    compare, operand = _SIGNS[sign], _amount(name, value)
+    if name.endswith("_ns"):
+        number, units = duration(value), "ns, us, ms, s"
+    else:
+        typed = amount(value)
+        number, units = typed.value if typed else None, "k, M, G, KiB, MiB, GiB"
+    if number is None:
+        raise BadInput(f"{name} is a number, and {value!r} is not one", f"units may be {units}")
+    compare, operand = _SIGNS[sign], number
 
     def compared(record: Record) -> bool:
         try:
@@ -170,14 +177,3 @@ def _comparison(name: str, sign: str, value: str) -> Test:
             return sign == "!="
 
     return compared
-
-
-def _amount(name: str, value: str) -> float:
-    if name.endswith("_ns"):
-        number, units = duration(value), "ns, us, ms, s"
-    else:
-        typed = amount(value)
-        number, units = typed.value if typed else None, "k, M, G, KiB, MiB, GiB"
-    if number is None:
-        raise BadInput(f"{name} is a number, and {value!r} is none", f"units may be {units}")
-    return number

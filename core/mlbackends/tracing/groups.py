@@ -1,6 +1,7 @@
 """Calls put together by what is equal in them, each group with its times and its work."""
 
 import math
+import statistics
 from array import array
 from collections.abc import Callable, Sequence
 
@@ -9,9 +10,6 @@ from mlbackends.model.trace import Call, GraphPartition, Record
 from mlbackends.model.trace_views import SummaryRow, Uncounted
 from mlbackends.tracing import fields
 
-_FEW = 4000
-_SAMPLE = 1001
-_MARGIN = 40
 _UNTIMED = "calls without a time (as on a GPU)"
 #: Which calls go into a summary: work that is counted once, what was created, parts of graphs, or all.
 OF: dict[str, Callable[[Record], bool]] = {
@@ -27,13 +25,13 @@ OF: dict[str, Callable[[Record], bool]] = {
 class Tally:
     """Collects times in nanoseconds. count: the calls. times: those that are known. total: of them."""
 
-    __slots__ = ("_middle", "count", "times", "total")
+    __slots__ = ("_median", "count", "times", "total")
 
     def __init__(self) -> None:
         self.count = 0
         self.times = array("d")
         self.total = 0.0
-        self._middle: tuple[int, float | None] = (0, None)
+        self._median: tuple[int, float | None] = (0, None)
 
     def add_many(self, count: int, durations: Sequence[float]) -> None:
         """Add `count` calls at once; the durations are the known times."""
@@ -69,22 +67,9 @@ class Tally:
     @property
     def median(self) -> float | None:
         """The median, the mean of the two in the middle; None without a time."""
-        times, upper = self.times, len(self.times) // 2
-        if self._middle[0] == len(times):
-            return self._middle[1]
-        lower = upper if len(times) % 2 else upper - 1
-        ordered, below = times, 0
-        if len(times) > _FEW:
-            # A sample shows between which values the middle is; only those are sorted.
-            sample = sorted(times[:: len(times) // _SAMPLE])
-            low, high = (sample[len(sample) // 2 + margin] for margin in (-_MARGIN, _MARGIN))
-            below = len([0 for duration in times if duration < low])
-            ordered = array("d", [duration for duration in times if low <= duration <= high])
-            if not below <= lower <= upper < below + len(ordered):
-                ordered, below = times, 0
-        middle = sorted(ordered)[lower - below : upper - below + 1]
-        self._middle = len(times), (middle[0] + middle[-1]) / 2
-        return self._middle[1]
+        if self._median[0] != len(self.times):
+            self._median = len(self.times), statistics.median(self.times) if self.times else None
+        return self._median[1]
 
 
 class Group:

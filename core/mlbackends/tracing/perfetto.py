@@ -7,7 +7,7 @@ follow one another: args.synthetic marks each, otherData the whole.
 Source: Trace Event Format, "Complete Events", "Metadata Events", "JSON Object Format".
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain, count, islice
 from typing import Any, BinaryIO
 
@@ -24,19 +24,6 @@ _BUFFERED = 4096
 def write(records: Iterable[Record], file: BinaryIO) -> int:
     """Write all calls, and return their number. Other records have no time and are left out."""
     encode = msgspec.json.Encoder().encode
-    file.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
-    totals: dict[str, Any] = {}
-    separator = b""
-    for event in _events(records, totals):
-        file.write(separator + escaped(encode(event)))
-        separator = b",\n"
-    file.write(b'\n],"otherData":' + encode(totals) + b"}\n")
-    calls: int = totals["calls"]
-    return calls
-
-
-def _events(records: Iterable[Record], totals: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the calls, then the names of processes and threads; put sums over the calls into totals."""
     placing = Placing(100_000)
     calls = (
         (record, placed)
@@ -46,7 +33,8 @@ def _events(records: Iterable[Record], totals: dict[str, Any]) -> Iterator[dict[
     buffered = list(islice(calls, _BUFFERED))
     origin = min((placed.start_ns for _, placed in buffered), default=0)
     pids: dict[tuple[str, int | None], int] = {}
-    real = synthetic = 0
+    total = synthetic = 0
+    separator = b'{"displayTimeUnit":"ns","traceEvents":[\n'
     for record, placed in chain(buffered, calls):
         source, process, _ = placed.lane
         if (source, process) not in pids:
@@ -55,26 +43,33 @@ def _events(records: Iterable[Record], totals: dict[str, Any]) -> Iterator[dict[
             free = (number for number in count(process or 0) if number not in used)
             pids[source, process] = next(free)
         synthetic += placed.synthetic
-        real += not placed.synthetic
-        yield _event(record, placed, origin, pids[source, process])
+        total += 1
+        event = _event(record, placed, origin, pids[source, process])
+        file.write(separator + escaped(encode(event)))
+        separator = b",\n"
     for (source, process), pid in pids.items():
         name = _clean(lane_name((source, process, None)))
-        yield {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": name}}
+        event = {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": name}}
+        file.write(separator + escaped(encode(event)))
     for source, process, thread in placing.lanes:
-        yield {
+        event = {
             "name": "thread_name",
             "ph": "M",
             "pid": pids[source, process],
             "tid": thread or 0,
             "args": {"name": "calls" if thread is None else f"thread {thread}"},
         }
+        file.write(separator + escaped(encode(event)))
     behind = "; calls without a stamp follow one another" if synthetic else ""
-    totals |= {
-        "calls": real + synthetic,
+    totals = {
+        "calls": total,
         "synthetic": synthetic > 0,
         "synthetic_calls": synthetic,
         "time": f"since the first call{behind}",
     }
+    start = b"" if total else separator
+    file.write(start + b'\n],"otherData":' + encode(totals) + b"}\n")
+    return total
 
 
 def _event(record: Call, placed: Placed, origin: int, pid: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.model.trace import Header, Info, MklCall, Primitive, Record
-from mlbackends.model.trace_views import Change, Difference, SettingChange, SummaryRow
+from mlbackends.model.trace_views import Change, Difference, SettingChange
 from mlbackends.tracing import LIBRARIES
 from mlbackends.tracing.finder import pool_of
 from mlbackends.tracing.groups import Group, Groups
@@ -101,6 +101,13 @@ class Collector(_Trace):
         changes.sort(key=lambda one: (_ORDER.index(one.verdict), -moved[one.values], one.values))
         ratio = self.total_ns / before.total_ns if before.total_ns else None
         slower = any(change.verdict == "slower" for change in changes)
+        settings = []
+        for name in before.settings:
+            values, others = before.values(name), self.values(name)
+            better = _FALLBACKS.get(name, "")
+            is_replaced = before.values(better) and self.values(better)
+            if others and values != others and not is_replaced:
+                settings.append(SettingChange(name=name, before=values, after=others))
         whole = bool(self._whole_threshold and ratio and ratio >= self._whole_threshold)
         return Difference(
             by=self.by,
@@ -114,48 +121,32 @@ class Collector(_Trace):
             ratio=ratio,
             changes=tuple(changes),
             failed=slower or whole,
-            settings=tuple(self._changed_settings()),
+            settings=tuple(settings),
             unsteady_before=before.unsteady,
             unsteady_after=self.unsteady,
         )
 
-    def _changed_settings(self) -> Iterator[SettingChange]:
-        for name in self.before.settings:
-            before, after = (trace.values(name) for trace in (self.before, self))
-            better = _FALLBACKS.get(name, "")
-            is_replaced = self.before.values(better) and self.values(better)
-            if after and before != after and not is_replaced:
-                yield SettingChange(name=name, before=before, after=after)
-
     def _change(self, values: tuple[str, ...], before: Group | None, after: Group | None) -> Change:
         left = before.row(values, self.before.total_ns) if before else None
         right = after.row(values, self.total_ns) if after else None
-        ratio = None
+        ratio, verdict = None, "new" if right else "gone"
         if left and right:
+            verdict = "same"
             old, new = (getattr(row, f"{self._measure}_ns") for row in (left, right))
             ratio = new / old if old and new is not None else None
+            if ratio is not None and not 1 / self._threshold < ratio < self._threshold:
+                verdict = "slower" if ratio >= self._threshold else "faster"
+                if max(left.share, right.share) < self._smallest:
+                    verdict = "noise"
         return Change(
             values=values,
-            verdict=self._verdict(left, right, ratio),
+            verdict=verdict,
             before=left,
             after=right,
             ratio=ratio,
             implementation_before=before.record.implementation if before else "",
             implementation_after=after.record.implementation if after else "",
         )
-
-    def _verdict(
-        self, before: SummaryRow | None, after: SummaryRow | None, ratio: float | None
-    ) -> str:
-        if before is None:
-            return "new"
-        if after is None:
-            return "gone"
-        if ratio is None or 1 / self._threshold < ratio < self._threshold:
-            return "same"
-        if max(before.share, after.share) < self._smallest:
-            return "noise"
-        return "slower" if ratio >= self._threshold else "faster"
 
 
 def _settings(record: Record) -> Iterator[tuple[str, str]]:

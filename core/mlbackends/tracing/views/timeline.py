@@ -37,21 +37,15 @@ class Collector:
         if not record.counted:
             return
         placed = self._placing.place(record)
-        if placed is not None:
-            lane = self._placing.lanes[placed.lane]
-            self._draw(
-                record.operation,
-                lane,
-                placed.start_ns,
-                placed.duration_ns,
-                synthetic=placed.synthetic,
-            )
-
-    def _draw(
-        self, operation: str, lane: int, start: int, duration: float, *, synthetic: bool
-    ) -> None:
-        self._synthetic += synthetic
-        self._stamped += not synthetic
+        if placed is None:
+            return
+        lane, start, duration = (
+            self._placing.lanes[placed.lane],
+            placed.start_ns,
+            placed.duration_ns,
+        )
+        self._synthetic += placed.synthetic
+        self._stamped += not placed.synthetic
         self._counts[lane] += 1
         end = start + ceil(duration)
         self._last_ns = end if self._first is None else max(self._last_ns, end)
@@ -74,7 +68,7 @@ class Collector:
             ahead = number * self._width - start
             inside = float(min(duration, ahead + self._width) - max(0, ahead))
             if inside > 0 or start == end:
-                spans.setdefault(number, Counter())[operation] += inside  # type: ignore[assignment]
+                spans.setdefault(number, Counter())[record.operation] += inside  # type: ignore[assignment]
 
     def result(self) -> Timeline:
         """Return the lanes in the order in which they began."""

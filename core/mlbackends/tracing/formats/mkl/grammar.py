@@ -88,7 +88,16 @@ def parse(line: str) -> AnyRecord | None:
         return call
     if text.startswith("Detected GPU"):
         return Info(tracer="mkl", raw=line, topic="gpu", text=text)
-    return _header(line, text)
+    header = _HEADER.fullmatch(text)
+    if header is None:
+        return None
+    facts = header.groupdict("")
+    major, minor, update = facts.pop("major"), facts.pop("minor"), facts.pop("update")
+    facts["frequency"] = facts["frequency"].replace(",", ".")
+    if product := _PRODUCT.fullmatch(facts["product"]):
+        facts |= product.groupdict()
+    version = f"{major}.{update or minor or 0}" + (f".{facts['patch']}" if facts["patch"] else "")
+    return Header(tracer="mkl", raw=line, version=version, facts=facts)
 
 
 def cut(line: bytes) -> tuple[tuple[bytes, bytes], float, None] | None:
@@ -186,16 +195,3 @@ def _state(tail: str) -> tuple[dict[str, str], int | None] | None:
     thread = state.pop("TID", "")
     number = whole_number(thread)
     return None if thread and number is None else (state, number)
-
-
-def _header(line: str, text: str) -> Header | None:
-    found = _HEADER.fullmatch(text)
-    if found is None:
-        return None
-    facts = found.groupdict("")
-    major, minor, update = facts.pop("major"), facts.pop("minor"), facts.pop("update")
-    facts["frequency"] = facts["frequency"].replace(",", ".")
-    if product := _PRODUCT.fullmatch(facts["product"]):
-        facts |= product.groupdict()
-    version = f"{major}.{update or minor or 0}" + (f".{facts['patch']}" if facts["patch"] else "")
-    return Header(tracer="mkl", raw=line, version=version, facts=facts)
