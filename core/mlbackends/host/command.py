@@ -9,8 +9,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mlbackends.base.tables import table
-
 _INTERRUPTED_SECONDS = 0.1
 #: How often to check whether a silent command has ended and left its pipe to another process.
 _ENDED_SECONDS = 0.05
@@ -132,6 +130,8 @@ def ending(code: int) -> tuple[str, str]:
     if code < 0:
         return "crashed", signal_name(-code)
     if code >> 31:  # with which Windows ends a process; abort() too has 0xC0000409
+        from mlbackends.base.tables import table  # Ray's and Dask's workers have this file alone
+
         number = f"0x{code:08X}"
         return "crashed", f"{table('host/windows/exit_codes').get(number, 'the status')} ({number})"
     return "exited", f"exit code {code}"
