@@ -40,7 +40,9 @@ from mlbackends.model.audit import Problem, Severity
 from mlbackends.model.records import FactValue, Presence, ProbeReport
 
 SUBJECTS = ("devices", "machine", "packages", "variables")
-_VALUE = pattern(r"\{([\w.]+)(?:/([\d.e]+))?(?:\|([^}:]*))?(?::([^}]*))?\}")
+_VALUE = pattern(
+    r"\{([\w.]+(?:\[[^\[\]{}]*\][\w.]+)?)(?:/([\d.e]+))?(?:\|([^}:]*))?(?::([^}]*))?\}"
+)
 _OPTIONAL = pattern(r"\[([^\[\]{}]*\{[^\[\]]*)\]")
 
 
@@ -70,7 +72,7 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What finds symptoms, and their texts.
 
     where: all of these conditions must hold; unless: not all of these. begins, begins_not: the first words of
-    warnings. install: requirements for the command. evidence: names of values. note_if, warning_if,
+    warnings. commands: by the first condition that holds. install: requirements for the command. evidence: names of values. note_if, warning_if,
     error_if: the severity is another where all of these hold. severities: by probe.
     """
 
@@ -85,6 +87,7 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     message: str = ""
     hint: str = ""
     command: str = ""
+    commands: dict[str, str] = {}
     install: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     level: Severity | None = None
@@ -174,6 +177,8 @@ def _of_rule(rule: Rule, report: ReportView, values: Values) -> Symptoms:
         if conditions and all(_holds(values, each) for each in conditions):
             severity = level
     text = partial(_text, values)
+    commands = (text for condition, text in rule.commands.items() if _holds(values, condition))
+    command_template = next(commands, rule.command)
     for probe, field, reason in _reasons(rule, report):
         variable_name = re.split(r"\W", reason.message, maxsplit=1)[0]
         own: dict[str, Any] = {"seen": reason.message, "variable": variable_name}
@@ -182,7 +187,7 @@ def _of_rule(rule: Rule, report: ReportView, values: Values) -> Symptoms:
                 own["gpu"] = called(device)
                 field = f"devices.{device.index}.reasons"
         hint = text(rule.hint) or reason.hint
-        command = text(rule.command, own, is_command=True)
+        command = text(command_template, own, is_command=True)
         yield Symptom(
             text(rule.message, own) or reason.message,
             hint if hint != command else "",
@@ -197,7 +202,7 @@ def _of_rule(rule: Rule, report: ReportView, values: Values) -> Symptoms:
             seen = setting(name, value)
             yield Symptom(
                 text(rule.message, {"seen": seen}) or f"{seen}: {variable.effect}",
-                command=text(rule.command, is_command=True) or f"unset {name}",
+                command=text(command_template, is_command=True) or f"unset {name}",
                 evidence={f"environment.variables.{name}": value, **_evidence(values, rule)},
                 severity=variable.severity or severity,
             )
@@ -210,7 +215,7 @@ def _of_rule(rule: Rule, report: ReportView, values: Values) -> Symptoms:
             yield Symptom(
                 text(rule.message, own),
                 text(rule.hint, own),
-                text(rule.command, own, is_command=True),
+                text(command_template, own, is_command=True),
                 {f"{probe}.devices.{gpu.index}.{name}": facts[name] for name in rule.evidence},
                 severity,
             )
@@ -219,7 +224,7 @@ def _of_rule(rule: Rule, report: ReportView, values: Values) -> Symptoms:
         yield Symptom(
             text(rule.message),
             text(rule.hint),
-            text(rule.command, is_command=True) or command,
+            text(command_template, is_command=True) or command,
             _evidence(values, rule),
             severity,
         )
