@@ -9,12 +9,11 @@ row finds one kind of symptom, or several, each in its own `[[CODE.symptoms]]`:
     each = "nvidia.devices[...]"   each such device, with `message`
     message                        otherwise one, where the conditions hold
 
-Conditions are those of policies, `cpu.boost == false`, or several joined by `or`; {name} is
-another value of the report there too. A value that is not in the
-report meets only `absent`, and its count is 0. In texts, {cpu.model_name} is a value of the report,
-{name|text} has a default, {name/1e9:.1f} a divisor and a format, and [brackets] are left out if the report
-lacks a value in them. With warnings, reasons and variables a message is optional: {seen} is the warning or
-NAME=VALUE, {gpu} the device that has it, {variable} the first word of the warning.
+Conditions are those of policies, `cpu.boost == false`, or several joined by `or`. A value that is not in the
+report meets only `absent`, and its count is 0. In conditions and texts {cpu.model_name} is a value of the
+report. In texts {name|text} has a default, {name/1e9:.1f} a divisor and a format, and [brackets] are left out
+if the report lacks a value in them. With warnings, reasons and variables a message is optional: {seen} is the
+warning or NAME=VALUE, {gpu} the device that has it, {variable} the first word of the warning.
 """
 
 import re
@@ -72,8 +71,9 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What finds symptoms, and their texts.
 
     where: all of these conditions must hold; unless: not all of these. begins, begins_not: the first words of
-    warnings. commands: by the first condition that holds. install: requirements for the command. evidence: names of values. note_if, warning_if,
-    error_if: the severity is another where all of these hold. severities: by probe.
+    warnings. commands: by condition, in place of command; the first one that holds decides. install:
+    requirements for the command. evidence: names of values. note_if, warning_if, error_if: the severity is
+    another where all of these hold. severities: by probe.
     """
 
     where: tuple[str, ...] = ()
