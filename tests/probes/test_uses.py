@@ -14,6 +14,7 @@ from mlbackends.host.host import Host
 from mlbackends.model.records import Library, Presence
 from mlbackends.survey import survey
 from mlbackends.survey.requirement import Requirement, unmet
+from mlbackends_probes import uses
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -441,3 +442,15 @@ def test_a_file_that_was_replaced_since_has_no_version(
 
     (library,) = (one for one in report.libraries if one.path == str(path))
     assert (library.version, [one.code for one in library.reasons]) == ("", ["replaced"])
+
+
+def test_a_table_that_cannot_be_made_costs_the_others_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uses, "derive", lambda *_: 1 / 0)
+
+    probes = survey(("uses", "openblas"), machine(tmp_path, NUMPYS)).probes
+
+    assert probes["uses"].failure is not None
+    assert probes["uses"].failure.message == "ZeroDivisionError: division by zero"
+    assert probes["openblas"].presence is Presence.FOUND

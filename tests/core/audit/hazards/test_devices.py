@@ -425,6 +425,15 @@ CASES: dict[str, list[tuple[Report, Status | Severity]]] = {
     ],
     "nvidia-throttled": [
         (machine("wsl2-nvidia"), UNKNOWN),
+        (report(nvidia=told(devices=(gpu(presence=Presence.FOUND),), reasons=(LOST,))), UNKNOWN),
+        (
+            report(
+                nvidia=told(
+                    devices=(gpu(facts={"kernel_driver": "vfio-pci"}, presence=Presence.FOUND),)
+                )
+            ),
+            SKIPPED,
+        ),
         *(
             (with_gpu(volatile={"clock_limits": limits}), expected)
             for limits, expected in (

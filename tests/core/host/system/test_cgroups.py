@@ -168,6 +168,17 @@ def test_a_named_v1_hierarchy_beside_v2_does_not_make_it_hybrid(machine: Machine
     assert cgroups.version(host) == "v2"
 
 
+def test_a_machine_recorded_without_its_mounts_is_read_at_the_customary_places(
+    machine: Machine,
+) -> None:
+    folder = "sys/fs/cgroup/cpu,cpuacct/box"
+    files = {"proc/self/cgroup": "2:cpu,cpuacct:/box\n", f"{folder}/cpu.cfs_quota_us": "400000\n"}
+    host = machine(files | {f"{folder}/cpu.cfs_period_us": "100000\n"})
+
+    assert cgroups.version(host) == "v1"
+    assert cgroups.cpu_quota(host) == Limit(4.0, f"/{folder}", "cpu.cfs_quota_us")
+
+
 def test_ancestors_of_v1_without_use_hierarchy_do_not_bind(machine: Machine) -> None:
     host = machine(
         {

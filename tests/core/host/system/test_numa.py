@@ -67,3 +67,13 @@ def test_a_cache_before_the_memory_has_its_size(machine: Machine) -> None:
 def test_a_mask_names_a_nodes_cpus_where_there_is_no_list(machine: Machine) -> None:
     files = {f"{NODE}/node0/cpumap": "00000001,0000000f", f"{NODE}/node0/meminfo": "Node 0 x: 1"}
     assert numa_nodes(machine(files))[0]["cpus"] == "0-3,32"
+
+
+def test_nodes_have_their_tier_and_those_without_cpus_the_nearest(machine: Machine) -> None:
+    files = node_files(("0-3", 8), ("4-7", 8), ("", 8), distances="10 21 28/21 10 17/28 17 10")
+    for tier, listed in ((4, "0-1"), (10, "2")):
+        files[f"sys/devices/virtual/memory_tiering/memory_tier{tier}/nodelist"] = listed
+    nodes = numa_nodes(machine(files))
+
+    assert [node["tier"] for node in nodes] == [4, 4, 10]
+    assert nodes[2]["near_cpus"] == "4-7"
