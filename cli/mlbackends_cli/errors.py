@@ -29,7 +29,9 @@ def explained(
         option = error.option_name
         param = _options(ctx).get(option)
         if param is not None and not param.is_flag:
-            return f"{option} needs a value", f"write {option} {_value(param)}"
+            number = isinstance(param.type, click.types.IntParamType)
+            usual = param.metavar or ("N" if number else param.type.name.upper())
+            return f"{option} needs a value", f"write {option} {'|'.join(_choices(param)) or usual}"
         return f"{option} takes no value", f"write {option} alone"
     usage = f"usage: {' '.join(ctx.get_usage().split()[1:])}"
     if isinstance(error, click.MissingParameter) and error.param is not None:
@@ -141,9 +143,3 @@ def _title(param: click.Parameter) -> str:
 
 def _choices(param: click.Parameter) -> tuple[str, ...]:
     return tuple(map(str, getattr(param.type, "choices", ())))
-
-
-def _value(param: click.Parameter) -> str:
-    """Return the placeholder for a value: its choices or its metavar."""
-    usual = "N" if isinstance(param.type, click.types.IntParamType) else param.type.name.upper()
-    return "|".join(_choices(param)) or param.metavar or usual

@@ -39,22 +39,20 @@ def write(text: str | bytes, path: str = "", *, for_all: bool = False) -> None:
     if sys.stdout is None:  # closed before this process started
         return
     encoding = sys.stdout.encoding or "ascii"
-    data = _encoded(text, encoding) if isinstance(text, str) else text
+    data = text if isinstance(text, bytes) else b""
+    if isinstance(text, str):
+        try:
+            data = text.encode(encoding)
+        except UnicodeEncodeError:
+            from mlbackends_cli.terminal import in_ascii
+
+            codecs.register_error(_LACKING, in_ascii)
+            data = text.encode(encoding, _LACKING)
     if not hasattr(sys.stdout, "buffer"):
         sys.stdout.write(data.decode(encoding, "replace"))
         return
     with standard_output() as file:
         file.write(data)
-
-
-def _encoded(text: str, encoding: str) -> bytes:
-    try:
-        return text.encode(encoding)
-    except UnicodeEncodeError:
-        from mlbackends_cli.terminal import in_ascii
-
-        codecs.register_error(_LACKING, in_ascii)
-        return text.encode(encoding, _LACKING)
 
 
 def write_paged(text: str, path: str = "") -> None:

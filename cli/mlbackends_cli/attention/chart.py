@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 
 from mlbackends.base.errors import counted
 from mlbackends.model.benched import Benched, BenchedProblem
-from mlbackends.model.checked import Ended, Result, Timing
+from mlbackends.model.checked import Ended, Timing
 from mlbackends.sdpa.verify.outcome import summary
 from mlbackends_cli.attention.tables import hardware_of
 from mlbackends_cli.charts.plot import Plot, Point, Roof, Series, notes, short_number
 from mlbackends_cli.charts.svg import Colours, Drawing, Frame, style_alone
+from mlbackends_cli.text.plain import joined
 
 #: The shape of a slide. More problems make it taller.
 _WIDTH, _HEIGHT, _EDGE = 960.0, 540.0, 14.0
@@ -26,7 +27,12 @@ def plots(benched: Benched) -> list[Plot]:
     ends = (min(speeds), max(speeds)) if speeds else ()
     found = [
         Plot(
-            title=" · ".join(filter(None, (_title(kind, problems), _place(problems, benched)))),
+            title=joined(
+                f"Speed by length of {short_title(kind)}"
+                if len({problem.length for problem in problems}) > 1
+                else f"Speed of {short_title(problems[0].checked.text)}",
+                _place(problems, benched),
+            ),
             across="length of the keys",
             up="GFLOP/s",
             series=_series(problems, lambda each: float(max(1, each.length)), missing=True),
@@ -65,13 +71,6 @@ def _roofline(problems: Sequence[BenchedProblem], benched: Benched, is_named: bo
     )
 
 
-def _title(kind: str, problems: Sequence[BenchedProblem]) -> str:
-    """Return what a plot is of: one problem, or problems that differ in their length."""
-    if len({problem.length for problem in problems}) == 1:
-        return f"Speed of {short_title(problems[0].checked.text)}"
-    return f"Speed by length of {short_title(kind)}"
-
-
 def short_title(kind: str) -> str:
     """Return the words of a kind of problem without their leading dashes."""
     shape, *words = kind.removeprefix("--shape ").split(" --")
@@ -96,7 +95,10 @@ def _series(
                 point = Point(place(problem), timing.gflops, hint, hollow=bool(timing.unstable))
                 points[result.backend].append(point)
             elif missing:
-                without.setdefault(result.backend, []).append((place(problem), _why(result)))
+                why = "; ".join(reason.message for reason in result.reasons) or str(result.ended)
+                if result.ended is Ended.RAN:
+                    why = "it was not timed" if result.right else f"wrong: {summary(result)}"
+                without.setdefault(result.backend, []).append((place(problem), why))
     return tuple(
         Series(name, tuple(found), tuple(without.get(name, ()))) for name, found in points.items()
     )
@@ -109,12 +111,6 @@ def _timed(problem: BenchedProblem) -> dict[str, Timing]:
         for result in problem.checked.results
         if result.timing is not None and result.timing.gflops > 0 and result.right
     }
-
-
-def _why(result: Result) -> str:
-    if result.ended is Ended.RAN:
-        return f"wrong: {summary(result)}" if not result.right else "it was not timed"
-    return "; ".join(reason.message for reason in result.reasons) or str(result.ended)
 
 
 def picture(benched: Benched) -> str:

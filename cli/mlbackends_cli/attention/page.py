@@ -178,6 +178,11 @@ def _numbers(problem: CheckedProblem) -> list[tuple[str, str]]:
     mask = "causal" if call.is_causal else "none"
     if call.mask is not None:
         mask = "×".join(map(str, call.mask.shape)) + f" {call.mask.dtype}"
+    if problem.speeds is None:
+        peaks = [(f"{problem.peak_gflops:.0f}", "GFLOP/s peak")] if problem.peak_gflops else []
+    else:
+        rates = {"peak": problem.peak_gflops, "stated": problem.speeds.stated_gflops}
+        peaks = [(speed(rate / 1e3), f"TFLOP/s {name}") for name, rate in rates.items() if rate]
     return [
         (str(prod(query[:-3])), "batch"),
         (heads, "heads" if call.heads == call.key_heads else "heads of queries / keys"),
@@ -187,16 +192,8 @@ def _numbers(problem: CheckedProblem) -> list[tuple[str, str]]:
         (call.dtype, "element type"),
         (mask, "mask"),
         (speed(problem.flops / 1e9), f"GFLOP, {'gradients' if call.wants_gradient else 'forward'}"),
-        *_peaks(problem),
+        *peaks,
     ]
-
-
-def _peaks(problem: CheckedProblem) -> list[tuple[str, str]]:
-    if problem.speeds is None:
-        peak = problem.peak_gflops
-        return [(f"{peak:.0f}", "GFLOP/s peak")] if peak else []
-    peaks = {"peak": problem.peak_gflops, "stated": problem.speeds.stated_gflops}
-    return [(speed(peak / 1e3), f"TFLOP/s {name}") for name, peak in peaks.items() if peak]
 
 
 def _cell(head: str, text: str, result: Result, longest: float) -> str:

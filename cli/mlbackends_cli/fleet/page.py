@@ -1,7 +1,7 @@
 """A fleet as an HTML page and as one picture: a bar for each kind of nodes, and one for each deviation."""
 
 from mlbackends.base.errors import counted
-from mlbackends.model.fleet import Deviation, Fleet, Kind, Status
+from mlbackends.model.fleet import Fleet, Kind, Status
 from mlbackends_cli.charts.svg import Drawing
 from mlbackends_cli.fleet import text as fleets
 from mlbackends_cli.report import checks
@@ -68,30 +68,21 @@ def _nodes(nodes: tuple[str, ...]) -> str:
 
 
 def _kind_section(kind: Kind, compared_with: str, at: int) -> str:
-    title = fleets.heading(kind)
-    rows = [
-        [
-            words("td", f"{len(deviation.nodes):,}"),
-            _nodes(deviation.nodes),
-            element("td", _facts(deviation)),
-        ]
-        for deviation in kind.deviations
-    ]
+    rows = []
+    for deviation in kind.deviations:
+        found = fleets.causes(deviation)
+        lines = [breakable(fleets.sentence(each)) for each in found[:_MOST_FACTS]]
+        lines += [f"and {left} more"] if (left := len(found) - _MOST_FACTS) > 0 else []
+        count = words("td", f"{len(deviation.nodes):,}")
+        rows.append([count, _nodes(deviation.nodes), element("td", items("records", *lines))])
     left_out = f"Not compared, nearly every node has its own value: {', '.join(kind.not_compared)}"
     return section(
         f"kind-{at}",
-        title,
+        fleets.heading(kind),
         words("p", fleets.agreement(kind, compared_with)),
         table(("nodes", "which", "differ in"), rows),
         words("p", left_out, "dim") if kind.not_compared else "",
     )
-
-
-def _facts(deviation: Deviation) -> str:
-    found = fleets.causes(deviation)
-    lines = [breakable(fleets.sentence(each)) for each in found[:_MOST_FACTS]]
-    more = len(found) - _MOST_FACTS
-    return items("records", *lines, *([f"and {more} more"] if more > 0 else []))
 
 
 _WIDTH, _EDGE = 960.0, 14.0

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from mlbackends.fleet import fingerprint
-from mlbackends.model.audit import Check, Outcome, Problem, Severity, Status
+from mlbackends.model.audit import Outcome, Problem, Severity, Status
 from mlbackends.model.records import Report
 from mlbackends_cli.report import checks
 from mlbackends_cli.report.checks import features, moment, word
@@ -35,23 +35,19 @@ def outcome(outcome: Outcome, _page: Page) -> str:
     labels = []
     for problem in Problem:
         own = [check for check in outcome.checks if check.problem is problem]
+        failed_levels = [each.severity.level for each in own if each.status is Status.FAILED]
+        worst = str([*Severity][max(failed_levels)]) if failed_levels else "none"
+        # A note does not outdo what could not be determined.
+        if worst in ("none", "note") and any(each.status is Status.UNKNOWN for each in own):
+            worst = "unknown"
         if own:
-            labels.append((f"{problem}-problem", _worst(own)))
+            labels.append((f"{problem}-problem", worst))
     if outcome.fingerprints:
         labels.append(("fingerprint", word(fingerprint.whole(outcome.fingerprints))))
     failed: dict[str, str] = {}
     for check in outcome.failed():
         failed.setdefault(f"failed.{word(checks.code(check))}", str(check.severity))
     return _file(outcome.created, outcome.tool, [*labels, *failed.items()])
-
-
-def _worst(found: list[Check]) -> str:
-    """Return the worst severity of what failed; a note does not outdo what could not be determined."""
-    worst = max((each.severity.level for each in found if each.status is Status.FAILED), default=-1)
-    is_unknown = any(each.status is Status.UNKNOWN for each in found)
-    if is_unknown and worst <= Severity.NOTE.level:
-        return "unknown"
-    return str([*Severity][worst]) if worst >= 0 else "none"
 
 
 def _file(created: str, tool: str, labels: Iterable[tuple[str, str]]) -> str:

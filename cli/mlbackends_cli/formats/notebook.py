@@ -40,8 +40,20 @@ Math.min(this.contentDocument.documentElement.scrollHeight + 4, 640) + 'px'"\
 
 def framed(shown: Any) -> str:
     """Return an object's page as HTML that can be part of another page."""
+    if isinstance(shown, Report):
+        page = formats.text("html", "report", _without_names(shown), Page())
+    elif isinstance(shown, Checked):
+        page = check_page(shown, Page())
+    else:
+        contents = Contents(this_machine())
+        if isinstance(shown, Session):
+            for record in shown:
+                contents.add(record)
+        else:
+            shown.walk(contents.collectors)
+        page = trace_page(contents.result(shown.glance()))
     # A page is full of double quotes: in single ones it is a third smaller.
-    page = _page(shown).replace("&", "&amp;").replace("'", "&#39;")
+    page = page.replace("&", "&amp;").replace("'", "&#39;")
     return _FRAME.format(title=escape(shown.glance()), page=page, table=escape(plain(shown)))
 
 
@@ -64,17 +76,3 @@ def plain(shown: Report | Checked | Session | SavedTrace) -> str:
 def _without_names(report: Report) -> Report:
     """Return the report as `backends info` shows it: notebooks are saved and shared."""
     return report if report.redacted else redacted(report, names_of(Host()))
-
-
-def _page(shown: Report | Checked | Session | SavedTrace) -> str:
-    if isinstance(shown, Report):
-        return formats.text("html", "report", _without_names(shown), Page())
-    if isinstance(shown, Checked):
-        return check_page(shown, Page())
-    contents = Contents(this_machine())
-    if isinstance(shown, Session):
-        for record in shown:
-            contents.add(record)
-    else:
-        shown.walk(contents.collectors)
-    return trace_page(contents.result(shown.glance()))

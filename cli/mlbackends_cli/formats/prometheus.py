@@ -4,6 +4,8 @@ Samples have no timestamps: the collector rejects a file that has one. Every ser
 of its run, so that the files of several runs can lie side by side.
 """
 
+from contextlib import suppress
+
 from mlbackends.audit.reports import LIVE, name_of
 from mlbackends.fleet import fingerprint
 from mlbackends.model.audit import Check, Outcome, Severity, Status
@@ -36,6 +38,12 @@ def outcome(outcome: Outcome, _page: Page) -> str:
     failed = outcome.failed()
     unknown = outcome.with_status(Status.UNKNOWN)
     info = (("tool", checks.line(outcome.tool)), ("schema", checks.line(outcome.schema)))
+    prints = dict(outcome.fingerprints)
+    if prints:
+        prints["machine"] = fingerprint.whole(outcome.fingerprints)
+    time: dict[_Labels, float] = {}
+    with suppress(OverflowError, OSError):
+        time = {(): date.timestamp()} if (date := moment(outcome.created)) else {}
     families: dict[str, dict[_Labels, float]] = {
         "backends_check_failed": _failed(outcome),
         "backends_check_unknown": {(("code", checks.code(each)),): 1 for each in unknown},
@@ -46,9 +54,11 @@ def outcome(outcome: Outcome, _page: Page) -> str:
             (("severity", str(each)),): sum(check.severity is each for check in failed)
             for each in Severity
         },
-        "backends_fingerprint_info": _fingerprints(outcome),
+        "backends_fingerprint_info": {
+            (("probe", checks.line(name)), ("fp", value)): 1 for name, value in prints.items()
+        },
         "backends_outcome_info": {info: 1},
-        "backends_last_run_timestamp_seconds": _time(outcome.created),
+        "backends_last_run_timestamp_seconds": time,
     }
     lines = []
     for name, series in families.items():
@@ -77,19 +87,3 @@ def _failed(outcome: Outcome) -> dict[_Labels, float]:
             labels = (*labels, ("problem", str(worst.problem)))
         series[labels] = bool(failed or waived)
     return series
-
-
-def _fingerprints(outcome: Outcome) -> dict[_Labels, float]:
-    found = outcome.fingerprints
-    if not found:
-        return {}
-    pairs = {**found, "machine": fingerprint.whole(found)}
-    return {(("probe", checks.line(name)), ("fp", pairs[name])): 1 for name in pairs}
-
-
-def _time(created: str) -> dict[_Labels, float]:
-    date = moment(created)
-    try:
-        return {(): date.timestamp()} if date else {}
-    except (OverflowError, OSError):
-        return {}

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from mlbackends.audit import device_limits
 from mlbackends.base.errors import counted
-from mlbackends.model.device_kinds import Concern, Feature, Here, KindPage, Limit
+from mlbackends.model.device_kinds import Concern, Here, KindPage, Limit
 from mlbackends.switches import listing
 from mlbackends.switches.deviations import DEVIATIONS, Deviation
 from mlbackends.switches.files import as_data, groups, members
@@ -53,11 +53,15 @@ def _sections(page: KindPage) -> Iterator[tuple[str, str, list[_Line]]]:
         if limits:
             yield heading, "Ends with", [_limit_line(limit.limit, limit.here) for limit in limits]
     if page.features:
-        yield (
-            _FEATURES,
-            "Needs",
-            [_feature_line(feature.feature, feature.here) for feature in page.features],
-        )
+        lines = []
+        for feature, here in ((each.feature, each.here) for each in page.features):
+            needs, status = (
+                " and ".join(map(str, feature.needs)),
+                _sentence(here, "Yes", "No", "here"),
+            )
+            short = f"{status} {feature.detail}" + ("" if status else f" It needs {needs}.")
+            lines.append(_Line(feature.what, status, feature.detail, needs, feature.source, short))
+        yield _FEATURES, "Needs", lines
 
 
 def _limit_line(limit: Limit, here: Here | None) -> _Line:
@@ -70,13 +74,6 @@ def _limit_line(limit: Limit, here: Here | None) -> _Line:
     condition = f"{condition[:1].upper()}{condition[1:]}:" if condition else ""
     short = f"{applies(here)} {condition} {limit.detail}"
     return _Line(limit.what, applies(here), limit.detail, needs, limit.source, short)
-
-
-def _feature_line(feature: Feature, here: Here | None) -> _Line:
-    needs = " and ".join(map(str, feature.needs))
-    status = _sentence(here, "Yes", "No", "here")
-    short = f"{status} {feature.detail}" + ("" if status else f" It needs {needs}.")
-    return _Line(feature.what, status, feature.detail, needs, feature.source, short)
 
 
 def device_passages(page: KindPage) -> list[Passage]:

@@ -20,7 +20,7 @@ import click
 
 from mlbackends.audit.compare import check_globs, compare, narrowed, outcome_of
 from mlbackends.audit.reports import name_of, reports_of
-from mlbackends.model.difference import Change, Difference, Kind
+from mlbackends.model.difference import Difference, Kind
 from mlbackends_cli import formats
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, format_option
@@ -73,11 +73,16 @@ def command(
     elif formats.has(form, "difference", "record"):
         write(formats.text(form, "difference", difference, style), output)
     elif formats.has(form, "listing"):
-        rows = [
-            (str(each.kind), " also ".join(filter(None, differences.names(cause))), *_cells(each))
-            for cause in differences.worst_first(difference)
-            for each in (cause.change,)
-        ]
+        rows = []
+        for cause in differences.worst_first(difference):
+            change, name = cause.change, " also ".join(filter(None, differences.names(cause)))
+            weight = f"{change.severity}: {change.why}" if change.why else str(change.severity)
+            both = tuple(
+                "; ".join(text for kind, text in differences.records(change) if kind is not unlike)
+                for unlike in (Kind.ADDED, Kind.REMOVED)
+            )
+            values = both if any(both) else differences.values(change)
+            rows.append((str(change.kind), name, *values, weight))
         columns = ("", "name", "before", "after", "weight")
         notes = tuple(differences.notes(difference))
         listing = Listing(columns, (Group("", tuple(rows)),), notes=notes)
@@ -85,16 +90,6 @@ def command(
     else:
         write_outcome(outcome_of(difference), form, output, style)
     return code(outcome_of(difference), fail_on=fail_on, strict=False)
-
-
-def _cells(change: Change) -> tuple[str, str, str]:
-    weight = f"{change.severity}: {change.why}" if change.why else str(change.severity)
-    before, after = (
-        "; ".join(text for kind, text in differences.records(change) if kind is not unlike)
-        for unlike in (Kind.ADDED, Kind.REMOVED)
-    )
-    both = (before, after) if before or after else differences.values(change)
-    return (*both, weight)
 
 
 def _printed(difference: Difference, page: Page) -> str:

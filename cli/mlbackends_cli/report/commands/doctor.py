@@ -28,7 +28,7 @@ from mlbackends_cli.options import PID, completing, read_report
 from mlbackends_cli.report.judgement import judging
 
 if TYPE_CHECKING:
-    from mlbackends.model.audit import Check, Outcome
+    from mlbackends.model.audit import Outcome
     from mlbackends.model.records import Report
 
 #: Words of fixes that take effect when a process starts: variables, and files that it loads.
@@ -75,15 +75,14 @@ def command(
     name = f"process {pid}" if pid else name_of(subject)
     outcome = examine(report, only=only, ignored=ignore, subject=name)
     if pid:
-        outcome = replace(
-            outcome, checks=tuple(_of_process(check, pid) for check in outcome.checks)
-        )
+        fixes = []
+        for (
+            check
+        ) in outcome.checks:  # with the fix for a running process, whose PID replaces the shell's
+            hint = check.hint
+            if _AT_START.search(f"{check.command} {hint}"):
+                hint = f"{hint.rstrip('.')}; then start process {pid} anew".removeprefix("; ")
+            command_text = check.command.replace("$$", str(pid))
+            fixes.append(replace(check, hint=hint, command=command_text))
+        outcome = replace(outcome, checks=tuple(fixes))
     return outcome, report
-
-
-def _of_process(check: "Check", pid: int) -> "Check":
-    """Return a check with the fix for a running process; its PID replaces that of the shell."""
-    hint = check.hint
-    if _AT_START.search(f"{check.command} {hint}"):
-        hint = f"{hint.rstrip('.')}; then start process {pid} anew".removeprefix("; ")
-    return replace(check, hint=hint, command=check.command.replace("$$", str(pid)))

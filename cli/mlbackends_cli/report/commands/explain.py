@@ -159,7 +159,9 @@ def explained(topic: str) -> list[Passage]:
     if not topic:
         return [_index(tuple(sorted(reasons)))]
     found = [_hazard(topic)] if topic in catalogue.codes() else []
-    found += [_finding(topic)] if topic in finders() else []
+    if finder := finders().get(topic):
+        lines = [("", _title(finder)), ("why", finder.WHY), ("do", finder.ACTION)]
+        found.append(Passage(topic, tuple(line for line in lines if line[1])))
     found += switch_passages(topic)
     found += [Passage(topic, (("", reasons[topic]),))] if topic in reasons else []
     if not found:
@@ -175,13 +177,6 @@ def explained(topic: str) -> list[Passage]:
 def _title(finder: type[Finder]) -> str:
     """Return the first paragraph of a finder's docstring."""
     return " ".join((finder.__doc__ or "").partition("\n\n")[0].split())
-
-
-def _finding(code: str) -> Passage:
-    """Return a finding of a trace: what it is, and why it hurts and what to do where that never differs."""
-    finder = finders()[code]
-    lines = [("", _title(finder)), ("why", finder.WHY), ("do", finder.ACTION)]
-    return Passage(code, tuple(line for line in lines if line[1]))
 
 
 def _index(reasons: tuple[str, ...]) -> Passage:

@@ -75,8 +75,18 @@ def _listing(switches: Switches, names: tuple[str, ...]) -> Listing:
     groups, marked = [], set()
     for at, (module, own) in enumerate(modules.items()):
         marked |= {(at, number) for number, each in enumerate(own) if each.origin != "default"}
-        rows = tuple(_row(each, split_k.get(each.name + _SPLIT_K, True)) for each in own)
-        groups.append(Group(module or "mlbackends", rows, f"{module}." if module else ""))
+        rows = []
+        for switch in own:
+            value = "?" if switch.problem else setting(switch.value)
+            if switch.accepts.startswith("any order"):
+                value = value.replace(", ", " → ")
+            value += "" if split_k.get(switch.name + _SPLIT_K, True) else ", no split-K"
+            is_default = switch.origin == "default"
+            origin = f"{switch.origin}; default {setting(switch.default)}"
+            value += " (default)" if is_default else f" ({origin})"
+            readers = ", ".join(switch.used_by) or "nobody yet"
+            rows.append((switch.name.rpartition(".")[2], value, readers))
+        groups.append(Group(module or "mlbackends", tuple(rows), f"{module}." if module else ""))
     notes = [flag.problem for flag in switches.flags if flag.problem]
     if split_k:
         notes.append(
@@ -89,15 +99,3 @@ def _listing(switches: Switches, names: tuple[str, ...]) -> Listing:
         notes.append(f"{torch} is installed here, and these need a newer one: {', '.join(lacked)}.")
     columns = ("switch", "value", "read by")
     return Listing(columns, tuple(groups), tuple(notes), frozenset(marked))
-
-
-def _row(switch: Switch, allows_split_k: bool) -> tuple[str, ...]:
-    value = "?" if switch.problem else setting(switch.value)
-    if switch.accepts.startswith("any order"):
-        value = value.replace(", ", " → ")
-    value += "" if allows_split_k else ", no split-K"
-    is_default = switch.origin == "default"
-    value += (
-        " (default)" if is_default else f" ({switch.origin}; default {setting(switch.default)})"
-    )
-    return (switch.name.rpartition(".")[2], value, ", ".join(switch.used_by) or "nobody yet")
