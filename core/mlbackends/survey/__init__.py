@@ -175,10 +175,14 @@ class _Search:
     def _batches(
         self, groups: Iterable[Sequence[str]], meanwhile: Callable[[], object] | None
     ) -> Iterator[list[Request]]:
-        """Run groups of probes, and yield the requests to open the libraries that each group found."""
+        """Run groups of probes with those that they need; yield requests to open what each group found."""
         for group in groups:
             before = len(self.jobs)
-            for name, module in _modules(group).items():
+            modules = {name: registry.load(registry.PROBES, name) for name in group}
+            for module in [*modules.values()]:
+                for needed in getattr(module, "NEEDS", ()):
+                    modules.setdefault(needed, registry.load(registry.PROBES, needed))
+            for name, module in modules.items():
                 if name in self.modules:
                     continue
                 self.modules[name] = module
@@ -201,14 +205,6 @@ class _Search:
             yield [Request(tuple(jobs), self.depth, self.timeout) for jobs in by_file.values()]
         if self.jobs and meanwhile is not None:
             meanwhile()
-
-
-def _modules(names: Sequence[str]) -> dict[str, ModuleType]:
-    """Return probes by name, with those whose reports they need."""
-    modules = {name: registry.load(registry.PROBES, name) for name in names}
-    for needed in [need for module in modules.values() for need in getattr(module, "NEEDS", ())]:
-        modules.setdefault(needed, registry.load(registry.PROBES, needed))
-    return modules
 
 
 def _has_check(module: ModuleType, finding: Finding) -> bool:

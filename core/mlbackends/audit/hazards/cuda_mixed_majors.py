@@ -5,8 +5,6 @@ Found by:  packages: names that end in -cu12 or -cu13, and names without a suffi
 No alarm:  NVIDIA's empty placeholders; the parts of the CUTLASS DSL, which are for both versions on purpose.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import reinstall, uninstall
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
@@ -35,19 +33,15 @@ def symptoms(report: ReportView) -> Symptoms:
             strangers = [
                 name for major, names in majors.items() if major != torch_major for name in names
             ]
-            restored = dict.fromkeys(_restored(report, strangers))
-            command = " && ".join((uninstall(report, *strangers), *restored))
+            commands = [uninstall(report, *strangers)]
+            for pair in report.fact("packages.owned_twice", []):
+                ours = {pair["first"], pair["second"]}.difference(strangers)
+                if len(ours) == 1:  # it has files in common with one of the strangers
+                    name = ours.pop()
+                    version = report.fact("packages.distributions", {}).get(name, "")
+                    commands.append(reinstall(report, name, version))
+            command = " && ".join(dict.fromkeys(commands))
             hint = f"torch is built for CUDA {torch_major}: uninstall the others"
         yield Symptom(
             warning.message, hint=hint, command=command, evidence={"packages.cuda_majors": majors}
         )
-
-
-def _restored(report: ReportView, strangers: list[str]) -> Iterator[str]:
-    """Yield what reinstalls each package that has files in common with one of the strangers."""
-    versions = report.fact("packages.distributions", {})
-    for pair in report.fact("packages.owned_twice", []):
-        names = {pair["first"], pair["second"]}
-        if len(ours := names.difference(strangers)) == 1:
-            name = ours.pop()
-            yield reinstall(report, name, versions.get(name, ""))

@@ -99,6 +99,13 @@ def _refused(report: ReportView, one: Failed) -> Symptom:
         message = f"{library.path}: {message}"
     if library.owner:
         message += f"; it belongs to {library.owner}"
+    severity = Severity.ERROR
+    if one.driver:
+        severity = Severity.NOTE
+    elif reason.code == "missing-symbol":
+        severity = Severity.WARNING  # an old library may lack what was asked for, and be whole
+    elif reason.code == "missing-dependency" and library.found_by in _OF_THE_SYSTEM:
+        severity = Severity.WARNING  # a plug-in, which finds it in the program that opens it
     return Symptom(
         message,
         hint=reason.hint,
@@ -107,19 +114,8 @@ def _refused(report: ReportView, one: Failed) -> Symptom:
             f"{one.probe}.libraries.path": [library.path],
             f"{one.probe}.libraries.reasons.code": [reason.code],
         },
-        severity=_severity_of_refusal(one),
+        severity=severity,
     )
-
-
-def _severity_of_refusal(one: Failed) -> Severity:
-    if one.driver:
-        return Severity.NOTE
-    if one.reason.code == "missing-symbol":
-        return Severity.WARNING  # an old library may lack what was asked for, and be whole
-    of_the_system = one.library.found_by in _OF_THE_SYSTEM
-    if one.reason.code == "missing-dependency" and of_the_system:
-        return Severity.WARNING  # a plug-in, which finds it in the program that opens it
-    return Severity.ERROR
 
 
 def _command(report: ReportView, library: Library) -> str:

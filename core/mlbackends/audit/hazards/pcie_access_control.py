@@ -16,7 +16,6 @@ from mlbackends.audit.hazard import (
     Symptom,
     Symptoms,
 )
-from mlbackends.model.records import Device
 
 SEVERITY = Severity.WARNING
 PROBLEM = Problem.NODE
@@ -38,7 +37,19 @@ _CONSUMER = ("GeForce", "TITAN")
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for a translating IOMMU, and one for switches that redirect."""
-    gpus = _peers(report)
+    if report.fact("host.machine") != "x86_64":
+        raise DoesNotApply("this applies only to x86")
+    if report.need("host.virtualisation") != "none":
+        raise DoesNotApply("a virtual machine needs the IOMMU of its host")
+    gpus = [  # those that may copy to each other
+        gpu
+        for gpu in report.devices("nvidia")
+        if gpu.kind == "cuda"
+        and gpu.facts.get("kernel_driver") == "nvidia"
+        and not any(word in gpu.name for word in _CONSUMER)
+    ]
+    if len(gpus) < 2:
+        raise DoesNotApply("there are fewer than two NVIDIA GPUs that copy to each other over PCIe")
     domains = {str(gpu.facts["iommu_domain"]) for gpu in gpus if "iommu_domain" in gpu.facts}
     parameters = report.fact("host.kernel_parameters", {})
     translating = sorted(domain for domain in domains if domain.startswith("DMA"))
@@ -63,21 +74,3 @@ def symptoms(report: ReportView) -> Symptoms:
     passes = "pt" in str(parameters.get("iommu", "")) or parameters.get("iommu.passthrough") == "1"
     if not domains and not redirected and not passes:
         raise NotReported("the IOMMU domain of the GPUs is not reported")
-
-
-def _peers(report: ReportView) -> list[Device]:
-    """Return the GPUs that may copy to each other. Raises DoesNotApply where that does not concern."""
-    if report.fact("host.machine") != "x86_64":
-        raise DoesNotApply("this applies only to x86")
-    if report.need("host.virtualisation") != "none":
-        raise DoesNotApply("a virtual machine needs the IOMMU of its host")
-    gpus = [
-        gpu
-        for gpu in report.devices("nvidia")
-        if gpu.kind == "cuda"
-        and gpu.facts.get("kernel_driver") == "nvidia"
-        and not any(word in gpu.name for word in _CONSUMER)
-    ]
-    if len(gpus) < 2:
-        raise DoesNotApply("there are fewer than two NVIDIA GPUs that copy to each other over PCIe")
-    return gpus

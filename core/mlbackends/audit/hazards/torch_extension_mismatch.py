@@ -31,12 +31,15 @@ def symptoms(report: ReportView) -> Symptoms:
     torch = report.version("torch")
     for partner in report.fact("torch.partners", []):
         name, version, required = partner["package"], partner["version"], partner["wanted"]
+        builds = [text.partition("+")[2] for text in (torch, version)]
+        if name == "torchvision" and satisfies(version, ">=0.16"):
+            builds = [re.sub(r"^(cu\d+)\d$", r"\1", build) for build in builds]
         if satisfies(torch, f"=={required}") is False:
             message = (
                 f"{name} {version} is built for torch {required}, but torch {torch} is installed"
             )
             command = install(report, f"torch=={required}", f"{name}=={version.partition('+')[0]}")
-        elif _is_other_build(torch, name, version):
+        elif builds[0] != builds[1] and all(build.startswith(_BUILDS) for build in builds):
             message = f"{name} {version} and torch {torch} are builds for different devices or CUDA versions"
             command = ""
         else:
@@ -44,10 +47,3 @@ def symptoms(report: ReportView) -> Symptoms:
         yield Symptom(
             message, command=command, evidence={"torch.version": torch, "torch.partners": [partner]}
         )
-
-
-def _is_other_build(torch: str, name: str, version: str) -> bool:
-    one, other = torch.partition("+")[2], version.partition("+")[2]
-    if name == "torchvision" and satisfies(version, ">=0.16"):
-        one, other = (re.sub(r"^(cu\d+)\d$", r"\1", local) for local in (one, other))
-    return one != other and one.startswith(_BUILDS) and other.startswith(_BUILDS)

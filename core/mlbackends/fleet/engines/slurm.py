@@ -32,7 +32,10 @@ def run(job: Job, take: Take) -> None:
     those are.
     """
     nodes = expected(job)
-    lost = _not_launched(nodes)
+    with tempfile.TemporaryFile() as errors:
+        outcome_of([*_srun(nodes), "true"], _LAUNCH_SECONDS, os.environ, errors.fileno())
+        errors.seek(0)
+        lost = dict(_NOT_LAUNCHED.findall(errors.read().decode(errors="replace")))
     for node, error in lost.items():
         take(Envelope(node=node, status=Status.UNREACHABLE, error=error))
     if left := [node for node in nodes if node not in lost]:
@@ -44,11 +47,3 @@ def _srun(nodes: Sequence[str]) -> list[str]:
         "srun", f"--nodes={len(nodes)}", f"--nodelist={','.join(nodes)}", "--ntasks-per-node=1",
         f"--ntasks={len(nodes)}", "--overlap", "--no-kill", "--kill-on-bad-exit=0", "--mem=0",
     ]  # fmt: skip
-
-
-def _not_launched(nodes: Sequence[str]) -> dict[str, str]:
-    """Return the nodes on which srun can start nothing, and why."""
-    with tempfile.TemporaryFile() as errors:
-        outcome_of([*_srun(nodes), "true"], _LAUNCH_SECONDS, os.environ, errors.fileno())
-        errors.seek(0)
-        return dict(_NOT_LAUNCHED.findall(errors.read().decode(errors="replace")))
