@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import sys
+import threading
 import warnings
 from itertools import pairwise
 
@@ -103,9 +104,7 @@ def _reraise_interrupt(unraisable: "sys.UnraisableHookArgs") -> None:
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, 0.01)
     else:
-        from threading import Timer
-
-        Timer(0.01, signal.raise_signal, (signal.SIGINT,)).start()
+        threading.Timer(0.01, signal.raise_signal, (signal.SIGINT,)).start()
 
 
 def _end_without_output(code: int) -> int:

@@ -1,5 +1,6 @@
 """opt_einsum: the order in which torch's einsum multiplies; carried into torch programs."""
 
+import importlib
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,6 @@ def get_opt_einsum() -> "Any":
     """Import and return the package opt_einsum; None if it is not installed."""
     if not is_available():
         return None
-    import importlib
-
     return importlib.import_module("opt_einsum")
 
 

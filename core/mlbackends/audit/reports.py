@@ -10,7 +10,8 @@ from msgspec import Struct
 from mlbackends.base import mounts
 from mlbackends.base.errors import BadInput
 from mlbackends.host.files import READ_FLAGS
-from mlbackends.host.redaction import Names, redacted
+from mlbackends.host.host import Host
+from mlbackends.host.redaction import Names, names_of, redacted
 from mlbackends.model.records import SCHEMA, Presence, Report
 
 if TYPE_CHECKING:
@@ -52,9 +53,7 @@ def report_of(
     if subject != LIVE and not mounts.call(_is_machine, subject, seconds=timeout):
         report = read_report(subject)
         return redacted(report, Names()) if redact and not report.redacted else report
-    from mlbackends.host.host import Host
     from mlbackends.host.interpreter import of_process, query
-    from mlbackends.host.redaction import names_of
     from mlbackends.survey import survey
 
     live = subject == LIVE

@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import os
-import resource
 import select
 import signal
 import time
@@ -183,6 +182,8 @@ def _be_forked(request: Request, replies: int, noise: int, parent: int) -> int:
         os.dup2(descriptor, number)
     os.close(empty)
     os.close(noise)
+    import resource  # Unix only
+
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no core file in the user's folder
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # what takes all memory is killed before the program that asks

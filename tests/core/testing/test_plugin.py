@@ -434,7 +434,7 @@ def test_a_run_that_uses_nothing_of_ours_says_nothing_and_asks_no_probe(
         def test_it():
             names = [each for each in sys.modules if each.startswith("mlbackends.")]
             assert sorted(names) == [
-                "mlbackends.model", "mlbackends.base.lazy",
+                "mlbackends.base", "mlbackends.base.lazy", "mlbackends.base.version",
                 "mlbackends.testing", "mlbackends.testing.options", "mlbackends.testing.plugin",
             ]
             assert "msgspec" not in sys.modules

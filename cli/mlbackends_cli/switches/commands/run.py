@@ -34,6 +34,14 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
+from mlbackends.inject import (
+    injected,
+    is_plain_script,
+    merged,
+    replace_process,
+    requested,
+    startable,
+)
 from mlbackends.launch.options import OPTIONS, Options
 from mlbackends_cli import output
 from mlbackends_cli.lazy import documented
@@ -91,15 +99,6 @@ def command(
     command_line: tuple[str, ...],
     **launch_options: Any,
 ) -> int:
-    from mlbackends.inject import (
-        injected,
-        is_plain_script,
-        merged,
-        replace_process,
-        requested,
-        startable,
-    )
-
     environment = dict(os.environ)
     search_path = environment.get("PATH", os.defpath)
     values = merged(requested(texts, files), environment)

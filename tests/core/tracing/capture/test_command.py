@@ -218,8 +218,8 @@ def test_a_reader_that_goes_away_ends_the_command_as_ever(captures: Captures, wa
     ("command", "code", "words"),
     [
         ("no-such-program-here", 127, "on PATH"),
-        ("./no/such/program", 127, "there is no program"),
-        ("", 127, "there is no program"),
+        ("./no/such/program", 127, "not found"),
+        ("", 127, "not found"),
         ("/", 126, "folder"),
         ("/dev/null", 126, "not executable"),
     ],
