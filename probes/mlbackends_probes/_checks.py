@@ -1,24 +1,74 @@
 """What the probes in table.json do themselves: load_NAME, use_NAME, and find_NAME, which completes a finding.
 
 The first two get the caller of the opened library's functions, and the library. One that learns nothing
-returns None; `use` raises NotUsable if a result is wrong. find_NAME is called if a copy was found. The
-functions are documented in the sources that table.json names.
+returns None; `use` raises NotUsable if a result is wrong. find_NAME is called if a copy was found, and
+describe_NAME and decode_NAME are fields of SharedLibrary and CudaLibrary. The functions are documented in
+the sources that table.json names.
 """
 
+import os
 import re
 
 from msgspec.structs import replace
 
-from mlbackends.base.reasons import NotUsable
+from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.host.host import Host
 from mlbackends.libraries.blas_symbols import require_equal, require_product
 from mlbackends.libraries.c_calls import Calls, ctypes, decimal_version
 from mlbackends.libraries.cuda.device import expect, first_device
-from mlbackends.libraries.cuda.libraries import runtime_version, versioned
+from mlbackends.libraries.cuda.libraries import agree, runtime_version, versioned
+from mlbackends.libraries.library_names import stem_of
 from mlbackends.libraries.search import with_file_version
 from mlbackends.model.records import Answer, FactValue, Finding, Library, nonempty
 
 # ---- NVIDIA --------------------------------------------------------------------------------------
+
+
+def find_cublas(finding: Finding, _: Host) -> Finding:
+    """Name the copies of cuBLASLt, and compare their versions with those of cuBLAS."""
+    named = [
+        replace(library, name="cublasLt") if "cublasLt" in library.soname else library
+        for library in finding.libraries
+    ]
+    # cuBLAS goes first: it represents the probe.
+    libraries = tuple(sorted(named, key=lambda library: library.name))
+    warnings = [*finding.warnings]
+    winners = {
+        (library.name, library.soname.rpartition(".")[2]): library
+        for library in libraries
+        if library.wins
+    }
+    for (name, number), library in winners.items():
+        other = winners.get(("cublasLt", number))
+        if name != "cublas" or not other or not library.version or not other.version:
+            continue
+        if not agree(library.version, other.version):
+            message = f"{library.path} is {library.version}, and {other.path} is {other.version}"
+            hint = "cuBLAS needs the cuBLASLt of its version"
+            warnings.append(Reason("conflict", message, hint))
+    return replace(finding, libraries=libraries, warnings=tuple(warnings))
+
+
+def use_cublas(call: Calls, library: Library) -> None:
+    """Multiply two matrices on the device: by columns, [[1, 3], [2, 4]] times [[5, 7], [6, 8]]."""
+    device = first_device(int(library.version.split(".")[0]))
+    left, right = device.floats(1, 2, 3, 4), device.floats(5, 6, 7, 8)
+    product = device.floats(0, 0, 0, 0)
+    one, zero = ctypes.byref(ctypes.c_float(1)), ctypes.byref(ctypes.c_float(0))
+    if library.name == "cublasLt":
+        compute_32f, real_32f = 68, 0
+        handle, two = call.create("cublasLtCreate"), ctypes.c_uint64(2)
+        operation = call.create("cublasLtMatmulDescCreate", compute_32f, real_32f)
+        stride = ctypes.c_int64(2)
+        layout = call.create("cublasLtMatrixLayoutCreate", real_32f, two, two, stride)
+        factors = (one, left, layout, right, layout, zero, product, layout, product, layout)
+        heuristic, workspace, stream = None, (None, ctypes.c_size_t(0)), None
+        call("cublasLtMatmul", handle, operation, *factors, heuristic, *workspace, stream)
+    else:
+        handle, as_is = call.create("cublasCreate_v2"), 0
+        matrices = (one, left, 2, right, 2, zero, product, 2)
+        call("cublasSgemm_v2", handle, as_is, as_is, 2, 2, 2, *matrices)
+    expect("a product of matrices", device.read_floats(product, 4), (23, 34, 31, 46))
 
 
 def use_cufft(call: Calls, _: Library) -> None:
@@ -319,6 +369,62 @@ def use_fbgemm(call: Calls, _: Library) -> None:
     convert(numbers, rounded, ctypes.c_size_t(4))
     right = [0x3F80, 0xC020, 0.0, 0x4040]
     require_equal("FloatToBfloat16_simd", [float(number) for number in rounded], right)
+
+
+#: The prefix of each library's functions, and the type that it computes with.
+_PRECISIONS = {
+    "libfftw3": ("fftw", "double"),
+    "libfftw3f": ("fftwf", "float"),
+    "libfftw3l": ("fftwl", "long double"),
+    "libfftw3q": ("fftwq", "quadruple"),
+}
+
+
+def describe_fftw(host: Host, library: Library) -> Library:
+    """Add the precision, and the libraries for threads next to a copy."""
+    folder, name = os.path.split(library.path)
+    stem = stem_of(name).removesuffix("-3")  # as it ends under Windows
+    beside = {stem_of(other) for other in host.listdir(folder) if other.startswith("libfftw3")}
+    threads = [kind for kind in ("threads", "omp") if f"{stem}_{kind}" in beside]
+    facts = {"precision": _PRECISIONS[stem][1], "threads": threads}
+    return replace(library, facts=nonempty(facts))
+
+
+def load_fftw(call: Calls, library: Library) -> Answer:
+    """Read the version, which is a variable and not a function."""
+    prefix, _ = _PRECISIONS[stem_of(os.path.basename(library.path))]
+    try:
+        variable = (ctypes.c_char * 8).in_dll(call.opened, f"{prefix}_version")
+    except ValueError:
+        message = f"{library.path} has no variable {prefix}_version"
+        raise NotUsable("missing-symbol", message) from None
+    # An array of unknown length that ends in NUL.
+    text = ctypes.string_at(ctypes.addressof(variable)).decode(errors="replace")
+    version, *rest = text.removeprefix(f"{prefix}-").removeprefix("fftw-").split("-")
+    facts = nonempty({**library.facts, "instruction_sets": rest})
+    if re.fullmatch(r"\d+(\.\d+)*\w*", version):
+        library = replace(library, version=version)
+    return Answer(library, facts=facts)
+
+
+def use_fftw(call: Calls, library: Library) -> None:
+    """Transform 1, 0, 0, 0."""
+    prefix, precision = _PRECISIONS[stem_of(os.path.basename(library.path))]
+    kinds = {"double": "c_double", "float": "c_float", "long double": "c_longdouble"}
+    if precision not in kinds:
+        raise NotUsable("no-use-check", f"Python has no type for {precision} precision")
+    real = getattr(ctypes, kinds[precision])
+    signal = (real * 8)(1, 0, 0, 0, 0, 0, 0, 0)  # four complex numbers
+    spectrum = (real * 8)()
+    plan_of = getattr(call.opened, f"{prefix}_plan_dft_1d")
+    plan_of.restype = ctypes.c_void_p
+    forward, estimate = -1, ctypes.c_uint(1 << 6)
+    plan = plan_of(4, signal, spectrum, forward, estimate)
+    if not plan:
+        raise NotUsable("call-failed", f"{prefix}_plan_dft_1d returned no plan")
+    execute = getattr(call.opened, f"{prefix}_execute")
+    execute(ctypes.c_void_p(plan))
+    require_equal(f"{prefix}_execute", [float(number) for number in spectrum], [1.0, 0.0] * 4)
 
 
 def find_flexiblas(finding: Finding, host: Host) -> Finding:

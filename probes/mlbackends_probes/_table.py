@@ -55,7 +55,8 @@ def load(name: str) -> ModuleType:
         if cuda.property_function:
             attributes["load"] = cuda.load
     else:
-        shared = SharedLibrary(row.pop("name", name), **row)
+        describe = getattr(_checks, f"describe_{name}", None)
+        shared = SharedLibrary(row.pop("name", name), **row, describe=describe)
         attributes = {"LIBRARY": shared, "find": shared.find}
     for step in ("load", "use"):
         if check := getattr(_checks, f"{step}_{name}", None):

@@ -14,7 +14,7 @@ from mlbackends.base import registry
 from mlbackends.host.host import Host
 from mlbackends.libraries.cuda import cudnn_release
 from mlbackends.libraries.cuda.libraries import version_in_file_name, version_in_header
-from mlbackends_probes import cublas, cudnn, nccl
+from mlbackends_probes import cudnn, nccl
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -433,12 +433,21 @@ def test_the_first_nccl_conf_that_sets_a_variable_holds(machine: Machine) -> Non
 
 @pytest.mark.parametrize("value", [":4096:8", ":16:8", ":4096:2:16:8", ""])
 def test_a_workspace_of_pairs_is_right(value: str, machine: Machine) -> None:
-    assert cublas.find(machine.host(CUBLAS_WORKSPACE_CONFIG=value)).warnings == ()
+    assert (
+        registry.load("mlbackends_probes", "cublas")
+        .find(machine.host(CUBLAS_WORKSPACE_CONFIG=value))
+        .warnings
+        == ()
+    )
 
 
 @pytest.mark.parametrize("value", ["4096:8", ":4096", ":4096:8:", ":a:b", "deterministic"])
 def test_a_workspace_that_is_no_pairs_is_a_warning(value: str, machine: Machine) -> None:
-    (warning,) = cublas.find(machine.host(CUBLAS_WORKSPACE_CONFIG=value)).warnings
+    (warning,) = (
+        registry.load("mlbackends_probes", "cublas")
+        .find(machine.host(CUBLAS_WORKSPACE_CONFIG=value))
+        .warnings
+    )
 
     assert warning.code == "override-invalid"
     assert repr(value) in warning.message
@@ -451,7 +460,7 @@ def test_cublas_speaks_for_itself_and_cublaslt(machine: Machine) -> None:
     machine.library(f"{CU13}/lib/libcublas.so.13")
     machine.library(f"{CU13}/lib/libcublasLt.so.13")
 
-    finding = cublas.find(machine.host())
+    finding = registry.load("mlbackends_probes", "cublas").find(machine.host())
 
     assert [one.name for one in finding.libraries] == ["cublas", "cublasLt"]
     assert finding.warnings == ()
@@ -463,7 +472,9 @@ def test_a_cublaslt_of_another_version_is_a_conflict(machine: Machine) -> None:
     machine.library(f"{lib}/libcublas.so.12.4.5.8", "libcublas.so.12")
     machine.library(f"{lib}/libcublasLt.so.12.4.5.8", "libcublasLt.so.12")
 
-    finding = cublas.find(machine.host(LD_LIBRARY_PATH="/opt/new"))
+    finding = registry.load("mlbackends_probes", "cublas").find(
+        machine.host(LD_LIBRARY_PATH="/opt/new")
+    )
 
     (warning,) = finding.warnings
     assert warning.code == "conflict"

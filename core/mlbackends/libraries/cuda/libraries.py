@@ -113,9 +113,12 @@ class CudaLibrary(Struct, frozen=True):
     def load(self, opened: CDLL, library: Library) -> Answer:
         """Return the version, which needs neither a handle nor a device."""
         call, number = self.calls(opened), ctypes.c_int(-1)
+        function = self.property_function.replace(
+            self.name, library.name, 1
+        )  # cublasLt has its own
         numbers = []
         for kind in range(3):  # libraryPropertyType: major, minor, patch
-            call(self.property_function, kind, ctypes.byref(number))
+            call(function, kind, ctypes.byref(number))
             numbers.append(str(number.value))
         return versioned(library, ".".join(numbers))
 
@@ -161,11 +164,6 @@ class CudaLibrary(Struct, frozen=True):
         ]
         short = ".".join(version.split(".")[: self.parts])
         return replace(library, version=short, facts=facts), doubts
-
-
-def version_macros(prefix: str) -> tuple[str, ...]:
-    """Return the macros of a header that define the parts of a version: CUFFT_VER_MAJOR and so on."""
-    return tuple(f"{prefix}_{part}" for part in ("MAJOR", "MINOR", "PATCH", "BUILD"))
 
 
 def toolkit_folders(host: Host, stems: Sequence[str]) -> list[str]:
