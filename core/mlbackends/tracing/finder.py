@@ -8,6 +8,7 @@ from math import inf
 from typing import Any
 
 from mlbackends.base import registry
+from mlbackends.base.tables import table
 from mlbackends.model.trace import Call, MklCall, Record, Ukernel
 from mlbackends.model.trace_views import Finding
 from mlbackends.tracing.formats.onednn.descriptors import ELEMENT_BYTES
@@ -164,7 +165,7 @@ class Finder:
     Some add calls up by `key`; others override `add`, `add_more`, `take` or `follow`, or look at `calls`.
     machine: the one that the trace is of, where that is known.
     WANTS: of KINDS, those that it is given; asking each of a million records twenty times costs.
-    WHY, ACTION: those of its findings. LINES: the number of example lines for each sum.
+    WHY, ACTION: those of its findings, as in findings/texts.toml. LINES: example lines for each sum.
     GOES_FIRST: its findings come before all others, since these rest on it.
     calls, all_count, all_ns: the counted calls of the trace, at the end.
     """
@@ -181,6 +182,11 @@ class Finder:
         self.all_ns = 0.0
         self.sums: defaultdict[Any, Sum] = defaultdict(lambda: Sum(self.LINES))
         self.begin()
+
+    def __init_subclass__(cls) -> None:
+        """Give a finder its texts, by its code."""
+        for name, text in table("tracing/findings/texts.toml").get(cls.code(), {}).items():
+            setattr(cls, name.upper(), text)
 
     @classmethod
     def code(cls) -> str:

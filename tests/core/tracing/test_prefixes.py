@@ -1,4 +1,4 @@
-"""What launchers and the capture put before a line is told from the program's text."""
+"""Prefixes and colours are found wherever they are, and nothing else is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.tracing.prefixes import Prefix, prefix
+from mlbackends.tracing.prefixes import Coloured, Prefix, plain, prefix
 
 LAUNCHERS = [
     ("[rank0]: ", "rank0"),
@@ -50,3 +50,45 @@ def test_the_programs_text_is_no_prefix(text: str) -> None:
 @given(st.binary(max_size=60))
 def test_nothing_raises(text: bytes) -> None:
     prefix(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "bare"),
+    [
+        (b"\x1b[32mgreen\x1b[0m", b"green"),
+        (b"\x1b[01;31m\x1b[Kgrep\x1b[m\x1b[K", b"grep"),
+        (b"\x1b[38;2;1;2;3mfine\x1b(B\x1b[m", b"fine"),
+        (b"\x1b[?25lhidden\x1b[2K", b"hidden"),
+        (b"none [0m", b"none [0m"),
+        (b"cut \x1b[3", b"cut \x1b[3"),
+        (b"\x1b", b"\x1b"),
+    ],
+)
+def test_a_text_without_its_colours(text: bytes, bare: bytes) -> None:
+    assert plain(text) == bare
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "said"),
+    [
+        (0, 0, b"\x1b[1m"),
+        (0, 1, b"\x1b[1ma"),
+        (0, 2, b"\x1b[1mab\x1b[0m"),
+        (0, 3, b"\x1b[1mab\x1b[0mc"),
+        (1, 2, b"b\x1b[0m"),
+        (2, 4, b"\x1b[0mcd"),
+        (3, 4, b"d"),
+        (0, 4, b"\x1b[1mab\x1b[0mcd"),
+    ],
+)
+def test_a_part_of_a_text_has_the_colours_in_it_and_at_its_ends(
+    start: int, end: int, said: bytes
+) -> None:
+    assert Coloured(b"\x1b[1mab\x1b[0mcd").part(start, end) == said
+
+
+def test_one_part_behind_the_other() -> None:
+    text = Coloured(b"\x1b[1mab\x1b[0mcd\x1b[31me\x1b[0m\x1b[K")
+    assert [text.part(0, 1), text.part(1, 2), text.part(3, 4), text.part(5, 5)] == [
+        *(b"\x1b[1ma", b"b\x1b[0m", b"d\x1b[31m", b"\x1b[0m\x1b[K"),
+    ]

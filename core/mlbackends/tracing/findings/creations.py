@@ -25,15 +25,7 @@ class CacheMisses(Finder):
     """
 
     WANTS = frozenset(("uncounted", "notes"))
-    WHY = (
-        "creating a primitive selects and compiles code, which often takes longer than running it; the"
-        f" cache holds {_CAPACITY} primitives per process"
-    )
-    ACTION = "raise ONEDNN_PRIMITIVE_CACHE_CAPACITY, or pad inputs to fewer different shapes"
-    ACTION_IF_OFF = (
-        "unset ONEDNN_PRIMITIVE_CACHE_CAPACITY (DNNL_PRIMITIVE_CACHE_CAPACITY); 0 turns the cache off, as"
-        " dnnl_set_primitive_cache_capacity(0) does in a framework that has its own cache"
-    )
+    ACTION_IF_OFF: str
 
     def begin(self) -> None:
         self._created: defaultdict[tuple[str, int | None], Counter[int]] = defaultdict(Counter)
@@ -88,8 +80,6 @@ class NewShapes(Finder):
     """New shapes kept coming after warm-up, and oneDNN made a primitive for each."""
 
     WANTS = frozenset(("work", "uncounted"))
-    WHY = "oneDNN selects and compiles code for each new shape before it runs"
-    ACTION = "pad or bucket the inputs, so that warm-up meets all shapes"
 
     def begin(self) -> None:
         self._executions = 0
@@ -159,7 +149,6 @@ class ReorderShare(Finder):
     """
 
     WANTS = frozenset(("work",))
-    WHY = "a reorder only moves data: it computes nothing and waits for memory"
 
     def begin(self) -> None:
         self._streams: dict[tuple[str, int | None, int | None], _Stream] = {}

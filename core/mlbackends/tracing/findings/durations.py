@@ -23,15 +23,6 @@ class UnsteadyTimes(Finder):
     """
 
     GOES_FIRST = True
-    WHY = (
-        "on a quiet machine equal calls take equal time: here other programs used the CPUs, a quota"
-        " stopped the process, or there are more threads than CPUs. Means, totals, shares and all"
-        " findings below depend on these times"
-    )
-    ACTION = (
-        "trace again with nothing else on the machine; until then compare medians and minima"
-        " (trace diff --measure min), not totals"
-    )
 
     def result(self) -> Found:
         slow = Sum(0)
@@ -58,9 +49,6 @@ class UnsteadyTimes(Finder):
 
 class FirstCalls(Finder):
     """First calls took far longer than the same calls later: they set the library up."""
-
-    WHY = "first calls load kernels, start threads and touch memory for the first time"
-    ACTION = "leave them out of comparisons: --skip-first 1"
 
     def result(self) -> Found:
         slow = Sum(3)
@@ -90,15 +78,6 @@ class TinyCalls(Finder):
 
     They are grouped by operation and shape; the mean of each group decides.
     """
-
-    WHY = (
-        "checking arguments, waking threads and, in Python, the call itself take some"
-        " microseconds each: more than the work"
-    )
-    ACTION = (
-        "batch them into one call (bmm, larger batches), fuse them (torch.compile), or use"
-        " fewer threads for them"
-    )
 
     def result(self) -> Found:
         by_name = Groups(("tracer", "operation", "shape", "dtype"))

@@ -25,10 +25,6 @@ class ReferenceImplementation(Finder):
     """Time went into oneDNN's reference or plain implementations, which are right but slow."""
 
     WANTS = frozenset(("work",))
-    ACTION = (
-        "see why the faster ones refused: trace with --level dispatch and read the"
-        " dispatch view; other types, layouts or attributes may be supported"
-    )
 
     def key(self, record: Record) -> Hashable | None:
         if isinstance(record, Primitive) and record.slow_path:
@@ -157,14 +153,6 @@ class MklCbwr(Finder):
     """
 
     WANTS = frozenset(("notes",))
-    WHY = (
-        "conditional numerical reproducibility fixes the code path: one below the processor's own uses"
-        " narrower vectors and is slower, most of all in matrix products; AUTO costs little"
-    )
-    ACTION = (
-        "unless results must be equal across processors, unset MKL_CBWR or set it to AUTO; the program"
-        " may also have called MKL_CBWR_Set"
-    )
 
     def begin(self) -> None:
         self._has_avx512 = False
@@ -202,11 +190,6 @@ class F32AsBf16(Finder):
     """
 
     WANTS = frozenset(("work",))
-    ACTION = (
-        "if it is not wanted: OpenVINO INFERENCE_PRECISION_HINT=f32; torch"
-        " set_float32_matmul_precision('highest'); TensorFlow"
-        " TF_SET_ONEDNN_FPMATH_MODE unset; ONEDNN_DEFAULT_FPMATH_MODE=STRICT"
-    )
 
     def key(self, record: Record) -> Hashable | None:
         if not isinstance(record, Primitive):

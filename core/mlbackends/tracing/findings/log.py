@@ -20,8 +20,6 @@ class UnreadableLines(Finder):
     """Lines that begin as a library's could not be read: truncated, or of a version not known here."""
 
     WANTS = frozenset(("notes",))
-    WHY = "their time is not counted"
-    ACTION = "list them with --list-malformed; a truncated last line means a killed program"
     LINES = 3
 
     def key(self, record: Record) -> Hashable | None:
@@ -46,8 +44,6 @@ class LibraryErrors(Finder):
     """
 
     WANTS = frozenset(("notes",))
-    WHY = "a call was refused or not done as requested; frameworks often hide this"
-    ACTION = "read the lines; where one names a parameter, look at who calls with it"
     LINES = 1
 
     def key(self, record: Record) -> Hashable | None:
@@ -80,11 +76,6 @@ class SeveralVersions(Finder):
     """Several versions of a library printed lines: a process has several copies, or a log several runs."""
 
     WANTS = frozenset(("notes",))
-    WHY = (
-        "each framework ships its own copy: caches and threads are not shared, and"
-        " sums mix fast versions with slow ones"
-    )
-    ACTION = "group by process or source, or trace one framework at a time"
     LINES = 1
 
     def key(self, record: Record) -> Hashable | None:
@@ -109,11 +100,6 @@ class DoubleCounting(Finder):
     """Lines whose time is also in other lines: they are in no total."""
 
     WANTS = frozenset(("uncounted",))
-    WHY = (
-        "a graph partition includes its primitives, and a creation the nested ones; a workspace size"
-        " query does no work"
-    )
-    ACTION = "nothing to do; group by kind or event, of all calls, to see them"
 
     def begin(self) -> None:
         self._groups = Groups(())
@@ -146,14 +132,6 @@ class TracingOverhead(Finder):
     """The calls are so short that printing a line for each distorts what is seen."""
 
     WANTS = frozenset(("work", "uncounted"))
-    WHY = (
-        "a line's time does not include printing it, but the program runs slower"
-        " than without a trace, and caches and threads cool down between calls"
-    )
-    ACTION = (
-        "compare calls with each other, not with the program's whole time; trace less:"
-        " --level exec, or a filter of components"
-    )
 
     def key(self, record: Record) -> Hashable | None:
         return (record.tracer, record.counted) if isinstance(record, Call) else None

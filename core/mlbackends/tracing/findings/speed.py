@@ -43,16 +43,6 @@ class BelowPeak(Finder):
     implementation ran have a separate finding.
     """
 
-    WHY = (
-        "these calls are slowed by their shapes, layouts or threads, or by other programs or a CPU quota at"
-        " that time"
-    )
-    ACTION = (
-        "trace again on an idle machine; if they are still slow, look at their shapes (one small size,"
-        " odd leading dimensions), layouts, threads and first calls; for oneDNN, the dispatch view shows"
-        " why faster kernels refused (--level dispatch)"
-    )
-
     def result(self) -> Found:
         alike: defaultdict[tuple[str, ...], list[_Speed]] = defaultdict(list)
         for measured in map(_speed, self.calls):
@@ -110,15 +100,6 @@ class MatrixVector(Finder):
     They have fewer than two operations for each element, and a MiB of elements or more.
     """
 
-    WHY = (
-        "each matrix element is loaded for one multiplication and one addition: memory or cache bandwidth"
-        " is the limit, so wider vectors and faster kernels do not help"
-    )
-    ACTION = (
-        "batch several vectors into one product (requests, tokens), or store the weights in a smaller"
-        " type (bf16, int8, int4); threads help until memory is busy"
-    )
-
     def result(self) -> Found:
         vectors, best = Sum(2), 0.0
         for calls in self.calls:
@@ -148,15 +129,6 @@ class FftLength(Finder):
     larger; neighbouring lengths may differ tenfold. Measured with MKL 2024.2 on Zen 4, one thread, GFLOP/s:
     1024 28, 1000 19, 1092 = 4*3*7*13 17, 1088 = 64*17 14, 1984 = 64*31 10, 1009 4.5, 1016 = 8*127 2.6.
     """
-
-    WHY = (
-        "MKL has kernels for lengths made of 2, 3, 5, 7, 11 and 13; the rest of a length goes through"
-        " slower algorithms"
-    )
-    ACTION = (
-        "where the problem allows another length (filters, convolutions, spectra), pad with zeros to"
-        " the next one made of small factors"
-    )
 
     def result(self) -> Found:
         slow = Sum(3)

@@ -40,10 +40,6 @@ class ThreadCount(Finder):
     """
 
     WANTS = frozenset(("notes",))
-    ACTION = (
-        "look at OMP_NUM_THREADS and MKL_NUM_THREADS, torch.set_num_threads, the affinity mask and the"
-        " quota of the traced program; one thread per available core is usual"
-    )
 
     def begin(self) -> None:
         self._lines: dict[int, str] = {}
@@ -161,11 +157,6 @@ class ConcurrentCallers(Finder):
     """
 
     WANTS = frozenset(("work", "uncounted", "notes"))
-    WHY = "each caller wakes its own threads, which compete for CPUs and spin at barriers"
-    ACTION = (
-        "give each caller CPUs / callers threads (OMP_NUM_THREADS, MKL_NUM_THREADS,"
-        " torch.set_num_threads; taskset for processes), or fewer callers more work"
-    )
 
     def begin(self) -> None:
         self._pools: dict[Place, int] = {}

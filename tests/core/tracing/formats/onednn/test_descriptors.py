@@ -1,4 +1,4 @@
-"""Memory descriptors of all versions."""
+"""Descriptors of tensors, and what names of implementations contain."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlbackends.tracing.formats.onednn import isa, slow_path
 from mlbackends.tracing.formats.onednn.descriptors import MemoryDescriptor, descriptors
 
 
@@ -42,3 +43,39 @@ def test_a_tensor_that_is_not_there(text: str) -> None:
 @given(st.text(alphabet="abf32_:x0s8 ", max_size=30))
 def test_nothing_raises(text: str) -> None:
     descriptors(text)
+
+
+@pytest.mark.parametrize(
+    ("implementation", "expected"),
+    [
+        ("brg_matmul:avx512_core_bf16", "avx512_core_bf16"),
+        ("conv:any+jit:avx2", "avx2"),
+        ("brg:sve_512", "sve_512"),
+        ("brg_matmul:avx10_1_512_amx", "avx10_1_512_amx"),
+        ("x64:gemm:jit", ""),
+        ("jit:uni", ""),
+        ("", ""),
+    ],
+)
+def test_the_instruction_set_is_a_word_of_the_name(implementation: str, expected: str) -> None:
+    assert isa(implementation) == expected
+
+
+@pytest.mark.parametrize(
+    ("primitive", "implementation", "expected"),
+    [
+        ("matmul", "ref:any", "ref"),
+        ("convolution", "ocl:ref:any", "ref"),
+        ("convolution", "gemm:ref", "ref"),
+        ("convolution", "jit_uni_ncsp:conv+ref:any", "ref inside"),
+        ("pooling", "simple_nchw:any", "simple"),
+        ("concat", "simple:any", ""),
+        ("concat", "ref:any", "ref"),
+        ("convolution", "prefetch:avx2", ""),
+        ("batch_normalization", "ncsp_bnorm:any", ""),
+    ],
+)
+def test_slow_paths_are_told_by_words_not_by_letters(
+    primitive: str, implementation: str, expected: str
+) -> None:
+    assert slow_path(primitive, implementation) == expected

@@ -1,11 +1,11 @@
-"""Work and traffic of primitives, against counts made by hand."""
+"""Sizes, operations and bytes of a primitive."""
 
 from __future__ import annotations
 
 import pytest
 
 from mlbackends.model.signature import PrimitiveSignature
-from mlbackends.tracing.formats.onednn.work import work
+from mlbackends.tracing.formats.onednn.work import listed_sizes, named_sizes, work
 
 F32 = "src:f32::blocked:ab::f0 wei:f32::blocked:ab::f0 dst:f32::blocked:ab::f0"
 BIAS = F32.replace(" dst", " bia:f32::blocked:a::f0 dst")
@@ -109,3 +109,32 @@ def test_sizes_that_are_not_told_give_no_numbers(problem: str, tensors: str) -> 
 def test_a_type_that_is_not_told_leaves_the_work() -> None:
     flops, traffic = work(call("matmul", "3x5:5x7", "fsrc:nc fwei:io fdst:nc"))
     assert (flops, traffic) == (210, None)
+
+
+@pytest.mark.parametrize(
+    ("problem", "expected"),
+    [
+        ("m128n64k256", {"m": 128, "n": 64, "k": 256}),
+        ("mb2_g1ic3oc4_iw7", {"mb": 2, "g": 1, "ic": 3, "oc": 4, "iw": 7}),
+        ("l1t10mb4", {"l": 1, "t": 10, "mb": 4}),
+        ("128x256", None),
+        ("*x*", None),
+        ("", None),
+    ],
+)
+def test_names_and_numbers(problem: str, expected: dict[str, int] | None) -> None:
+    assert named_sizes(problem) == expected
+
+
+@pytest.mark.parametrize(
+    ("problem", "expected"),
+    [
+        ("128", ((128,),)),
+        ("2x3:3x4", ((2, 3), (3, 4))),
+        ("2x3:", None),
+        ("*x3:3x4", None),
+        ("m1n2", None),
+    ],
+)
+def test_lists(problem: str, expected: object) -> None:
+    assert listed_sizes(problem) == expected
