@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -25,7 +25,7 @@ from mlbackends.model.records import FactValue
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import literal
 from mlbackends_cli.text.markdown import table as markdown_table
-from mlbackends_cli.text.plain import amount, one_line, quantity, without_commands, wrapped
+from mlbackends_cli.text.plain import amount, one_line, quantity, without_commands
 
 _MOST_RANGES = 12
 _MOST_CAUSES = 6
@@ -159,55 +159,64 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
+#: A title, and below it rows of a few words and a text.
+_Part = tuple[str, list[tuple[str, str]]]
+
+
+def _printed(parts: Iterable[_Part], notes: Iterable[str], page: Page) -> str:
+    """Return parts with their titles for a terminal, and notes below them."""
+    from mlbackends_cli.text.layout import Cell, lines  # rich, which JSON does not need
+
+    found: list[str] = []
+    for title, rows in parts:
+        cells = [[Cell(word), Cell(text)] for word, text in rows]
+        found += [
+            *lines([[Cell(one_line(title), "bold")]], page, indent=0),
+            *lines(cells, page),
+            "",
+        ]
+    found += (line for note in notes for line in lines([[Cell(one_line(note))]], page, indent=0))
+    text = "\n".join(found).rstrip("\n") + "\n"
+    return page.fitted(without_commands(text, page.sign("·", ".")))
+
+
 def table(fleet: Fleet, page: Page) -> str:
     """Return the fleet for a terminal."""
-    lines = wrapped(page.styled(headline(fleet), "bold"), page.width, "", "  ")
+    rows = []
     for each in fleet.silent:
-        text = f"{each.status:<11} {len(each.nodes):>4}  {nodes_of(each.nodes, whole=page.details)}"
-        lines += wrapped(f"{text}  {one_line(each.error)}", page.width, "  ", " " * 20)
-    for hazard in fleet.hazards:
-        check = hazard.check
-        text = f"{number_of(len(hazard.nodes))}: {one_line(check.message or check.title)}"
-        lines += wrapped(f"{check.severity}: {text} [{check.code}]", page.width, "  ", " " * 6)
-        lines += wrapped(nodes_of(hazard.nodes, whole=page.details), page.width, " " * 6, " " * 6)
-    for node, (first, *others) in far_figures(fleet).items():
-        also = (
-            f"; also {counted(len(others), 'other figure')}" if others and not page.details else ""
+        nodes = nodes_of(each.nodes, whole=page.details)
+        rows.append(
+            (str(each.status), f"{number_of(len(each.nodes))}: {nodes}  {one_line(each.error)}")
         )
-        lines += wrapped(f"{node}: {first}{also}", page.width, "  ", " " * 6)
-        for other in others if page.details else ():
-            lines += wrapped(other, page.width, " " * 6, " " * 8)
+    for hazard in fleet.hazards:
+        check, nodes = hazard.check, nodes_of(hazard.nodes, whole=page.details)
+        text = f"{number_of(len(hazard.nodes))}: {one_line(check.message or check.title)} [{check.code}]"
+        rows.append((str(check.severity), f"{text}\n{nodes}"))
+    for node, (first, *others) in far_figures(fleet).items():
+        also = f"; also {counted(len(others), 'other figure')}" if others else ""
+        rows.append((node, "\n".join((first, *others)) if page.details else first + also))
+    parts = [(headline(fleet), rows)]
     for kind in fleet.kinds:
-        lines += ["", *_kind(kind, fleet.compared_with, page)]
-    if fleet.notes:
-        lines.append("")
-    for note in fleet.notes:
-        lines += wrapped(one_line(note), page.width, "", "  ")
-    return page.fitted(without_commands("\n".join(lines) + "\n", page.sign("·", ".")))
-
-
-def _kind(kind: Kind, compared_with: str, page: Page) -> Iterator[str]:
-    yield from (page.styled(line, "bold") for line in wrapped(heading(kind), page.width, "", "  "))
-    yield from wrapped(agreement(kind, compared_with), page.width, "  ", "  ")
-    for deviation in kind.deviations:
-        count = f"{len(deviation.nodes):,} of {kind.nodes:,}"
-        nodes = nodes_of(deviation.nodes, whole=page.details)
-        first, *others = wrapped(f"{count}  {nodes}", page.width, "  ", " " * 6)
-        yield page.styled(first, "yellow")
-        yield from others
-        found = causes(deviation)
-        most = len(found) if page.details else _MOST_CAUSES
-        for cause in found[:most]:
-            also = len(cause.others) if page.details else _MOST_ALSO
-            yield from wrapped(sentence(cause, also), page.width, " " * 6, " " * 8)
-        if len(found) > most:
-            yield f"      and {len(found) - most} more; --all shows them"
-    if kind.not_compared:
-        names = ", ".join(kind.not_compared[: None if page.details else _MOST_CAUSES])
-        more = len(kind.not_compared) - _MOST_CAUSES
-        names += f" and {more} more" if more > 0 and not page.details else ""
-        text = f"not compared, nearly every node has its own value: {one_line(names)}"
-        yield from wrapped(text, page.width, "  ", "    ")
+        rows = [("", agreement(kind, fleet.compared_with))]
+        for deviation in kind.deviations:
+            found = causes(deviation)
+            most = len(found) if page.details else _MOST_CAUSES
+            texts = [nodes_of(deviation.nodes, whole=page.details)]
+            texts += [
+                sentence(cause, len(cause.others) if page.details else _MOST_ALSO)
+                for cause in found[:most]
+            ]
+            texts += [f"and {len(found) - most} more; --all shows them"] if found[most:] else []
+            rows.append((f"{len(deviation.nodes):,} of {kind.nodes:,}", "\n".join(texts)))
+        if kind.not_compared:
+            most = len(kind.not_compared) if page.details else _MOST_CAUSES
+            names, more = ", ".join(kind.not_compared[:most]), len(kind.not_compared) - most
+            names += f" and {more} more" if more > 0 else ""
+            rows.append(
+                ("", f"not compared, nearly every node has its own value: {one_line(names)}")
+            )
+        parts.append((heading(kind), rows))
+    return _printed(parts, fleet.notes, page)
 
 
 def markdown(fleet: Fleet, page: Page) -> str:
@@ -258,15 +267,17 @@ def markdown(fleet: Fleet, page: Page) -> str:
 
 def facts_table(facts: FleetFacts, page: Page) -> str:
     """Return facts with their values for a terminal, the rarest first."""
-    lines: list[str] = []
+    parts = []
     for fact in facts.facts:
-        lines += wrapped(page.styled(one_line(fact.name), "bold"), page.width)
-        for holders in fact.values:
-            nodes = nodes_of(holders.nodes, whole=page.details)
-            text = f"{len(holders.nodes):>6,}  {shown(fact.name, holders.value)}  {nodes}"
-            lines += wrapped(text, page.width, "", " " * 10)
-    lines = lines or ["every fact has the same value on all nodes"]
-    return page.fitted(without_commands("\n".join(lines) + "\n", page.sign("·", ".")))
+        rows = [
+            (
+                f"{len(holders.nodes):>6,}",
+                f"{shown(fact.name, holders.value)}  {nodes_of(holders.nodes, whole=page.details)}",
+            )
+            for holders in fact.values
+        ]
+        parts.append((fact.name, rows))
+    return _printed(parts, [] if parts else ["every fact has the same value on all nodes"], page)
 
 
 def facts_markdown(facts: FleetFacts, page: Page) -> str:
@@ -312,30 +323,21 @@ def _comings(difference: FleetDifference, *, whole: bool) -> Iterator[tuple[str,
 
 def changes_table(difference: FleetDifference, page: Page) -> str:
     """Return what became of a fleet for a terminal."""
-    head = f"{number_of(difference.nodes)} reported both times"
-    lines = [page.styled(head, "bold")]
-    for word, text in _comings(difference, whole=page.details):
-        lines += wrapped(f"{word}: {text}", page.width, "  ", "      ")
+    rows = [*_comings(difference, whole=page.details)]
+    parts = [(f"{number_of(difference.nodes)} reported both times", rows)]
     for change in difference.changes:
         nodes = nodes_of(change.nodes, whole=page.details)
-        count = f"on {len(change.nodes):,} of {difference.nodes:,} nodes: {nodes}"
-        lines += ["", *wrapped(count, page.width, "", "      ")]
         steps = _steps(change)
         most = len(steps) if page.details else _MOST_CAUSES
-        for name, text in steps[:most]:
-            lines += wrapped(f"{name}: {text}", page.width, "  ", "      ")
-        if len(steps) > most:
-            lines.append(f"  and {len(steps) - most} more; --all shows them")
+        rows = steps[:most]
+        rows += [("", f"and {len(steps) - most} more; --all shows them")] if steps[most:] else []
         if change.left_behind:
             left = nodes_of(change.left_behind, whole=page.details)
-            text = f"{len(change.left_behind):,} left behind: {left}"
-            found = wrapped(text, page.width, "  ", "      ")
-            lines += [page.styled(found[0], "yellow"), *found[1:]]
-    if not difference.changes:
-        lines += ["", "no node changed"]
-    for note in difference.notes:
-        lines += ["", *wrapped(one_line(note), page.width, "", "  ")]
-    return page.fitted(without_commands("\n".join(lines) + "\n", page.sign("·", ".")))
+            rows.append(("", f"{len(change.left_behind):,} left behind: {left}"))
+        title = f"on {len(change.nodes):,} of {difference.nodes:,} nodes: {nodes}"
+        parts.append((title, rows))
+    unchanged = [] if difference.changes else ["no node changed"]
+    return _printed(parts, [*unchanged, *difference.notes], page)
 
 
 def changes_markdown(difference: FleetDifference, page: Page) -> str:
