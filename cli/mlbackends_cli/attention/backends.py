@@ -1,6 +1,6 @@
 """Attention backends, and which can take a problem, for people: on a terminal, and in Markdown."""
 
-from collections.abc import Iterator, Sequence
+from msgspec.structs import replace
 
 from mlbackends.model.explanation import BackendEntry, BackendList, Explained, Explanation
 from mlbackends.model.problem import Verdict
@@ -8,7 +8,7 @@ from mlbackends.sdpa.named_devices import HERE, NAMED
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text import plain
 from mlbackends_cli.text.markdown import code, literal, table
-from mlbackends_cli.text.plain import Passage, one_line, wrapped
+from mlbackends_cli.text.plain import Passage
 
 _WIDEST = 110
 #: Up to this number of problems, all reasons are printed; for more, only the choices, unless --all is given.
@@ -17,63 +17,49 @@ _FEW = 4
 
 def printed(explanation: Explanation, page: Page) -> str:
     """Return the verdicts for a terminal; for many problems, only the choices."""
-    if len(explanation.problems) <= _FEW or page.details:
-        lines = [
-            line
-            for problem in explanation.problems
-            for line in _reasons(problem, explanation, page)
-        ]
-        return page.fitted("\n".join(lines).rstrip("\n") + "\n")
-    rows = [("problem", "mlbackends", f"torch {explanation.torch}")]
-    rows += [_choices(problem) for problem in explanation.problems]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    head, *lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-    return page.fitted(
-        "\n".join(
-            [page.styled(head, "bold"), *lines, "", "--all prints the reasons for each problem.\n"]
-        )
+    from mlbackends_cli.text.layout import (  # rich, which JSON does not need
+        Cell,
+        grid,
+        lines,
+        widths,
     )
 
-
-def _reasons(explained: Explained, explanation: Explanation, page: Page) -> Iterator[str]:
-    yield page.styled(explained.text, "bold")
-    yield f"on {explained.device}: {explained.device_title}"
-    yield ""
-    ours = explained.chosen or "no backend"
-    yield from _section("mlbackends would choose", ours, explained.verdicts, page)
-    if explained.torch_unknown_reason:
-        yield f"  torch {explanation.torch}: {explained.torch_unknown_reason}"
-        yield ""
-    else:
-        torch = f"{_torch(explained, explanation)} would choose"
-        choice = explained.torch_chosen or "none: it would raise an error"
-        yield from _section(torch, choice, explained.torch_verdicts, page)
+    narrow = replace(page, width=min(page.width, _WIDEST))
+    found: list[str] = []
+    if len(explanation.problems) > _FEW and not page.details:
+        rows = [[*map(Cell, _choices(problem))] for problem in explanation.problems]
+        heads = ("problem", "mlbackends", f"torch {explanation.torch}")
+        rows.insert(0, [Cell(head, "bold") for head in heads])
+        found = [*grid(rows, widths(rows), page), "", "--all prints the reasons for each problem."]
+        return page.fitted("\n".join(found) + "\n")
+    for problem in explanation.problems:
+        torch = _torch(problem, explanation)
+        found += [page.styled(problem.text, "bold"), f"on {problem.device}: {problem.device_title}"]
+        ours = ("mlbackends would choose", problem.chosen or "no backend", problem.verdicts)
+        theirs = problem.torch_chosen or "none: it would raise an error"
+        sides = [ours, (f"{torch} would choose", theirs, problem.torch_verdicts)]
+        for title, choice, verdicts in sides[:1] if problem.torch_unknown_reason else sides:
+            found += ["", f"  {title} {page.styled(choice, 'bold')}"]
+            rows = []
+            for verdict in verdicts:
+                mark = Cell("✓", "green") if verdict.usable else Cell("✗", "red")
+                texts = [
+                    f"{reason.message} [{reason.code}]"
+                    + (f"\n→ {reason.hint}" if reason.hint else "")
+                    for reason in verdict.reasons
+                ]
+                texts += [verdict.note or "can"] if verdict.usable else []
+                rows.append([mark, Cell(verdict.backend), Cell("\n".join(texts))])
+            found += lines(rows, narrow, indent=4)
+        if problem.torch_unknown_reason:
+            found += ["", f"  torch {explanation.torch}: {problem.torch_unknown_reason}"]
+        found.append("")
+    return page.fitted("\n".join(found).rstrip("\n") + "\n")
 
 
 def _torch(explained: Explained, explanation: Explanation) -> str:
     cudnn = f" with cuDNN {explained.torch_cudnn}" if explained.torch_cudnn else ""
     return f"torch {explanation.torch}{cudnn}"
-
-
-def _section(title: str, choice: str, verdicts: Sequence[Verdict], page: Page) -> Iterator[str]:
-    yield f"  {title} {page.styled(choice, 'bold')}"
-    room = max((len(verdict.backend) for verdict in verdicts), default=0)
-    indent = " " * (room + 8)
-    width = max(min(page.width, _WIDEST), len(indent) + 26)
-    for verdict in verdicts:
-        mark = page.styled("✓", "green") if verdict.usable else page.styled("✗", "red")
-        lines: list[str] = []
-        for reason in verdict.reasons:
-            message = one_line(f"{reason.message} [{reason.code}]")
-            lines += wrapped(message, width, indent, indent)
-            if reason.hint:
-                lines += wrapped(f"→ {one_line(reason.hint)}", width, indent, f"{indent}  ")
-        if verdict.usable:
-            lines += wrapped(one_line(verdict.note or "can"), width, indent, indent)
-        first = lines[0].strip()
-        yield f"    {mark} {verdict.backend.ljust(room)}  {first}"
-        yield from lines[1:]
-    yield ""
 
 
 def _choices(explained: Explained) -> tuple[str, str, str]:
