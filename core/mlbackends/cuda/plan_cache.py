@@ -59,10 +59,6 @@ def _size(device: int) -> int:
     return 0
 
 
-def _maximum(device: int) -> int:
-    return _maximums.get(_existing(device), _DEFAULT_MAXIMUM)
-
-
 def _set_maximum(device: int, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"max_size expects an int, but got {type(value).__name__}")
@@ -85,7 +81,9 @@ class cuFFTPlanCache:  # noqa: N801  torch's name
         ".size is a read-only property: the number of plans in the cache."
         " To change the largest number, set .max_size",
     )
-    max_size = cuFFTPlanCacheAttrContextProp(_maximum, _set_maximum)
+    max_size = cuFFTPlanCacheAttrContextProp(
+        lambda device: _maximums.get(_existing(device), _DEFAULT_MAXIMUM), _set_maximum
+    )
 
     def clear(self) -> None:
         """Empty the cache, which holds no plans here."""

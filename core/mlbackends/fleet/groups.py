@@ -199,24 +199,22 @@ def _kinds(
             title = {RECORD: sections[0].probe, **title}
         for section in sections:
             if id(section) not in titles:
-                titles[id(section)] = _title(section.facts, by)
+                # Of devices the values, not their number.
+                facts = section.facts
+                names = {
+                    fact
+                    for fact in facts
+                    for name in by
+                    if fact == name
+                    or (name.startswith("*.") and fact.partition(".")[2] == name[2:])
+                }
+                titles[id(section)] = {
+                    name: sorted(value) if isinstance(value := facts[name], dict) else value
+                    for name in sorted(names)
+                }
             title |= titles[id(section)]
         found.setdefault(_text(title), (title, []))[1].append(machine)
     return found.values()
-
-
-def _title(facts: Facts, by: Sequence[str]) -> dict[str, FactValue | None]:
-    """Return the facts of a section that define a kind; of devices the values, not their number."""
-    names = {
-        fact
-        for fact in facts
-        for name in by
-        if fact == name or (name.startswith("*.") and fact.partition(".")[2] == name[2:])
-    }
-    return {
-        name: sorted(value) if isinstance(value := facts[name], dict) else value
-        for name in sorted(names)
-    }
 
 
 class _Comparison:

@@ -131,14 +131,14 @@ def _value(section: Raw | None, place: Place) -> tuple[bytes, ...]:
         rows = [each.get("volatile", Raw(b"{}")) for each in devices]
     if place.name == "*":
         return tuple(map(bytes, rows))
-    return tuple(_field(row, place.name) for row in rows)
-
-
-def _field(row: Raw, name: str) -> bytes:
-    try:
-        return bytes(msgspec.json.decode(row, type=dict[str, Raw]).get(name, Raw()))
-    except msgspec.ValidationError:  # not a table: reading it fails
-        return bytes(row)
+    values = []
+    for row in rows:
+        try:
+            fields = msgspec.json.decode(row, type=dict[str, Raw])
+            values.append(bytes(fields.get(place.name, Raw())))
+        except msgspec.ValidationError:  # not a table: reading it fails
+            values.append(bytes(row))
+    return tuple(values)
 
 
 @cache

@@ -51,7 +51,12 @@ def merged(values: Mapping[str, object], environment: Mapping[str, str]) -> dict
     ours = {name: value for name, (by, value) in found.items() if by.startswith(OUR_PREFIX)}
     theirs = {name: value for name, (_, value) in found.items() if name not in ours}
     merged = _added(ours, dict(values))
-    for below in (_of_steps(environment), _of_file(environment)):
+    path = environment.get(FILE_VARIABLE, "")
+    try:
+        of_file = read(path) if path else {}
+    except BadInput as error:
+        raise BadInput(f"the file that {FILE_VARIABLE} names: {error}", error.hint) from None
+    for below in (_of_steps(environment), of_file):
         allowed = _added(below, theirs)
         merged = _added({name: allowed[name] for name in below if name in allowed}, merged)
     return merged
@@ -76,14 +81,6 @@ def _added(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str
         if name not in merged and (value is None or not lost({name: value, **merged})):
             merged[name] = value
     return merged
-
-
-def _of_file(environment: Mapping[str, str]) -> dict[str, object]:
-    path = environment.get(FILE_VARIABLE, "")
-    try:
-        return read(path) if path else {}
-    except BadInput as error:
-        raise BadInput(f"the file that {FILE_VARIABLE} names: {error}", error.hint) from None
 
 
 def _of_steps(environment: Mapping[str, str]) -> dict[str, object]:

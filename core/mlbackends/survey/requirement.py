@@ -12,7 +12,7 @@ from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import UNCHECKED
 from mlbackends.host.declared import facts_of
-from mlbackends.model.records import Presence, ProbeReport, Report
+from mlbackends.model.records import Presence, Report
 from mlbackends.survey import dotted
 
 _LANGUAGE = Language(
@@ -136,7 +136,10 @@ def unmet(report: Report, need: Requirement) -> str:
             return f"{need.text}: it is {_shown(value)}"
     else:
         value, fact = probe.version, None
-        if why := _below(probe, report.depth):
+        only_a_fact = probe.presence is Presence.FOUND and not (probe.libraries or probe.reasons)
+        is_unchecked = any(reason.code in UNCHECKED for reason in probe.reasons)
+        if probe.presence.level < report.depth.level and not (only_a_fact or is_unchecked):
+            why = first or f", not {report.depth}"
             return f"{need.text}: {need.probe} is {probe.presence}{why}"
         if need.clauses and not value:
             about = f"{need.probe} is {probe.presence}, and its version could not be determined"
@@ -146,16 +149,6 @@ def unmet(report: Report, need: Requirement) -> str:
             found = in_unit_of(value, bound) or _shown(value)
             return f"{need.text}: {need.name} is {found}, needed is {sign} {bound}"
     return ""
-
-
-def _below(probe: ProbeReport, depth: Presence) -> str:
-    """Return why a probe is below the requested presence level; "" if it cannot get higher."""
-    codes = {reason.code: reason.message for reason in reversed(probe.reasons)}
-    presence = probe.presence or Presence.ABSENT
-    only_a_fact = presence is Presence.FOUND and not probe.libraries and not probe.reasons
-    if presence.level >= depth.level or only_a_fact or UNCHECKED & codes.keys():
-        return ""
-    return f": {probe.reasons[0].message}" if probe.reasons else f", not {depth}"
 
 
 def _shown(value: Any) -> str:

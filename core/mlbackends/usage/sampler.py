@@ -106,14 +106,20 @@ class Sampler:
         has_two, self._group = bool(self._group) and seconds > 0, {**statistics}
         used, periods = rise.get("usage_usec"), rise.get("nr_periods")
         stopped = rise.get("nr_throttled", 0)
-        waits = {name: _pressure(host, folder, name) for name in ("cpu", "memory", "io")}
+        # The percentage of the last ten seconds in which some process waited.
+        waits: dict[str, float] = {}
+        for name in ("cpu", "memory", "io"):
+            text = host.read(f"{folder}/{name}.pressure", 4096)
+            text = text or host.read(f"/proc/pressure/{name}", 4096)
+            with suppress(ValueError, IndexError):
+                waits[name] = float(text.split("avg10=", 1)[1].split(None, 1)[0])
         return GroupUsage(
             cpus=quota.value if quota and quota.value < inf else None,
             cpu_percent=round(used / seconds / 1e4, 1) if has_two and used is not None else None,
             throttled_percent=round(100 * stopped / periods, 1) if has_two and periods else None,
             memory_bytes=cgroups.memory_usage(host, limit.folder if limit else ""),
             memory_limit_bytes=int(limit.value) if limit and limit.value < inf else None,
-            pressure={name: share for name, share in waits.items() if share is not None},
+            pressure=waits,
         )
 
 
@@ -162,14 +168,6 @@ def _machine(*, is_first: bool) -> MachineUsage:
         swap_bytes=swap.total if swap else None,
         swap_used_bytes=swap.used if swap else None,
     )
-
-
-def _pressure(host: Host, folder: str, name: str) -> float | None:
-    """Return the percentage of the last ten seconds in which some process waited."""
-    text = host.read(f"{folder}/{name}.pressure", 4096) or host.read(f"/proc/pressure/{name}", 4096)
-    with suppress(ValueError, IndexError):
-        return float(text.split("avg10=", 1)[1].split(None, 1)[0])
-    return None
 
 
 def selected(usage: Usage, sort: str, pids: Collection[int] = (), text: str = "") -> Usage:

@@ -15,7 +15,6 @@ import re
 from mlbackends.audit.environment import reinstall, without_folder
 from mlbackends.audit.hazard import NotReported, Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.libraries import (
-    Failed,
     failed,
     is_of_one_package,
     is_opened_by_package,
@@ -51,7 +50,33 @@ def symptoms(report: ReportView) -> Symptoms:
     for one in failed(report):
         if one.library.path not in reported:
             reported.add(one.library.path)
-            yield _refused(report, one)
+            library, reason = one.library, one.reason
+            message = reason.message
+            if library.path not in message:
+                message = f"{library.path}: {message}"
+            if library.owner:
+                message += f"; it belongs to {library.owner}"
+            severity = Severity.ERROR
+            if one.driver:
+                severity = Severity.NOTE
+            elif reason.code == "missing-symbol":
+                severity = (
+                    Severity.WARNING
+                )  # an old library may lack what was asked for, and be whole
+            elif reason.code == "missing-dependency" and library.found_by in _OF_THE_SYSTEM:
+                severity = (
+                    Severity.WARNING
+                )  # a plug-in, which finds it in the program that opens it
+            yield Symptom(
+                message,
+                hint=reason.hint,
+                command="" if one.driver else _command(report, library),
+                evidence={
+                    f"{one.probe}.libraries.path": [library.path],
+                    f"{one.probe}.libraries.reasons.code": [reason.code],
+                },
+                severity=severity,
+            )
     if not reported and (why := not_opened(report)):
         raise NotReported(why)
 
@@ -90,32 +115,6 @@ def _bad_files(report: ReportView, reported: set[str]) -> Symptoms:
                 evidence={f"{name}.libraries.path": [library.path]},
                 severity=severity,
             )
-
-
-def _refused(report: ReportView, one: Failed) -> Symptom:
-    library, reason = one.library, one.reason
-    message = reason.message
-    if library.path not in message:
-        message = f"{library.path}: {message}"
-    if library.owner:
-        message += f"; it belongs to {library.owner}"
-    severity = Severity.ERROR
-    if one.driver:
-        severity = Severity.NOTE
-    elif reason.code == "missing-symbol":
-        severity = Severity.WARNING  # an old library may lack what was asked for, and be whole
-    elif reason.code == "missing-dependency" and library.found_by in _OF_THE_SYSTEM:
-        severity = Severity.WARNING  # a plug-in, which finds it in the program that opens it
-    return Symptom(
-        message,
-        hint=reason.hint,
-        command="" if one.driver else _command(report, library),
-        evidence={
-            f"{one.probe}.libraries.path": [library.path],
-            f"{one.probe}.libraries.reasons.code": [reason.code],
-        },
-        severity=severity,
-    )
 
 
 def _command(report: ReportView, library: Library) -> str:

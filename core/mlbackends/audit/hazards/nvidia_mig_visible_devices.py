@@ -5,9 +5,13 @@ No alarm:  one instance selected by its MIG UUID, as in a container with one; si
            two are parts of one GPU instance.
 """
 
+from typing import TYPE_CHECKING
+
 from mlbackends.audit.gpus import called, container, nvidia_gpus
 from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
-from mlbackends.model.records import FactValue
+
+if TYPE_CHECKING:
+    from mlbackends.model.records import FactValue
 
 SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
@@ -39,23 +43,6 @@ def symptoms(report: ReportView) -> Symptoms:
     facts: dict[str, FactValue] = {"nvidia.mig_instances": shown}
     if instances:
         facts = {"nvidia.devices.kind": ["mig"] * len(instances)}
-    yield from _of_the_list(report, facts)
-    if container(report):
-        return
-    with_instances = {instance.facts.get("parent") for instance in instances}
-    for gpu in split:
-        if gpu.index not in with_instances:
-            yield Symptom(
-                f"{called(gpu)} is in MIG mode and has no instance: CUDA cannot use it",
-                hint="create instances (nvidia-smi mig -cgi ... -C), or switch MIG off",
-                command=f"sudo nvidia-smi -i {gpu.index} -mig 0",
-                evidence={f"nvidia.devices.{gpu.index}.mig": True},
-                severity=Severity.ERROR,
-                problem=Problem.NODE,
-            )
-
-
-def _of_the_list(report: ReportView, facts: dict[str, FactValue]) -> Symptoms:
     value = report.variable(_VARIABLE)
     entries = [entry.strip() for entry in (value or "").split(",") if entry.strip()]
     evidence: dict[str, FactValue] = {
@@ -83,3 +70,16 @@ def _of_the_list(report: ReportView, facts: dict[str, FactValue]) -> Symptoms:
         yield Symptom(
             f"{message} only the first instance", evidence=evidence, severity=Severity.NOTE
         )
+    if container(report):
+        return
+    with_instances = {instance.facts.get("parent") for instance in instances}
+    for gpu in split:
+        if gpu.index not in with_instances:
+            yield Symptom(
+                f"{called(gpu)} is in MIG mode and has no instance: CUDA cannot use it",
+                hint="create instances (nvidia-smi mig -cgi ... -C), or switch MIG off",
+                command=f"sudo nvidia-smi -i {gpu.index} -mig 0",
+                evidence={f"nvidia.devices.{gpu.index}.mig": True},
+                severity=Severity.ERROR,
+                problem=Problem.NODE,
+            )

@@ -14,7 +14,7 @@ from mlbackends.base import registry
 from mlbackends.base.tables import table
 from mlbackends.host.declared import facts_of
 from mlbackends.model.audit import Problem
-from mlbackends.model.records import Device, Fact, Presence, ProbeReport, Report
+from mlbackends.model.records import Fact, Presence, ProbeReport, Report
 from mlbackends.survey.dotted import is_certain
 
 _GROUPS = ("accelerator", "library", "framework")
@@ -81,19 +81,18 @@ def _probe_rules(name: str, probe: ProbeReport) -> Iterator[str]:
     for kind in dict.fromkeys(device.kind for device in probe.devices):
         if kind.isascii() and kind.isidentifier():
             alike = [device for device in probe.devices if device.kind == kind]
-            yield from _device_rules(name, title if kind == name else f"{title}-{kind}", alike)
-
-
-def _device_rules(probe: str, title: str, devices: list[Device]) -> Iterator[str]:
-    selected = f"{probe}.devices[kind == {devices[0].kind}]"
-    yield _rule(f"{title}-devices", selected, "count", len(devices))
-    for field in ("name", "capability"):
-        values = {getattr(device, field) for device in devices}
-        if len(values) == 1 and values != {""}:
-            yield _rule(f"{title}-{field}", f"{selected}.{field}", "equals", values.pop())
-    sizes = [device.memory_bytes for device in devices if device.memory_bytes is not None]
-    if len(sizes) == len(devices):
-        yield _rule(f"{title}-memory", f"{selected}.memory_bytes", "min", _floor(min(sizes)))
+            prefix = title if kind == name else f"{title}-{kind}"
+            selected = f"{name}.devices[kind == {alike[0].kind}]"
+            yield _rule(f"{prefix}-devices", selected, "count", len(alike))
+            for field in ("name", "capability"):
+                values = {getattr(device, field) for device in alike}
+                if len(values) == 1 and values != {""}:
+                    yield _rule(f"{prefix}-{field}", f"{selected}.{field}", "equals", values.pop())
+            sizes = [device.memory_bytes for device in alike if device.memory_bytes is not None]
+            if len(sizes) == len(alike):
+                yield _rule(
+                    f"{prefix}-memory", f"{selected}.memory_bytes", "min", _floor(min(sizes))
+                )
 
 
 def _rule(

@@ -32,7 +32,22 @@ def run(job: Job, take: Take) -> None:
             here = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             reference = task.options(scheduling_strategy=here).remote(job.command, job.node_seconds)
             pending[reference] = name
-        _take_all(ray, job, take, pending)
+        taken: set[str] = set()
+        end = time.monotonic() + job.node_seconds + GRACE_SECONDS
+        while pending and (left := end - time.monotonic()) > 0:
+            done, _ = ray.wait(list(pending), num_returns=1, timeout=left)
+            for reference in done:
+                name = pending.pop(reference)
+                try:
+                    found = from_worker(ray.get(reference), taken, name)
+                except ray.exceptions.RayError as error:
+                    text = f"its worker failed: {error}"
+                    found = [Envelope(node=name, status=Status.ERROR, error=text)]
+                for envelope in found:
+                    take(envelope)
+        for reference, name in pending.items():
+            ray.cancel(reference, force=True)
+            take(Envelope(node=name, status=Status.TIMEOUT, error="its worker did not answer"))
 
 
 def each(
@@ -73,22 +88,3 @@ def _attached(where: str) -> Iterator[Any]:
     finally:
         if is_ours:
             ray.shutdown()
-
-
-def _take_all(ray: Any, job: Job, take: Take, pending: dict[Any, str]) -> None:
-    taken: set[str] = set()
-    end = time.monotonic() + job.node_seconds + GRACE_SECONDS
-    while pending and (left := end - time.monotonic()) > 0:
-        done, _ = ray.wait(list(pending), num_returns=1, timeout=left)
-        for reference in done:
-            name = pending.pop(reference)
-            try:
-                found = from_worker(ray.get(reference), taken, name)
-            except ray.exceptions.RayError as error:
-                text = f"its worker failed: {error}"
-                found = [Envelope(node=name, status=Status.ERROR, error=text)]
-            for envelope in found:
-                take(envelope)
-    for reference, name in pending.items():
-        ray.cancel(reference, force=True)
-        take(Envelope(node=name, status=Status.TIMEOUT, error="its worker did not answer"))
