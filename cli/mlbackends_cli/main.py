@@ -13,7 +13,7 @@ import click
 from mlbackends.base.errors import MlBackendsError
 from mlbackends.base.version import __version__
 from mlbackends_cli import exits
-from mlbackends_cli.lazy import FolderGroup
+from mlbackends_cli.lazy import FolderGroup, explained, first_help
 from mlbackends_cli.output import log, write
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -58,12 +58,8 @@ def guarded_main(arguments: list[str]) -> int:
             if arguments:
                 error.show()
             else:
-                from mlbackends_cli.errors import first_help
-
                 click.echo(first_help(main), err=True)
         else:
-            from mlbackends_cli.errors import explained
-
             _fail(arguments, *explained(error, main, arguments))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):

@@ -19,7 +19,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from mlbackends.audit.catalogue import codes
-from mlbackends_cli.errors import contexts
+from mlbackends_cli.lazy import contexts
 from mlbackends_cli.main import main
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ import os
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from html import escape
 from typing import TypeVar
 
@@ -327,7 +326,14 @@ def drawing(path: str, sheet: Sheet[Record]) -> Callable[[Record], str | bytes]:
     if ending == ".png":
         if (reason := why_no_png()) is not None:
             raise reason
-        return partial(_photograph, sheet)
+        import resvg_py
+
+        # resvg knows no variables: the first value of each is the light one.
+        rules = re.sub(r"@media[^}]*\}\}", "", style_alone())
+        colours = dict(re.findall(r"(--\w+):(#\w+)", rules))
+        rules = re.sub(r"var\((--\w+)\)", lambda found: colours[found[1]], rules)
+        look = {"style_sheet": _FONTS, "zoom": _ZOOM, "background": colours["--paper"]}
+        return lambda record: bytes(resvg_py.svg_to_bytes(svg_string=sheet(record, rules), **look))
     if ending != ".svg" and path != "-":
         raise BadInput(
             f"{shown(path)} is not an image type that can be written", "use FILE.svg or FILE.png"
@@ -350,20 +356,6 @@ def why_no_png() -> BadInput | None:
     if empty == word:
         return BadInput("PNG needs a font, and no font is installed", _NO_FONT)
     return None
-
-
-def _photograph(sheet: Sheet[Record], record: Record) -> bytes:
-    """Return the picture as PNG, light."""
-    import resvg_py
-
-    # resvg knows no variables: the first value of each is the light one.
-    rules = re.sub(r"@media[^}]*\}\}", "", style_alone())
-    colours = dict(re.findall(r"(--\w+):(#\w+)", rules))
-    svg = sheet(record, re.sub(r"var\((--\w+)\)", lambda found: colours[found[1]], rules))
-    data = resvg_py.svg_to_bytes(
-        svg_string=svg, style_sheet=_FONTS, zoom=_ZOOM, background=colours["--paper"]
-    )
-    return bytes(data)
 
 
 def style_alone() -> str:

@@ -18,8 +18,7 @@ import click
 
 from mlbackends.base.errors import BadInput
 from mlbackends_cli import exits
-from mlbackends_cli.errors import contexts
-from mlbackends_cli.lazy import FolderGroup, documented
+from mlbackends_cli.lazy import FolderGroup, contexts, documented
 from mlbackends_cli.output import write_paged
 from mlbackends_cli.terminal import page
 from mlbackends_cli.text.plain import wrapped

@@ -263,25 +263,22 @@ def difference(difference: Difference, page: Page) -> str:
 
 
 def _findings(failed: tuple[Check, ...]) -> str:
-    return element("ul", *map(_finding, failed), kind="findings") if failed else ""
-
-
-def _finding(check: Check) -> str:
-    declared = checks.place(check)
-    advice = []
-    for word, text in checks.advice(check):
-        content = element("pre", words("code", text)) if word == "type" else escaped(text)
-        advice.append(words("dt", word) + element("dd", content))
-    if check.documentation:  # shown, not linked: it comes from a file
-        advice.append(words("dt", "see") + words("dd", checks.line(check.documentation)))
-    rows = [row(name, words("td", value)) for name, value in checks.evidence(check, units=True)]
-    return finding(
-        str(check.severity),
-        checks.sentence(check),
-        checks.code(check),
-        words("p", f"declared in {declared}", "dim") if declared else "",
-        element("dl", *advice, kind="advice") if advice else "",
-        element("details", words("summary", "what shows it"), table((), rows, "facts"))
-        if rows
-        else "",
-    )
+    found = []
+    for check in failed:
+        declared = checks.place(check)
+        advice = []
+        for word, text in checks.advice(check):
+            content = element("pre", words("code", text)) if word == "type" else escaped(text)
+            advice.append(words("dt", word) + element("dd", content))
+        if check.documentation:  # shown, not linked: it comes from a file
+            advice.append(words("dt", "see") + words("dd", checks.line(check.documentation)))
+        rows = [row(name, words("td", value)) for name, value in checks.evidence(check, units=True)]
+        shown = (words("summary", "what shows it"), table((), rows, "facts"))
+        inside = (
+            words("p", f"declared in {declared}", "dim") if declared else "",
+            element("dl", *advice, kind="advice") if advice else "",
+            element("details", *shown) if rows else "",
+        )
+        severity = str(check.severity)
+        found.append(finding(severity, checks.sentence(check), checks.code(check), *inside))
+    return element("ul", *found, kind="findings") if found else ""

@@ -355,23 +355,16 @@ def outcome(outcome: Outcome, page: Page) -> str:
         # The title of a hazard describes a problem, that of a rule a requirement.
         is_hazard = outcome.kind == "doctor" and title == "Passed"
         heading = "Looked for and not found" if is_hazard else title
-        parts.append(plain.printed((plain.Passage(heading, _by_cause(found)),), page))
+        causes: dict[str, list[str]] = {}
+        for check in found:  # codes with the same cause are in one row
+            causes.setdefault(checks.cause(check), []).append(checks.code(check))
+        rows = [("", f"{cause}: {', '.join(each)}") for cause, each in causes.items() if each[1:]]
+        rows = [*((each[0], cause) for cause, each in causes.items() if not each[1:]), *rows]
+        parts.append(plain.printed((plain.Passage(heading, tuple(rows)),), page))
     summary = checks.summary(outcome)
     last = wrapped(summary, page.width) if page.terminal else [summary]  # grep wants one line
     text = "\n".join([*parts, *last, ""])
     return page.fitted(without_commands(text, page.sign("·", ".")))
-
-
-def _by_cause(ended: Iterable[Check]) -> tuple[tuple[str, str], ...]:
-    """Return the codes as rows with their cause; codes with the same cause are in one row."""
-    causes: dict[str, list[str]] = {}
-    for check in ended:
-        causes.setdefault(checks.cause(check), []).append(checks.code(check))
-    rows = (
-        (codes[0], cause) if len(codes) == 1 else ("", f"{cause}: {', '.join(codes)}")
-        for cause, codes in causes.items()
-    )
-    return tuple(sorted(rows, key=lambda row: not row[0]))
 
 
 def _failed(group: list[Check], page: Page) -> str:

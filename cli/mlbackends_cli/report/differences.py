@@ -154,6 +154,12 @@ def _changes_table(causes: Sequence[Cause], probe: str = "") -> str:
     for cause in causes:
         change, (name, others) = cause.change, names(cause, probe)
         title = element("code", breakable(name))
+        cells = [element("td", breakable(value), kind="value") for value in values(change)]
+        if lines := [
+            f"{words('span', MARKS[kind], f'kind {kind}')} {breakable(text)}"
+            for kind, text in records(change)
+        ]:  # what changed record by record fills both
+            cells = [element("td", items("records", *lines), kind="value", colspan="2")]
         if others:
             title += element("div", f"also {breakable(others)}", kind="dim")
         rows.append(
@@ -161,20 +167,9 @@ def _changes_table(causes: Sequence[Cause], probe: str = "") -> str:
                 element("td", severity_badge(change.severity)) if is_worse else "",
                 words("td", f"{MARKS[change.kind]} {change.kind}", f"kind {change.kind}"),
                 element("th", title, scope="row"),
-                *_value_cells(change),
+                *cells,
                 words("td", change.why, "why") if is_worse else "",
             ]
         )
     heads = ("how bad", "change", "what", "before", "after", "why it is worse")
     return table(heads if is_worse else heads[1:-1], rows, "changes stack")
-
-
-def _value_cells(change: Change) -> list[str]:
-    """Return the cells of both values; what changed record by record fills both."""
-    found = [
-        f"{words('span', MARKS[kind], f'kind {kind}')} {breakable(text)}"
-        for kind, text in records(change)
-    ]
-    if found:
-        return [element("td", items("records", *found), kind="value", colspan="2")]
-    return [element("td", breakable(value), kind="value") for value in values(change)]

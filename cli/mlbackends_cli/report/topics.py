@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from mlbackends.audit import device_limits
 from mlbackends.base.errors import counted
-from mlbackends.model.device_kinds import Concern, Here, KindPage, Limit
+from mlbackends.model.device_kinds import Concern, Here, KindPage
 from mlbackends.switches import listing
 from mlbackends.switches.deviations import DEVIATIONS, Deviation
 from mlbackends.switches.files import as_data, groups, members
@@ -50,8 +50,21 @@ def _sections(page: KindPage) -> Iterator[tuple[str, str, list[_Line]]]:
     """Yield each section that has lines: its heading, the heading of its column of needs, its lines."""
     for concern, heading in _CONCERNS.items():
         limits = [limit for limit in page.limits if limit.limit.concern is concern]
-        if limits:
-            yield heading, "Ends with", [_limit_line(limit.limit, limit.here) for limit in limits]
+        lines = []
+        for limit, here in ((each.limit, each.here) for each in limits):
+            needs = " and ".join(map(str, limit.lifted_by)) or "nothing"
+            # The condition of the limit, as the beginning of a sentence; empty if it is general.
+            places: dict[str, list[str]] = {"below": [], "without": []}
+            for need in limit.lifted_by:
+                places["below" if need.at_least else "without"].append(str(need))
+            condition = " or ".join(
+                f"{word} {' or '.join(each)}" for word, each in places.items() if each
+            )
+            condition = f"{condition[:1].upper()}{condition[1:]}:" if condition else ""
+            short = f"{applies(here)} {condition} {limit.detail}"
+            lines.append(_Line(limit.what, applies(here), limit.detail, needs, limit.source, short))
+        if lines:
+            yield heading, "Ends with", lines
     if page.features:
         lines = []
         for feature, here in ((each.feature, each.here) for each in page.features):
@@ -62,18 +75,6 @@ def _sections(page: KindPage) -> Iterator[tuple[str, str, list[_Line]]]:
             short = f"{status} {feature.detail}" + ("" if status else f" It needs {needs}.")
             lines.append(_Line(feature.what, status, feature.detail, needs, feature.source, short))
         yield _FEATURES, "Needs", lines
-
-
-def _limit_line(limit: Limit, here: Here | None) -> _Line:
-    needs = " and ".join(map(str, limit.lifted_by)) or "nothing"
-    # The condition of the limit, as the beginning of a sentence; empty if it is general.
-    places: dict[str, list[str]] = {"below": [], "without": []}
-    for need in limit.lifted_by:
-        places["below" if need.at_least else "without"].append(str(need))
-    condition = " or ".join(f"{word} {' or '.join(each)}" for word, each in places.items() if each)
-    condition = f"{condition[:1].upper()}{condition[1:]}:" if condition else ""
-    short = f"{applies(here)} {condition} {limit.detail}"
-    return _Line(limit.what, applies(here), limit.detail, needs, limit.source, short)
 
 
 def device_passages(page: KindPage) -> list[Passage]:

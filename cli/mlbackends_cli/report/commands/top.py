@@ -107,17 +107,16 @@ def command(
         time.sleep(interval)
         usage = sampler.sample()
     shown = view.chosen(usage)
-    write(formats.text_of(form, shown, page(color, output), table=_whole), output)
+    if form == "table":
+        from mlbackends_cli.report.usage import whole  # rich, which JSON does not need
+
+        write(whole(shown, page(color, output)), output)
+    else:
+        write(formats.text(form, "record", shown, page(color, output)), output)
     missing = {*pids} - {process.pid for process in usage.processes}
     for pid in sorted(missing):
         log(f"there is no process {pid}")
     return exits.NO if missing else exits.YES
-
-
-def _whole(usage: Usage, style: Page) -> str:
-    from mlbackends_cli.report.usage import whole  # rich, which JSON does not need
-
-    return whole(usage, style)
 
 
 class _View:

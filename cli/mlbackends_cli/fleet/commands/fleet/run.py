@@ -101,7 +101,12 @@ def command(
 
     def gather(visit: Callable[[str, Envelope], None]) -> Collection:
         collection = Collection(expected or None)
-        with exits.cleared_up(), ProgressLine(_progress) as progress:
+        known = f" of {total:,}" if total else ""
+
+        def sentence(done: int, _total: int, last: str) -> str:
+            return f"{done:,}{known} nodes" + (f", the last {last}" if last else "")
+
+        with exits.cleared_up(), ProgressLine(sentence) as progress:
             progress(0, total, "")
 
             def take(envelope: Envelope) -> None:
@@ -114,11 +119,6 @@ def command(
         return collection
 
     return Summary(**options).of(gather)
-
-
-def _progress(done: int, total: int, last: str) -> str:
-    of = f" of {total:,}" if total else ""
-    return f"{done:,}{of} nodes" + (f", the last {last}" if last else "")
 
 
 def _this_program() -> str:
