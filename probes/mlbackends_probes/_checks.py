@@ -1,9 +1,8 @@
 """What the probes in table.json do themselves: load_NAME, use_NAME, and find_NAME, which completes a finding.
 
 The first two get the caller of the opened library's functions, and the library. One that learns nothing
-returns None; `use` raises NotUsable if a result is wrong. find_NAME is called if a copy was found, and
-describe_NAME and decode_NAME are fields of SharedLibrary and CudaLibrary. The functions are documented in
-the sources that table.json names.
+returns None; `use` raises NotUsable if a result is wrong. describe_NAME and decode_NAME are fields of
+SharedLibrary and CudaLibrary. The functions are documented in the sources that table.json names.
 """
 
 import os
@@ -12,13 +11,14 @@ import re
 from msgspec.structs import replace
 
 from mlbackends.base.reasons import NotUsable, Reason
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.libraries.blas_symbols import require_equal, require_product
 from mlbackends.libraries.c_calls import Calls, ctypes, decimal_version
 from mlbackends.libraries.cuda.device import expect, first_device
 from mlbackends.libraries.cuda.libraries import agree, runtime_version, versioned
 from mlbackends.libraries.library_names import stem_of
-from mlbackends.libraries.search import with_file_version
+from mlbackends.libraries.search import inside, with_file_version
 from mlbackends.model.records import Answer, FactValue, Finding, Library, nonempty
 
 # ---- NVIDIA --------------------------------------------------------------------------------------
@@ -166,6 +166,39 @@ def use_cupti(call: Calls, library: Library) -> Answer | None:
     return versioned(library, version) if version else None
 
 
+def find_nccl(finding: Finding, host: Host) -> Finding:
+    """Add the copies that are built into torch, and what nccl.conf sets."""
+    built_in = inside(host, "nccl", "libtorch_cuda", ("ncclGetVersion",))
+    reasons = () if built_in else finding.reasons
+    libraries = (*finding.libraries, *built_in)
+    # The first file that sets a variable holds, after the environment.
+    own = host.env("NCCL_CONF_FILE") or f"{host.env('HOME')}/.nccl.conf"
+    rows: dict[str, dict[str, str]] = {}
+    for path in (own, "/etc/nccl.conf") if libraries else ():
+        for line in host.read(path, 65536).splitlines():
+            name, equals, value = line.partition("=")
+            if equals and name in table("host/variables")["nccl"]:
+                rows.setdefault(name, {"name": name, "value": value, "file": path})
+    facts = finding.facts | nonempty({"configuration": list(rows.values())})
+    return replace(finding, libraries=libraries, facts=facts, reasons=reasons)
+
+
+def load_nccl(call: Calls, library: Library) -> Answer:
+    """Ask the version: 23007 is 2.30.7, and 2708 is 2.7.8, because 2.9 got more digits."""
+    (number,) = call.numbers("ncclGetVersion", 1)
+    return versioned(library, decimal_version(number, 10_000 if number >= 10_000 else 1000))
+
+
+def use_nccl(call: Calls, _: Library) -> None:
+    """Sum numbers over the one device."""
+    device, float_32, add, stream = first_device(), 7, 0, None
+    numbers, result = device.floats(1, 2, 3), device.floats(0, 0, 0)
+    communicator = call.create("ncclCommInitAll", 1, (ctypes.c_int * 1)(0))
+    kind = (ctypes.c_size_t(3), float_32, add)
+    call("ncclAllReduce", numbers, result, *kind, communicator, stream)
+    expect("a sum over one device", device.read_floats(result, 3), (1, 2, 3))
+
+
 def load_nvjitlink(call: Calls, library: Library) -> Answer | None:
     """Ask the CUDA version."""
     if not call.has("nvJitLinkVersion"):
@@ -269,6 +302,8 @@ def use_hipblaslt(call: Calls, library: Library) -> Answer:
 
 def find_miopen(finding: Finding, host: Host) -> Finding:
     """Add the databases that are installed with the first copy."""
+    if not finding.libraries:
+        return finding
     prefix = host.realpath(finding.libraries[0].path).rsplit("/", 2)[0]
     names = host.listdir(host.env("MIOPEN_SYSTEM_DB_PATH") or f"{prefix}/share/miopen/db")
     databases = [name for name in names if re.search(r"\.(kdb|db|db\.txt|fdb\.txt)$", name)]
@@ -429,6 +464,8 @@ def use_fftw(call: Calls, library: Library) -> None:
 
 def find_flexiblas(finding: Finding, host: Host) -> Finding:
     """Add the backend that is set."""
+    if not finding.libraries:
+        return finding
     facts = {**finding.facts}
     # The later file goes before the earlier one.
     for path in ("/etc/flexiblasrc", f"{host.env('HOME')}/.flexiblasrc"):
@@ -524,6 +561,8 @@ def use_qnnpack(call: Calls, _: Library) -> None:
 
 def find_sycl(finding: Finding, host: Host) -> Finding:
     """Add the adapters next to the first copy."""
+    if not finding.libraries:
+        return finding
     beside = host.realpath(finding.libraries[0].path).rsplit("/", 1)[0]
     pattern = re.compile(r"lib(?:ur_adapter|pi)_(\w+)\.so")
     names = (pattern.match(name) for name in host.listdir(beside))

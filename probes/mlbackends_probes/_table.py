@@ -85,8 +85,7 @@ def _package(
 
 
 def _completed(find: Find, complete: Callable[[Finding, Host], Finding], host: Host) -> Finding:
-    finding = find(host)
-    return complete(finding, host) if finding.libraries else finding
+    return complete(find(host), host)
 
 
 def _answer(check: Check, calls: Callable[[CDLL], Calls], opened: CDLL, library: Library) -> Answer:

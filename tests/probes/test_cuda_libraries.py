@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import platform
 import shutil
 import subprocess
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -14,13 +16,14 @@ from mlbackends.base import registry
 from mlbackends.host.host import Host
 from mlbackends.libraries.cuda import cudnn_release
 from mlbackends.libraries.cuda.libraries import version_in_file_name, version_in_header
-from mlbackends_probes import cudnn, nccl
+from mlbackends.model.records import Library
+from mlbackends_probes import cudnn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from mlbackends.model.records import Finding, Library
+    from mlbackends.model.records import Finding
 
     Compiled = Callable[[str], Path]
 
@@ -290,7 +293,7 @@ def test_a_framework_that_carries_a_copy_does_not_lend_it_its_version(machine: M
     machine.library(path)
     machine.package("torch 2.4.0", path)
 
-    library = only(nccl.find(machine.host()))
+    library = only(registry.load("mlbackends_probes", "nccl").find(machine.host()))
 
     assert (library.owner, library.version) == ("torch 2.4.0", "")
     assert "package_version" not in library.facts
@@ -397,7 +400,17 @@ def test_a_cudnn_number_is_a_version(number: int, version: str) -> None:
     ("number", "version"), [(23007, "2.30.7"), (21805, "2.18.5"), (2708, "2.7.8"), (2406, "2.4.6")]
 )
 def test_an_nccl_number_is_a_version(number: int, version: str) -> None:
-    assert nccl.decoded(number) == version
+    def get_version(address: Any) -> int:
+        ctypes.cast(address, ctypes.POINTER(ctypes.c_int))[0] = number
+        return 0
+
+    opened = SimpleNamespace(ncclGetVersion=get_version)
+
+    answer = registry.load("mlbackends_probes", "nccl").load(
+        opened, Library("nccl", "libnccl.so.2")
+    )
+
+    assert answer.library.version == version
 
 
 @pytest.mark.parametrize(("number", "version"), [("130500", "13.5"), ("22", ""), ("", "")])
@@ -411,7 +424,9 @@ def test_a_cupti_number_is_a_version_from_13_on(number: str, version: str) -> No
 def test_the_variables_that_steer_it_are_facts_and_no_others(machine: Machine) -> None:
     host = machine.host(NCCL_DEBUG="INFO", NCCL_COMM_ID="10.0.0.1:999", HOME="/root")
 
-    assert nccl.find(host).facts == {"environment": {"NCCL_DEBUG": "INFO"}}
+    assert registry.load("mlbackends_probes", "nccl").find(host).facts == {
+        "environment": {"NCCL_DEBUG": "INFO"}
+    }
 
 
 def test_the_first_nccl_conf_that_sets_a_variable_holds(machine: Machine) -> None:
@@ -421,7 +436,11 @@ def test_the_first_nccl_conf_that_sets_a_variable_holds(machine: Machine) -> Non
     machine.write("/opt/nccl.conf", "NCCL_DEBUG=INFO\n")
 
     def rows(**environment: str) -> list[tuple[str, ...]]:
-        found: Any = nccl.find(machine.host(**environment)).facts["configuration"]
+        found: Any = (
+            registry.load("mlbackends_probes", "nccl")
+            .find(machine.host(**environment))
+            .facts["configuration"]
+        )
         return [tuple(row.values()) for row in found]
 
     assert rows(HOME="/home/me") == [
