@@ -83,30 +83,30 @@ def points(roofline: Roofline, colours: Colours, width: int, name: str) -> str:
     shown = [point for point in roofline.points if point.intensity > 0 and point.gflops > 0]
     if not shown:
         return ""
-    speed = max(each.gflops for each in shown)
-    traffic = max(each.gigabytes_per_second for each in shown)
+    speed = max(point.gflops for point in shown)
+    traffic = max(point.gigabytes_per_second for point in shown)
     roof = Roof(speed, traffic, "the best seen here")
     note = "the dashed line is the best seen in this trace"
     if found := roofline.roof:
         roof = Roof(found.gflops, found.gigabytes_per_second, "this machine")
         note = f"the dashed line is what this machine reached just now: {found.by}"
-    longest = max(each.total_ns for each in shown)
+    longest = max(point.total_ns for point in shown)
     by_operation: dict[str, list[Point]] = {}
-    for each in shown:
+    for point in shown:
         hint = (
-            f"{each.operation} {each.shape} {each.dtype} {each.implementation}:"
-            f" {short_number(each.gflops)} GFLOP/s, {short_number(each.gigabytes_per_second)} GB/s,"
-            f" {short_number(each.intensity)} operations a byte, {times(each.count, 'call')},"
-            f" {took(each.total_ns)}"
+            f"{point.operation} {point.shape} {point.dtype} {point.implementation}:"
+            f" {short_number(point.gflops)} GFLOP/s, {short_number(point.gigabytes_per_second)} GB/s,"
+            f" {short_number(point.intensity)} operations a byte, {times(point.count, 'call')},"
+            f" {took(point.total_ns)}"
         )
-        size = math.sqrt(each.total_ns / longest)
-        point = Point(each.intensity, each.gflops, hint, size)
-        by_operation.setdefault(each.operation, []).append(point)
+        size = math.sqrt(point.total_ns / longest)
+        mark = Point(point.intensity, point.gflops, hint, size)
+        by_operation.setdefault(point.operation, []).append(mark)
     plot = Plot(
         title="",
         across="FLOP per byte",
         up="GFLOP/s",
-        series=tuple(Series(operation, tuple(found)) for operation, found in by_operation.items()),
+        series=tuple(Series(operation, tuple(marks)) for operation, marks in by_operation.items()),
         roof=roof,
         joined=False,
     )

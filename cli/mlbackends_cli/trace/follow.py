@@ -88,7 +88,7 @@ class _Screen:
     def draw(self, *, last: bool = False) -> None:
         """Draw now; the last time all of it stays."""
         request = self._request
-        found = {name: each.result() for name, each in self._collectors.items()}
+        found = {name: collector.result() for name, collector in self._collectors.items()}
         text = printed(found, request.form, page(request.color), request.most)
         if self._shows:
             try:

@@ -125,9 +125,9 @@ def _(view: trace_views.Summary) -> Listing:
         rows.append((more, *("" for _ in used[1:]), *_numbers(view.others)))
     notes = [f"{times(view.count, 'call')}, {took(view.total_ns)}"]
     notes += [
-        f"not counted: {one.count:,} {one.reason}"
-        f"{f', {took(one.total_ns)}' if one.total_ns else ''}"
-        for one in view.uncounted
+        f"not counted: {part.count:,} {part.reason}"
+        f"{f', {took(part.total_ns)}' if part.total_ns else ''}"
+        for part in view.uncounted
     ]
     return Listing(tuple(columns), (Group("", tuple(rows)),), tuple(notes))
 
@@ -158,8 +158,8 @@ def _(view: trace_views.Findings) -> Listing:
         groups.append(Group(f"{finding.severity}: {finding.code}", shown, finding.code))
     marked = frozenset(
         (number, 0)
-        for number, one in enumerate(view.findings)
-        if one.severity in {"high", "medium"}
+        for number, finding in enumerate(view.findings)
+        if finding.severity in {"high", "medium"}
     )
     notes = () if view.findings else (f"no findings ({len(view.codes)} checks)",)
     return Listing(("", ""), tuple(groups), notes, marked)
@@ -215,7 +215,7 @@ def _bars(lane: trace_views.Lane, view: trace_views.Timeline) -> str:
         for place in range(int(start), min(_STRETCHES, int(end) + 1)):
             inside = min(end, place + 1) - max(start, place)
             busy[place] += span.busy_ns * max(0.0, inside) / ((end - start) or 1)
-    return "".join(_BLOCKS[min(8, math.ceil(8 * each / step))] for each in busy).rstrip()
+    return "".join(_BLOCKS[min(8, math.ceil(8 * height / step))] for height in busy).rstrip()
 
 
 @_listing.register
@@ -245,13 +245,13 @@ def _(view: trace_views.Roofline) -> Listing:
 @_listing.register
 def _(view: trace_views.Repro) -> Listing:
     groups = []
-    for one in view.calls:
-        call = f"{_text(one.shape)}: {times(one.count, 'call')}, {took(one.total_ns)}"
-        rows = [("call", call.removeprefix(": "))]
+    for call in view.calls:
+        text = f"{_text(call.shape)}: {times(call.count, 'call')}, {took(call.total_ns)}"
+        rows = [("call", text.removeprefix(": "))]
         # All of it, since it is to be copied.
-        rows += [(one.tool, line) for line in one.text.rstrip("\n").split("\n") if line]
-        rows += [("note", _text(note)) for note in one.notes]
-        groups.append(Group(_text(one.operation), tuple(rows), one.operation))
+        rows += [(call.tool, line) for line in call.text.rstrip("\n").split("\n") if line]
+        rows += [("note", _text(note)) for note in call.notes]
+        groups.append(Group(_text(call.operation), tuple(rows), call.operation))
     more = view.groups - len(view.calls)
     return Listing(("", ""), tuple(groups), (f"and {more:,} more",) if more else ())
 

@@ -85,7 +85,7 @@ def _shrunk(names: Sequence[str], widths: Sequence[int], room: int, indent: int)
     ]
     least[0] = min(widths[0], least[0] + indent)
     while sum(found) > room and found != least:
-        at = max(range(len(found)), key=lambda each: found[each] - least[each])
+        at = max(range(len(found)), key=lambda column: found[column] - least[column])
         found[at] -= 1
     return found
 

@@ -73,7 +73,8 @@ class Contents:
         groups: Any = begin("summary", by=("operation", "implementation", "dtype"))
         groups.add_groups(self._collectors["calls"])
         return {
-            name: each.result() for name, each in {**self._collectors, "groups": groups}.items()
+            name: collector.result()
+            for name, collector in {**self._collectors, "groups": groups}.items()
         }
 
 
@@ -120,11 +121,11 @@ def trace_page(contents: Contents) -> str:
     found = element("ul", *map(_finding, findings), kind="findings") if findings else ""
     uncounted = [
         [
-            _cell(one.reason),
-            _number(f"{one.count:,}"),
-            _number(took(one.total_ns) if one.total_ns else ""),
+            _cell(part.reason),
+            _number(f"{part.count:,}"),
+            _number(took(part.total_ns) if part.total_ns else ""),
         ]
-        for one in calls.uncounted
+        for part in calls.uncounted
     ]
     rest = table(("why",), uncounted, "numbers few", numbers=("lines", "time"))
     origin = {
@@ -159,20 +160,20 @@ def _twice(draw: Callable[..., str], view: object, colours: Colours) -> str:
         f"picture-{size}": draw(view, colours, width, f"{draw.__name__}-{size}")
         for size, width in (("wide", _WIDE), ("narrow", _NARROW))
     }
-    return "\n".join(element("figure", each, kind=kind) for kind, each in charts.items() if each)
+    return "\n".join(element("figure", chart, kind=kind) for kind, chart in charts.items() if chart)
 
 
-def _finding(one: Finding) -> str:
+def _finding(view: Finding) -> str:
     evidence = ""
-    if one.evidence:
-        lines = words("pre", "\n".join(one.evidence))
+    if view.evidence:
+        lines = words("pre", "\n".join(view.evidence))
         evidence = element("details", words("summary", "what shows it"), lines)
     return finding(
-        one.severity,
-        one.seen,
-        one.code,
-        words("p", one.why) if one.why else "",
-        words("p", one.action, "hint") if one.action else "",
+        view.severity,
+        view.seen,
+        view.code,
+        words("p", view.why) if view.why else "",
+        words("p", view.action, "hint") if view.action else "",
         evidence,
     )
 
@@ -226,11 +227,11 @@ def _rest(summary: Summary, shown: int) -> str:
     return words("p", text, "dim")
 
 
-def _refused(one: Refused) -> str:
-    reasons = ", ".join(f"{name} ({count:,})" for name, count in one.chosen[:6])
+def _refused(operation: Refused) -> str:
+    reasons = ", ".join(f"{name} ({count:,})" for name, count in operation.chosen[:6])
     title = [
-        words("strong", one.operation or "?"),
-        words("span", times(one.count, "refusal"), "dim"),
+        words("strong", operation.operation or "?"),
+        words("span", times(operation.count, "refusal"), "dim"),
         words("span", f"chosen: {reasons}", "dim") if reasons else "",
     ]
     body = [
@@ -240,13 +241,13 @@ def _refused(one: Refused) -> str:
             _cell(refusal.place),
             _number(f"{refusal.count:,}"),
         )
-        for refusal in one.refusals[:_MOST_REFUSALS]
+        for refusal in operation.refusals[:_MOST_REFUSALS]
     ]
-    more = len(one.refusals) - _MOST_REFUSALS
+    more = len(operation.refusals) - _MOST_REFUSALS
     heads = ("implementation", "why not", "where")
     refusals = table(heads, body, "numbers", numbers=("times",))
     rest = words("p", f"and {more:,} more kinds", "dim") if more > 0 else ""
-    return folded(title, scrolled(refusals, f"Refusals of {one.operation}"), rest)
+    return folded(title, scrolled(refusals, f"Refusals of {operation.operation}"), rest)
 
 
 def _cell(text: str) -> str:

@@ -134,9 +134,9 @@ def views(
     by: Sequence[str] = (),
 ) -> "dict[str, AnyView]":
     """Return views of files. by: what they group by."""
-    collectors = {name: viewing.begin(name, **each) for name, each in options.items()}
+    collectors = {name: viewing.begin(name, **own) for name, own in options.items()}
     collect(logs, tuple(collectors.values()), where, skip_first, by)
-    return {name: each.result() for name, each in collectors.items()}
+    return {name: collector.result() for name, collector in collectors.items()}
 
 
 def chosen(logs: Logs, where: Where, skip_first: int = 0) -> Iterator[AnyRecord]:

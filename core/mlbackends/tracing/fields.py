@@ -83,8 +83,8 @@ def field_name(name: str) -> str:
             f"{name!r} is a table; name an entry of it", f"such as {table}.{_ENTRIES[table]}"
         )
     near = nearest(found, (*NAMES, *TABLES))
-    near = near or [each for each in _USUAL if each.partition(".")[2].lower() == found.lower()]
-    hint = f"did you mean {' or '.join(repr(each) for each in near)}?" if near else ""
+    near = near or [entry for entry in _USUAL if entry.partition(".")[2].lower() == found.lower()]
+    hint = f"did you mean {' or '.join(repr(entry) for entry in near)}?" if near else ""
     raise BadInput(f"records have no field {name!r}", hint or _SOME)
 
 

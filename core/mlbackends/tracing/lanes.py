@@ -66,5 +66,6 @@ def lane_name(lane: Lane) -> str:
     """Return the name of a lane for people."""
     parts = zip(("", "process ", "thread "), lane, strict=True)
     return (
-        " ".join(f"{word}{each}" for word, each in parts if each not in {None, ""}) or "all calls"
+        " ".join(f"{word}{value}" for word, value in parts if value not in {None, ""})
+        or "all calls"
     )

@@ -56,12 +56,12 @@ def _of_primitive(call: PrimitiveSignature) -> list[str]:
     if call.primitive == "reorder":
         words.append("->".join(_layout(tensor) for tensor in tensors))
     elif call.primitive in _PRODUCTS:
-        for each in tensors:
+        for tensor in tensors:
             # Row-major layouts, and those that oneDNN chose, are not parameters.
-            tag = each.layout
-            is_chosen = "a" in each.properties or not tag.islower() or not tag.isalpha()
-            if not is_chosen and (list(tag) != sorted(tag) or each.strides):
-                words.append(f"{each.name}:{_layout(each)}")
+            tag = tensor.layout
+            is_chosen = "a" in tensor.properties or not tag.islower() or not tag.isalpha()
+            if not is_chosen and (list(tag) != sorted(tag) or tensor.strides):
+                words.append(f"{tensor.name}:{_layout(tensor)}")
     for word in call.auxiliary.split():
         name, _, value = word.partition(":")
         if name == "alg":

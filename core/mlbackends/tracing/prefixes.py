@@ -103,9 +103,9 @@ class Coloured:
         self._places: list[int] = []
         self._shifts = [0]
         self._passed = 0
-        for found in _SEQUENCE.finditer(text):
-            self._places.append(found.start() - self._shifts[-1])
-            self._shifts.append(self._shifts[-1] + len(found[0]))
+        for sequence in _SEQUENCE.finditer(text):
+            self._places.append(sequence.start() - self._shifts[-1])
+            self._shifts.append(self._shifts[-1] + len(sequence[0]))
 
     def part(self, start: int, end: int) -> bytes:
         """Return the text between two offsets that ignore colours, with the colours at its ends."""

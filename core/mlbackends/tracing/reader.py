@@ -76,7 +76,7 @@ def records(chunks: Iterable[bytes], *, log: str = "") -> Iterator[AnyRecord]:
     """
     for number, line in enumerate(lines(chunks), 1):
         found = line_records(line, number)
-        yield from (with_log(each, log) for each in found) if log else found
+        yield from (with_log(record, log) for record in found) if log else found
 
 
 def with_log(record: AnyRecord, log: str) -> AnyRecord:

@@ -51,7 +51,7 @@ def views(records: Iterable[Record], requested: Options) -> dict[str, AnyView]:
     for record in records:
         for add in adders:
             add(record)
-    return {name: each.result() for name, each in collectors.items()}
+    return {name: collector.result() for name, collector in collectors.items()}
 
 
 class SavedTrace(Displayed):

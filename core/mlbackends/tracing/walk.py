@@ -152,8 +152,8 @@ class Walk:
             last = structs.replace(repeats.record, start_ns=repeats.start_ns)
             for add_many in self._adders_of_all if every or untimed else ():
                 add_many(last, len(every) + untimed, every)
-            for each in self._ordered if rest or untimed else ():
-                each.add_more(last, len(rest) + untimed, rest)
+            for collector in self._ordered if rest or untimed else ():
+                collector.add_more(last, len(rest) + untimed, rest)
         self._repeats.clear()
         self._count = 0
         known = self._places[b""]
@@ -205,7 +205,7 @@ class Walk:
         self._repeats.append(repeats)
         if isinstance(record, Call) and self._ordered and record.duration_ns is not None:
             repeats.later = later
-            repeats.show = [each.add for each in self._ordered]
+            repeats.show = [collector.add for collector in self._ordered]
             repeats.end_ns = self._ends[_call_key(record)]
             if len(self._repeats) < _MOST_SHOWN_CALLS:
                 repeats.lines = set()

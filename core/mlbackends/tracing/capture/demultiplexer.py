@@ -46,7 +46,9 @@ class Demultiplexer:
         # The longest first: one may be the beginning of another.
         ordered = sorted(markers, key=len, reverse=True)
         starts = {marker[:size] for marker in ordered for size in range(1, len(marker))}
-        heads = (re.escape(each) + (_MKL if each.endswith(b" ") else _ONEDNN) for each in ordered)
+        heads = (
+            re.escape(marker) + (_MKL if marker.endswith(b" ") else _ONEDNN) for marker in ordered
+        )
         self._length = length
         self._starts = sorted(starts, key=len, reverse=True)
         self._marker = re.compile(b"|".join(map(re.escape, ordered)) or _NEVER)
@@ -111,8 +113,8 @@ class Demultiplexer:
         if not at_end:
             return Separated(pending, [])
         place = 0
-        for found in re.finditer(b"(?=" + self._marker.pattern + b")", pending):
-            place = found.start()
+        for head in re.finditer(b"(?=" + self._marker.pattern + b")", pending):
+            place = head.start()
             if size := self._measured(pending, place, len(pending)):
                 rest = pending[place + size :]
                 return Separated(pending[:place] + rest, [pending[place : place + size]])

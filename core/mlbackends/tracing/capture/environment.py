@@ -30,7 +30,7 @@ def combined(
                 )
         elif name == _ONEDNN[0]:
             # The first that is set is the one that counts.
-            first = next((user[each] for each in _ONEDNN if user.get(each)), "")
+            first = next((user[variable] for variable in _ONEDNN if user.get(variable)), "")
             found[name] = _joined(value.split(","), first.split(","))
         elif theirs in _NUMBERS:
             found[name] = max(value, theirs)
@@ -49,9 +49,9 @@ def of_command(variables: Mapping[str, str]) -> dict[str, str]:
 
 def _joined(words: Sequence[str], theirs: Sequence[str]) -> str:
     """Return both lists of words as one, which starts with a number for versions that read no words."""
-    numbers = [each for each in (*words, *theirs) if each in ("1", "2")]
-    named = [each for each in words if each not in ("", "none", *_NUMBERS)]
-    has_filter = any(each.startswith("filter=") for each in named)
+    numbers = [word for word in (*words, *theirs) if word in ("1", "2")]
+    named = [word for word in words if word not in ("", "none", *_NUMBERS)]
+    has_filter = any(word.startswith("filter=") for word in named)
     for word in theirs:
         is_new = word not in (*named, "", "none", *_NUMBERS)
         if is_new and not (has_filter and word.startswith("filter=")):
@@ -82,7 +82,9 @@ def ranks_files(path: str) -> list[str]:
     stem, extension = map(re.escape, os.path.splitext(name))
     pattern = re.compile(rf"{stem}\.rank(\d{{1,{_LONGEST_RANK}}}){extension}")
     try:
-        matches = [match for each in os.listdir(folder) if (match := pattern.fullmatch(each))]
+        matches = [match for entry in os.listdir(folder) if (match := pattern.fullmatch(entry))]
     except OSError:
         return []
-    return [os.path.join(folder, each[0]) for each in sorted(matches, key=lambda one: int(one[1]))]
+    return [
+        os.path.join(folder, match[0]) for match in sorted(matches, key=lambda match: int(match[1]))
+    ]

@@ -102,7 +102,7 @@ class _Preloaded(Separation):
         descriptor, path = self._stack.enter_context(file_in_memory("backends-trace-counts"))
         os.write(descriptor, bytes(_PAGE_BYTES))  # a hole could not be filled when memory is full
         self._page = mmap.mmap(descriptor, _PAGE_BYTES, access=mmap.ACCESS_READ)
-        words = b"\n".join(marker for each in markers.values() for marker in each)
+        words = b"\n".join(marker for those in markers.values() for marker in those)
         self.variables = {
             "LD_PRELOAD": preload_value(shim, environment, self._stack),
             "MLBACKENDS_TRACE_MARKERS": words.decode(),

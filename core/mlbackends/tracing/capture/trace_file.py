@@ -114,8 +114,8 @@ def counted(
     """
     totals = dict.fromkeys(["", *markers], 0)
     needles = {
-        name: [start + marker for marker in each for start in (b"\n", b"] ")]
-        for name, each in markers.items()
+        name: [start + marker for marker in starts for start in (b"\n", b"] ")]
+        for name, starts in markers.items()
     }
     for path, start in parts:
         with open(path, "rb", buffering=0) as file:
@@ -125,8 +125,8 @@ def counted(
                 text = rest + piece
                 end = text.rfind(b"\n")
                 totals[""] += text.count(b"\n", 0, end)
-                for name, each in needles.items():
-                    totals[name] += sum(text.count(one, 0, end) for one in each)
+                for name, starts in needles.items():
+                    totals[name] += sum(text.count(start, 0, end) for start in starts)
                 rest = text[end:]
     return totals
 

@@ -217,7 +217,7 @@ def _reorder(call: Call) -> list[str]:
 
 def _compensations(call: Call, role: str) -> str:
     """Return what a tensor carries for later use in the words of --oflag."""
-    found = (flag for each in call.named(role) for flag in each.flags.split(":"))
+    found = (flag for tensor in call.named(role) for flag in tensor.flags.split(":"))
     return "+".join(
         f"{_COMPENSATIONS[flag[:3]]}:{flag[3:]}" for flag in found if flag[:3] in _COMPENSATIONS
     )
@@ -227,7 +227,7 @@ def _one(call: Call) -> list[str]:
     """Drivers that take one layout; types may differ between source and destination."""
     types = [call.dtype("src", "data"), call.dtype("dst")]
     return [
-        f"--dt={':'.join(each for each in dict.fromkeys(types) if each)}",
+        f"--dt={':'.join(kind for kind in dict.fromkeys(types) if kind)}",
         f"--tag={own_tag(call.first('src', 'data', 'dst'))}",
     ]
 
@@ -245,10 +245,6 @@ def _several(call: Call) -> list[str]:
     ]
 
 
-def _resampling(call: Call) -> list[str]:
-    return [*_two_types(call), f"--tag={call.tag('src')}"]
-
-
 def _prelu(call: Call) -> list[str]:
     roles = (("src", "data"), ("wei",))
     types = ":".join(call.dtype(*role) for role in roles)
@@ -256,10 +252,10 @@ def _prelu(call: Call) -> list[str]:
 
 
 def _normalization(call: Call) -> list[str]:
-    both = [each[0] for each in (call.named("src", "data"), call.named("dst")) if each]
+    both = [tensors[0] for tensors in (call.named("src", "data"), call.named("dst")) if tensors]
     found = [
-        f"--dt={':'.join(dict.fromkeys(each.dtype for each in both))}",
-        f"--tag={':'.join(tag_of(each) for each in both)}",
+        f"--dt={':'.join(dict.fromkeys(tensor.dtype for tensor in both))}",
+        f"--tag={':'.join(tag_of(tensor) for tensor in both)}",
     ]
     statistics = call.named("stats", "mean")
     if statistics and call.primitive.startswith("layer"):
@@ -314,7 +310,13 @@ _DRIVERS: dict[str, tuple[str, *tuple[_Options, ...]]] = {
     "binary": ("--binary", _direction, _several, _algorithm, _flags),
     "concat": ("--concat", _direction, _several, _flags),
     "sum": ("--sum", _direction, _several, _flags),
-    "resampling": ("--resampling", _direction, _resampling, _algorithm),
+    "resampling": (
+        "--resampling",
+        _direction,
+        _two_types,
+        lambda call: [f"--tag={call.tag('src')}"],
+        _algorithm,
+    ),
     "reduction": ("--reduction", _two_types, _two_layouts, _algorithm, _flags),
     "rnn": ("--rnn", _recurrent),
 }

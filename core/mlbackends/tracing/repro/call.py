@@ -47,7 +47,7 @@ class Call:
         found = [
             tensor for tensor in self.tensors if tensor.name.removeprefix("diff_").startswith(roles)
         ]
-        return sorted(found, key=lambda each: each.name.startswith("diff_"))
+        return sorted(found, key=lambda tensor: tensor.name.startswith("diff_"))
 
     def first(self, *roles: str) -> MemoryDescriptor:
         """Return the first of these; one without type and layout if there is none."""

@@ -124,7 +124,7 @@ class _Listening:
 
     def add(self, listener: Listener) -> None:
         """Begin to hand on lines. Raises NotCaptured, and OSError where output cannot be redirected."""
-        tracers = listener.tracers.union(*(each.tracers for each in self.listeners))
+        tracers = listener.tracers.union(*(other.tracers for other in self.listeners))
         if "mkl" in tracers and self._files is None:
             files = OutputFiles()
             file = os.environ.get(VARIABLE, "")
@@ -151,7 +151,7 @@ class _Listening:
         self.listeners.remove(listener)
         if self.listeners:
             self._begin_anew()
-            if self._files and not any("mkl" in each.tracers for each in self.listeners):
+            if self._files and not any("mkl" in other.tracers for other in self.listeners):
                 self._restore_files()
             return
         self.end([listener])

@@ -59,8 +59,8 @@ def above_standard(descriptor: int) -> int:
     while descriptor <= 2:
         low.append(descriptor)
         descriptor = os.dup(descriptor)
-    for each in low:
-        os.close(each)
+    for number in low:
+        os.close(number)
     return descriptor
 
 

@@ -70,7 +70,7 @@ def loaded_files() -> list[str]:
         name = process._dyld_get_image_name  # noqa: SLF001  that is what it is called
         name.restype, name.argtypes = ctypes.c_char_p, [ctypes.c_uint32]
         names = [name(index) for index in range(process._dyld_image_count())]  # noqa: SLF001
-        return list(dict.fromkeys(os.fsdecode(each) for each in names if each))
+        return list(dict.fromkeys(os.fsdecode(path) for path in names if path))
     found: dict[str, None] = {}
     for line in _maps():
         parts = line.split(None, 5)

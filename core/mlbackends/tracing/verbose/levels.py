@@ -48,7 +48,7 @@ def onednn_start(environment: Mapping[str, str], version: Version | None) -> Sta
     if version is not None:
         variables = variables[:2] if version >= (2, 5) else variables[1:]
     # One that is set to nothing counts as not set: the next is read.
-    variable = next((each for each in variables if environment.get(each)), "")
+    variable = next((name for name in variables if environment.get(name)), "")
     value = environment.get(variable, "")
     if version is not None and version < (3, 2):
         number = re.match(r"\s*([-+]?[0-9]{1,12})", value, re.ASCII)  # as C's atoi

@@ -74,9 +74,9 @@ class Collector(_Trace):
     ) -> None:
         if measure not in MEASURES:
             raise UnknownName("measure", measure, MEASURES)
-        for each in (threshold, whole_threshold or threshold):
-            if not 1 <= each < float("inf"):
-                raise BadInput(f"a threshold of {each} is not valid", "such as 1.1, ten percent")
+        for limit in (threshold, whole_threshold or threshold):
+            if not 1 <= limit < float("inf"):
+                raise BadInput(f"a threshold of {limit} is not valid", "such as 1.1, ten percent")
         if not 0 <= smallest_share <= 1:
             raise BadInput(f"a share of {smallest_share} is not valid", "from 0 to 1")
         self._measure, self._threshold = measure, threshold
@@ -98,7 +98,9 @@ class Collector(_Trace):
             )
             for change in changes
         }
-        changes.sort(key=lambda one: (_ORDER.index(one.verdict), -moved[one.values], one.values))
+        changes.sort(
+            key=lambda change: (_ORDER.index(change.verdict), -moved[change.values], change.values)
+        )
         ratio = self.total_ns / before.total_ns if before.total_ns else None
         slower = any(change.verdict == "slower" for change in changes)
         settings = []

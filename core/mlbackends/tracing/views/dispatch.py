@@ -63,7 +63,7 @@ class Collector:
             )
             for operation, counts in self._counts.items()
         ]
-        operations.sort(key=lambda one: -one.count)
+        operations.sort(key=lambda operation: -operation.count)
         return DispatchView(
             operations=tuple(operations), count=self._count, left_out=self._left_out
         )

@@ -148,11 +148,11 @@ def command(
     found = collector.result()
     most = rows_shown(top, form)
     write(printed({"diff": found}, form, page(color, output), most, everything=everything), output)
-    for each in logs:
-        each.print_problems()
-        if not each.readable:
-            log(f"no line of MKL or oneDNN in {each.names[0]}")
-    if any(each.damage or not each.readable for each in logs):
+    for log_file in logs:
+        log_file.print_problems()
+        if not log_file.readable:
+            log(f"no line of MKL or oneDNN in {log_file.names[0]}")
+    if any(log_file.damage or not log_file.readable for log_file in logs):
         return exits.UNKNOWN
     if found.failed:
         return exits.NO

@@ -73,7 +73,7 @@ def parse(line: str) -> AnyRecord | None:
     """Return the record of one line, None if it is not one of MKL's from its first byte to its last."""
     marker = next(filter(line.startswith, (MARKER, *ERRORS, *FATAL, *SERVICES)), "")
     text = line[len(marker) :]
-    if not marker or any(each in text for each in _ANY):
+    if not marker or any(start in text for start in _ANY):
         return None
     if marker in SERVICES:
         return Info(tracer="mkl", raw=line, topic="mkl-service", text=text) if text else None
@@ -133,10 +133,10 @@ def split(line: str) -> tuple[AnyRecord, str] | None:
     comma, a blank and a word that is the last or has a colon, and any blank where no NThr is. Such a line
     is read as longer than it is, or left unread.
     """
-    for found in islice(_STATE.finditer(line), _MOST_TRIED):
-        record = parse(line[: found.end()])
+    for state in islice(_STATE.finditer(line), _MOST_TRIED):
+        record = parse(line[: state.end()])
         if isinstance(record, MklCall):
-            return record, line[found.end() :]
+            return record, line[state.end() :]
     return None
 
 

@@ -123,9 +123,9 @@ def slow_path(primitive: str, implementation: str) -> str:
 def dtype(tensors: tuple[MemoryDescriptor, ...]) -> str:
     """Return the element types of source, weights and destination: one if all have the same."""
     roles: dict[str, str] = {}
-    for each in tensors:
-        if each.present and each.dtype:
-            roles.setdefault(role_of(each.name.removeprefix("diff_")), each.dtype)
+    for tensor in tensors:
+        if tensor.present and tensor.dtype:
+            roles.setdefault(role_of(tensor.name.removeprefix("diff_")), tensor.dtype)
     found = [roles[role] for role in ("src", "wei", "dst") if role in roles]
     if not found:
         found = [tensor.dtype for tensor in tensors if tensor.present and tensor.dtype]

@@ -130,7 +130,7 @@ class _Head(NamedTuple):
 def parse(line: str) -> AnyRecord | None:
     """Return the record of one line, None if it is not one of oneDNN's from its first byte to its last."""
     marker, _, behind = line.partition(",")
-    if marker not in MARKERS or "_verbose," in behind or any(each in line for each in _FOREIGN):
+    if marker not in MARKERS or "_verbose," in behind or any(start in line for start in _FOREIGN):
         return None
     fields = behind.split(",")
     form = fields.pop(0) if fields[0][:1] == "v" and fields[0][1:].isdecimal() else ""
@@ -188,10 +188,10 @@ def split(line: str) -> tuple[AnyRecord, str] | None:
     go on as a number cannot be distinguished: a digit, `.`, `,` or an exponent right behind the time are read
     as more of it, or leave the line unread; blanks alone stay with it.
     """
-    for found in islice(_TIME.finditer(line), _MOST_TRIED):
-        record = parse(line[: found.end()])
+    for time in islice(_TIME.finditer(line), _MOST_TRIED):
+        record = parse(line[: time.end()])
         if isinstance(record, Call) and record.duration_ns is not None:
-            return record, line[found.end() :]
+            return record, line[time.end() :]
     return None
 
 
@@ -329,9 +329,9 @@ def _of_graph(head: _Head, event: str, found: re.Match[str]) -> Primitive | None
     if duration is None or event != "exec":
         return None
     tensors = [
-        f"{way}{index}_{each}"
+        f"{way}{index}_{tensor}"
         for way, group in (("in", inputs), ("out", outputs))
-        for index, each in enumerate(filter(None, group.split(";")))
+        for index, tensor in enumerate(filter(None, group.split(";")))
     ]
     return Primitive(
         **head.common,
@@ -375,7 +375,7 @@ def _signature(head: _Head, event: str, fields: dict[str, str]) -> PrimitiveSign
 def _partition(head: _Head, event: str, rest: list[str]) -> GraphPartition | None:
     """Read a partition; since 3.13 the eighth field is the scratchpad."""
     place, scratchpad = next(
-        (each for each in enumerate(rest) if each[1].startswith("scratchpad:")), (0, "")
+        (item for item in enumerate(rest) if item[1].startswith("scratchpad:")), (0, "")
     )
     found = _fitted(_PARTITION, [*rest[:place], *rest[place + 1 :]] if scratchpad else rest)
     if found is None:

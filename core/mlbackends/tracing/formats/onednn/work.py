@@ -175,17 +175,17 @@ class _Tensors:
 
     def __init__(self, memory_descriptors: str) -> None:
         found = [descriptor for descriptor in descriptors(memory_descriptors) if descriptor.present]
-        self.has_sparse = any(each.kind == "sparse" for each in found)
-        names = [each.name for each in found]
-        self.large = [each.removeprefix("diff_") for each in names if each not in _SMALL]
+        self.has_sparse = any(tensor.kind == "sparse" for tensor in found)
+        names = [tensor.name for tensor in found]
+        self.large = [name.removeprefix("diff_") for name in names if name not in _SMALL]
         # What is read and written under one name: `data`, or going backward its gradient.
         both = () if {"dst", "diff_dst"} & {*names} else ("diff_data", "diff", "data")
         twice = next((name for name in both if name in names), "")
         self._parts = []
         sources = 0
-        for each in found:
-            name = each.name.removeprefix("diff_")
-            size = ELEMENT_BYTES.get(each.dtype, nan) * (2 if each.name == twice else 1)
+        for tensor in found:
+            name = tensor.name.removeprefix("diff_")
+            size = ELEMENT_BYTES.get(tensor.dtype, nan) * (2 if tensor.name == twice else 1)
             amounts: tuple[str, ...] = (name, role_of(name))
             if name.startswith("src"):
                 amounts, sources = (f"src{sources}", *amounts), sources + 1
