@@ -51,12 +51,23 @@ def merged(values: Mapping[str, object], environment: Mapping[str, str]) -> dict
     ours = {name: value for name, (by, value) in found.items() if by.startswith(OUR_PREFIX)}
     theirs = {name: value for name, (_, value) in found.items() if name not in ours}
     merged = _added(ours, dict(values))
+    text = environment.get(STEPS_VARIABLE, "")
+    try:
+        data = text.encode("utf-8", "replace")
+        steps = msgspec.json.decode(data, type=tuple[Step, ...]) if text else ()
+        of_steps = {step.name: from_data(SWITCHES[step.name], step.value) for step in steps}
+    except (msgspec.DecodeError, ValueError, KeyError, RecursionError) as error:
+        raise BadInput(
+            f"the variable {STEPS_VARIABLE} does not hold the switches of a `backends run`:"
+            f" {str(error)[:200]}",
+            f"unset {STEPS_VARIABLE}",
+        ) from None
     path = environment.get(FILE_VARIABLE, "")
     try:
         of_file = read(path) if path else {}
     except BadInput as error:
         raise BadInput(f"the file that {FILE_VARIABLE} names: {error}", error.hint) from None
-    for below in (_of_steps(environment), of_file):
+    for below in (of_steps, of_file):
         allowed = _added(below, theirs)
         merged = _added({name: allowed[name] for name in below if name in allowed}, merged)
     return merged
@@ -81,17 +92,3 @@ def _added(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str
         if name not in merged and (value is None or not lost({name: value, **merged})):
             merged[name] = value
     return merged
-
-
-def _of_steps(environment: Mapping[str, str]) -> dict[str, object]:
-    text = environment.get(STEPS_VARIABLE, "")
-    try:
-        data = text.encode("utf-8", "replace")
-        steps = msgspec.json.decode(data, type=tuple[Step, ...]) if text else ()
-        return {step.name: from_data(SWITCHES[step.name], step.value) for step in steps}
-    except (msgspec.DecodeError, ValueError, KeyError, RecursionError) as error:
-        raise BadInput(
-            f"the variable {STEPS_VARIABLE} does not hold the switches of a `backends run`:"
-            f" {str(error)[:200]}",
-            f"unset {STEPS_VARIABLE}",
-        ) from None

@@ -88,7 +88,15 @@ def survey(
         theirs = [job for job in search.jobs if job.probe == name and job.id in replies]
         own = {job.library.path: replies[job.id] for job in theirs}
         if host.pid is not None:
-            finding, own = _with_versions(finding, own), {}
+            # The version that a copy reports; its other answers concern our child.
+            answers = {path: reply.answer for path, reply in own.items() if reply.answer}
+            libraries = [
+                replace(library, version=answers[library.path].library.version or library.version)
+                if library.path in answers
+                else library
+                for library in finding.libraries
+            ]
+            finding, own = replace(finding, libraries=tuple(libraries)), {}
         total = search.seconds[name] + sum(reply.seconds for reply in own.values())
         reports[name] = replace(
             merged(name, finding, own, depth, _has_check(modules[name], finding)),
@@ -219,16 +227,6 @@ def _failed(module: ModuleType, error: Exception, seconds: float) -> ProbeReport
     trace = "".join(traceback.format_exception(error))
     failure = Failure(clean(f"{type(error).__name__}: {error}"), clean(trace))
     return ProbeReport(None, failure=failure, source=_source(module), duration_seconds=seconds)
-
-
-def _with_versions(finding: Finding, replies: dict[str, Reply]) -> Finding:
-    """Return a finding with the versions that copies report; their other answers concern our child."""
-    libraries = []
-    for library in finding.libraries:
-        reply = replies.get(library.path)
-        version = reply.answer.library.version if reply and reply.answer else ""
-        libraries.append(replace(library, version=version or library.version))
-    return replace(finding, libraries=tuple(libraries))
 
 
 def _source(module: object) -> str:

@@ -14,7 +14,7 @@ from mlbackends.base import registry
 from mlbackends.base.tables import table
 from mlbackends.host.declared import facts_of
 from mlbackends.model.audit import Problem
-from mlbackends.model.records import Fact, Presence, ProbeReport, Report
+from mlbackends.model.records import Presence, ProbeReport, Report
 from mlbackends.survey.dotted import is_certain
 
 _GROUPS = ("accelerator", "library", "framework")
@@ -41,29 +41,25 @@ def written(report: Report) -> str:
         for name in names:
             probe, _, head = name.partition(".")
             fact = facts_of(probe).get(head)
-            value = report.probes[probe].facts.get(head) if probe in report.probes else None
-            if fact is not None and type(value) is fact.kind and value != "":
-                parts += _fact_rule(name, fact, key, value)
+            facts = report.probes[probe].facts if probe in report.probes else {}
+            value: Any = facts.get(head)
+            if fact is None or type(value) is not fact.kind or value == "":
+                continue
+            title = name.replace(".", "-").replace("_", "-")
+            if key == "version":
+                if version := _version(value):
+                    parts.append(_rule(title, name, key, version))
+            elif key == "memory":
+                if value > 0:
+                    parts.append(_rule(title, name, "min", _floor(value), fact.doc))
+            else:
+                verb = "equals" if key == "at_least" and value not in fact.order else key
+                parts.append(_rule(title, name, verb, value, fact.doc))
     for probe in registry.names(registry.PROBES):
         found = report.probes.get(probe)
         if found is not None and found.presence is not None and is_certain(found):
             parts += _probe_rules(probe, found)
     return "\n".join(parts)
-
-
-def _fact_rule(name: str, fact: Fact, key: str, value: Any) -> Iterator[str]:
-    """Yield the rule about a fact of the machine, if there is one to make. key: of draft.json."""
-    title = name.replace(".", "-").replace("_", "-")
-    if key == "version":
-        if version := _version(value):
-            yield _rule(title, name, key, version)
-    elif key == "memory":
-        if value > 0:
-            yield _rule(title, name, "min", _floor(value), fact.doc)
-    elif key == "at_least" and value not in fact.order:
-        yield _rule(title, name, "equals", value, fact.doc)
-    else:
-        yield _rule(title, name, key, value, fact.doc)
 
 
 def _probe_rules(name: str, probe: ProbeReport) -> Iterator[str]:
