@@ -22,7 +22,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import ModuleType
 
     from mlbackends.host.host import Host
@@ -106,6 +106,19 @@ class FakeLibrary(Protocol):
     def __call__(
         self, name: str, soname: str, *, source: str = "", defines: tuple[str, ...] = ()
     ) -> Path: ...
+
+
+@pytest.fixture
+def fresh_switches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Switches, and what was warned of, as in a new process; afterwards too."""
+    from mlbackends.cuda import preferences
+    from mlbackends.switches import modules, store
+
+    for module in (modules, preferences):
+        monkeypatch.setattr(module, "_warned", set())
+    store.forget()
+    yield
+    store.forget()
 
 
 @pytest.fixture(scope="session")

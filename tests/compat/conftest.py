@@ -13,7 +13,7 @@ from mlbackends.switches import store
 from mlbackends.switches.table import SWITCHES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 sys.path.append(os.path.join(os.path.dirname(__file__), "installed"))
 
@@ -54,3 +54,16 @@ def nothing_is_left_behind() -> Iterator[None]:
         after = _torchs_switches()
     changed = {name: (was, after[name]) for name, was in before.items() if name in after}
     assert {name: both for name, both in changed.items() if both[0] != both[1]} == {}
+
+
+@pytest.fixture
+def freeze(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Freeze the flags in torch and here, until the test ends."""
+    torch: Any = pytest.importorskip("torch")
+    setter = torch.backends.python_native.m.DSLController.enabled.fset
+
+    def both() -> None:
+        monkeypatch.setattr(store, "frozen", lambda: True)
+        monkeypatch.setitem(setter.__globals__, "flags_frozen", lambda: True)
+
+    return both

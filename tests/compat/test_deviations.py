@@ -16,14 +16,14 @@ import pytest
 from builds import without_cuda
 
 import mlbackends
-from mlbackends.switches import modules, store
+from mlbackends.switches import store
 from mlbackends.switches.deviations import DEVIATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("fresh_switches")]
 
 #: Where another file has the test: by file, the code and how the test's name begins.
 ELSEWHERE = {
@@ -83,14 +83,6 @@ def shows(code: str) -> Callable[[Any], Any]:
     """Mark a test as the one that shows a deviation."""
     shown.add(code)
     return lambda test: test
-
-
-@pytest.fixture(autouse=True)
-def a_fresh_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(modules, "_warned", set())
-    store.forget()
-    yield
-    store.forget()
 
 
 @contextlib.contextmanager
@@ -409,10 +401,7 @@ def test_leaving_a_scope_of_einsum_fails_in_torch_and_restores_here(einsum: Any)
 
 
 @shows("cxx-warnings-are-warnings")
-def test_a_warning_of_torchs_is_printed_and_ours_is_a_warning(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("mlbackends.cuda.preferences._warned", set())
+def test_a_warning_of_torchs_is_printed_and_ours_is_a_warning() -> None:
     theirs, ours = (each.cuda.preferred_blas_library for each in (torch.backends, mlbackends))
     with put_back(theirs, theirs):
         assert warned(lambda: theirs("ck")) == []
@@ -477,7 +466,7 @@ def test_reasons_are_told_here_and_not_by_a_torch_without_cuda(kind: str) -> Non
 
 @shows("messages-name-the-switch")
 def test_messages_name_functions_inside_torch_and_the_switch_here(
-    monkeypatch: pytest.MonkeyPatch,
+    freeze: Callable[[], None],
 ) -> None:
     def said(action: Callable[[], Any], error: type[Exception]) -> str:
         with pytest.raises(error) as raised:
@@ -496,9 +485,7 @@ def test_messages_name_functions_inside_torch_and_the_switch_here(
     )
     assert (theirs[:20], ours[:25]) == ("Unknown input value.", "Unknown input value type.")
 
-    monkeypatch.setattr("mlbackends.switches.store.frozen", lambda: True)
-    setter = torch.backends.python_native.m.DSLController.enabled.fset
-    monkeypatch.setitem(setter.__globals__, "flags_frozen", lambda: True)
+    freeze()
     theirs, ours = (
         said(lambda: setattr(each.python_native.triton, "enabled", False), RuntimeError)  # noqa: B023
         for each in (torch.backends, mlbackends)

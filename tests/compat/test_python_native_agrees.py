@@ -84,11 +84,8 @@ def test_a_controller_begins_as_torchs(dsl: str) -> None:
 # ---- freezing ----------------------------------------------------------------
 
 
-def test_only_the_assignment_is_frozen_in_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mlbackends.switches.store.frozen", lambda: True)
-    monkeypatch.setitem(
-        theirs.m.DSLController.enabled.fset.__globals__, "flags_frozen", lambda: True
-    )
+def test_only_the_assignment_is_frozen_in_both(freeze: Callable[[], None]) -> None:
+    freeze()
     for module in (ours, theirs):
         with pytest.raises(RuntimeError, match="not allowed to set triton DSL flags after disable"):
             module.triton.enabled = False

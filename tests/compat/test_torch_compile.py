@@ -305,23 +305,6 @@ def test_dropout_is_torch_s(calls: list[Any]) -> None:
     assert calls == []
 
 
-def test_what_nobody_of_ours_computes_torch_computes(
-    calls: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def nobody(*args: Any, **kwargs: Any) -> Any:
-        calls.append(())
-        raise NoBackend("No available kernel. Aborting execution.", ())
-
-    monkeypatch.setattr(attend, "scaled_dot_product_attention", nobody)
-    q, k, v = qkv(1, 2, 4, 8, grad=True)
-
-    ours = compiled(WAYS["causal"])(q, k, v)
-
-    assert calls == [()]
-    close(ours, WAYS["causal"](q, k, v))
-    assert "ScaledDotProduct" in type(ours.grad_fn).__name__, "torch's own backward pass"
-
-
 Kinds = list[tuple[str, ...]]
 
 

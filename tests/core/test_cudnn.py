@@ -11,19 +11,14 @@ import pytest
 from mlbackends import cudnn
 from mlbackends.cudnn import rnn
 from mlbackends.model.records import Presence, ProbeReport
-from mlbackends.switches import store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     Reported = Callable[..., None]
 
 
-@pytest.fixture(autouse=True)
-def a_fresh_start() -> Iterator[None]:
-    store.forget()
-    yield
-    store.forget()
+pytestmark = pytest.mark.usefixtures("fresh_switches")
 
 
 @pytest.mark.parametrize(

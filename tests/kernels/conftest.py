@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 _LIBRARIES = (
     ("computing_driver", "libcuda.so.1"),
@@ -113,3 +113,14 @@ def on_fake_cuda(request: pytest.FixtureRequest, tmp_path: Path) -> OnFakeCuda:
         return Output([json.loads(line) for line in out.splitlines()], log.read_text().splitlines())
 
     return run
+
+
+@pytest.fixture
+def any_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """As many threads as a test wants, however many CPUs there are and small the work is."""
+    from mlbackends_kernels.attention_cpu import forward
+
+    def use(count: int) -> None:
+        monkeypatch.setattr(forward, "worth", lambda operations, moved: count)
+
+    return use

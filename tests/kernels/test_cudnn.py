@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +105,7 @@ def test_a_process_that_fails_refuses_nothing(
 
 
 def test_without_the_frontend_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "cudnn", None)
     assert verdict(problem()) == (
         [],
         "cuDNN was not asked: nvidia-cudnn-frontend is not installed",

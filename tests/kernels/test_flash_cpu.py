@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import mlbackends
 from mlbackends.base import registry
 from mlbackends.base.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
@@ -340,16 +339,6 @@ def test_a_thread_needs_little_memory_at_any_length(name: str, dtype: str) -> No
 # ---- threads ------------------------------------------------------------------------
 
 
-@pytest.fixture
-def any_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """As many threads as a test wants, however many CPUs there are and small the work is."""
-
-    def use(count: int) -> None:
-        monkeypatch.setattr(forward, "worth", lambda operations, moved: count)
-
-    return use
-
-
 @built
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
@@ -473,22 +462,24 @@ print(counted > 3)
     assert in_process(program) == "True"
 
 
-def test_the_threads_are_the_least_of_all_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "_affinity", lambda: 12)
-    monkeypatch.setattr(threads, "_quota", lambda: 9)
-    monkeypatch.setattr(threads, "_requested", None)
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert threads.get_num_threads() == 9
-    monkeypatch.setenv("OMP_NUM_THREADS", "6,2")
-    assert threads.get_num_threads() == 6
-    monkeypatch.setenv("OMP_NUM_THREADS", "many")
-    assert threads.get_num_threads() == 9
-    mlbackends.set_num_threads(4)
-    assert mlbackends.get_num_threads() == threads.get_num_threads() == 4
-    monkeypatch.setitem(sys.modules, "torch", type("torch", (), {"get_num_threads": lambda: 3}))
-    assert threads.get_num_threads() == 3
-    assert threads.worth(10**9, 0) == 3 and threads.worth(10**6, 10**4) == 1
+def test_the_threads_are_the_least_of_all_limits() -> None:
+    program = """if True:
+        import os, sys, mlbackends
+        from mlbackends_kernels.attention_cpu import threads
+        many = threads.get_num_threads()
+        os.environ["OMP_NUM_THREADS"] = "1,2"
+        said = [threads.get_num_threads()]
+        os.environ["OMP_NUM_THREADS"] = "many"
+        said.append(threads.get_num_threads() == many <= os.cpu_count())
+        sys.modules["torch"] = type("torch", (), {"get_num_threads": lambda: 1})
+        said += [threads.get_num_threads(), threads.worth(10**9, 0)]
+        del sys.modules["torch"]
+        said.append(threads.worth(10**9, 0) == many)
+        mlbackends.set_num_threads(1)
+        said += [mlbackends.get_num_threads(), threads.worth(10**9, 0)]
+        print(*said)
+        """
+    assert in_process(program, OMP_NUM_THREADS="") == "1 True 1 1 True 1 1"
     for bad in (0, -1, "2", True, 1.0, None):
         with pytest.raises(RuntimeError, match="set_num_threads expects"):
             threads.set_num_threads(bad)  # type: ignore[arg-type]

@@ -302,16 +302,6 @@ def test_a_row_of_nan_does_not_reach_other_rows_of_the_query() -> None:
 # ---- threads and memory -------------------------------------------------------------
 
 
-@pytest.fixture
-def any_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """As many threads as a test wants, however many CPUs there are and small the work is."""
-
-    def use(count: int) -> None:
-        monkeypatch.setattr(forward, "worth", lambda operations, moved: count)
-
-    return use
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("heads", [1, 3])
 def test_the_result_does_not_depend_on_threads_or_interruptions(

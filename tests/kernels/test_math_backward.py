@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from mlbackends.base import registry
 from mlbackends.base.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
-from mlbackends_kernels.attention_cpu import rows
 
 if TYPE_CHECKING:
     from mlbackends.sdpa.backend import Gradients
@@ -44,24 +43,6 @@ def gradients(grad_out: Any, tensors: tuple[Any, ...], **more: Any) -> Gradients
 def drawn(*shapes: tuple[int, ...], dtype: str = "float64") -> tuple[Any, ...]:
     random = np.random.default_rng(1)
     return tuple(random.standard_normal(shape).astype(dtype) for shape in shapes)
-
-
-def test_rows_in_turn_give_what_all_rows_give(monkeypatch: pytest.MonkeyPatch) -> None:
-    tensors = drawn((2, 3, 9, 8), (2, 3, 9, 8), (2, 3, 9, 8))
-    grad_out = drawn((2, 3, 9, 8))[0]
-    calls = [
-        (mask, more)
-        for mask in (None, *drawn((9, 9), (3, 1, 9), (2, 1, 9, 1)))
-        for more in ({}, {"dropout": 0.3, "seed": 5})
-    ]
-    wanted = [gradients(grad_out, (*tensors, mask), **more) for mask, more in calls]
-
-    monkeypatch.setattr(rows, "SCORES_AT_ONCE", 130)
-
-    for (mask, more), each in zip(calls, wanted, strict=True):
-        found = gradients(grad_out, (*tensors, mask), **more)
-        for mine, right in zip(found[:4], each[:4], strict=True):
-            assert (mine is None and right is None) or np.allclose(mine, right, atol=1e-13)
 
 
 def closed(grad_out: Any, tensors: tuple[Any, ...], scale: float, inner: str) -> tuple[Any, ...]:

@@ -262,12 +262,22 @@ def test_packed_sequences_drop_what_a_batch_of_them_drops() -> None:
     assert (whole == 0).any()
 
 
-def test_rows_in_turn_give_what_all_rows_give(monkeypatch: pytest.MonkeyPatch) -> None:
-    query, key, value, sinks, grad_out = drawn(
-        (2, 3, 9, 8), (2, 3, 9, 8), (2, 3, 9, 4), (3,), (2, 3, 9, 4)
+@pytest.mark.parametrize("mask", [None, (9, 9), (3, 1, 9), (2, 1, 9, 1)])
+def test_rows_in_turn_give_what_all_rows_give(
+    mask: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, key, value, sinks, grad_out, *masks = drawn(
+        (2, 3, 9, 8), (2, 3, 9, 8), (2, 3, 9, 4), (3,), (2, 3, 9, 4), *([mask] if mask else [])
     )
-    options: dict[str, Any] = {"window": (3, 2), "softcap": 2.0, "sinks": sinks, "gradients": True}
-    asked = call(query, key, value, **options)
+    fields: dict[str, Any] = {"window": (3, 2), "softcap": 2.0, "sinks": sinks}
+    asked = call(
+        query,
+        key,
+        value,
+        *masks,
+        gradients=True,
+        **({"dropout": 0.3, "seed": 5} if mask else fields),
+    )
 
     def computed() -> list[Any]:
         results = backend.run_with_logsumexp(asked.problem, *asked.tensors, **asked.more)

@@ -8,14 +8,9 @@ from typing import Any
 import pytest
 
 import mlbackends
-from mlbackends.switches import modules, store
 from mlbackends.switches.startup import warn
 
-
-@pytest.fixture(autouse=True)
-def a_fresh_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(modules, "_warned", set())
-    store.forget()
+pytestmark = pytest.mark.usefixtures("fresh_switches")
 
 
 def place(action: Any) -> tuple[str, type[Warning], int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -11,15 +11,7 @@ from mlbackends import opt_einsum, quantized, xnnpack
 from mlbackends.switches import availability, conditions, store
 from mlbackends.switches.table import PROBED, SWITCHES
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture(autouse=True)
-def a_fresh_start() -> Iterator[None]:
-    store.forget()
-    yield
-    store.forget()
+pytestmark = pytest.mark.usefixtures("fresh_switches")
 
 
 @pytest.fixture

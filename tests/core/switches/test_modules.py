@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,21 +18,13 @@ import mlbackends
 from mlbackends.switches import modules, store
 from mlbackends.switches.table import SWITCHES
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 MODULES = (
     "cpu", "cuda", "cudnn", "cudnn.rnn", "cusparselt", "kleidiai", "mha", "miopen", "mkl", "mkldnn", "mps",
     "nnpack", "openmp", "opt_einsum", "python_native", "quantized", "xeon", "xnnpack",
 )  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def a_fresh_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(modules, "_warned", set())
-    store.forget()
-    yield
-    store.forget()
+pytestmark = pytest.mark.usefixtures("fresh_switches")
 
 
 def module(name: str) -> Any:

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import mlbackends
-from mlbackends.switches import store
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture(autouse=True)
-def a_fresh_start() -> Iterator[None]:
-    store.forget()
-    yield
-    store.forget()
+pytestmark = pytest.mark.usefixtures("fresh_switches")
 
 
 @pytest.mark.parametrize(
