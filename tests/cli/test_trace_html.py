@@ -79,20 +79,20 @@ def call(
 def rendered(
     records: Any, title: str = "a trace", *, machine: Machine = UNKNOWN, **more: Any
 ) -> str:
-    contents = Contents(machine)
+    contents = Contents(title, machine, **more)
     for record in records:
         contents.add(record)
-    return trace_page(contents.result(title, **more))
+    return trace_page(contents)
 
 
 @pytest.mark.parametrize("times", [1, 7])
 def test_a_page_of_a_walk_is_that_of_the_records(times: int) -> None:
     data = b"".join(path.read_bytes() for path in sorted(TRACES.glob("*.log"))) * times
-    contents = Contents()
+    contents = Contents("a trace")
     walk = Walk(contents.collectors)
     walk.add([data])
     contents.text_lines = walk.texts
-    assert trace_page(contents.result("a trace")) == rendered(records_of([data]))
+    assert trace_page(contents) == rendered(records_of([data]))
 
 
 def pictures(text: str) -> dict[str, ET.Element]:

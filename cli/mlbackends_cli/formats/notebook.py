@@ -45,13 +45,13 @@ def framed(shown: Any) -> str:
     elif isinstance(shown, Checked):
         page = check_page(shown, Page())
     else:
-        contents = Contents(this_machine())
+        contents = Contents(shown.glance(), this_machine())
         if isinstance(shown, Session):
             for record in shown:
                 contents.add(record)
         else:
             shown.walk(contents.collectors)
-        page = trace_page(contents.result(shown.glance()))
+        page = trace_page(contents)
     # A page is full of double quotes: in single ones it is a third smaller.
     page = page.replace("&", "&amp;").replace("'", "&#39;")
     return _FRAME.format(title=escape(shown.glance()), page=page, table=escape(plain(shown)))

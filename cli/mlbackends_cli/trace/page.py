@@ -37,11 +37,15 @@ _ORDER = "The longest first."
 class Contents:
     """What is on a page, collected in one walk through the records.
 
-    machine: the one that the trace is of.
+    title: the command or file. machine: the one that the trace is of. tool: such as "backends 1.2.3".
+    created: a time.
     collectors: what a `Walk` gives records to, in place of `add`; `text_lines` is then to be set.
     """
 
-    def __init__(self, machine: Machine = UNKNOWN) -> None:
+    def __init__(
+        self, title: str, machine: Machine = UNKNOWN, *, tool: str = "", created: str = ""
+    ) -> None:
+        self.title, self.tool, self.created = title, tool, created
         by_call = ("operation", "shape", "dtype", "implementation")
         self._collectors: dict[str, Any] = {
             "calls": begin("summary", by=by_call, top=_MOST_CALLS),
@@ -53,7 +57,6 @@ class Contents:
         self.counts = _Counts()
         self.collectors: tuple[Any, ...] = (self.counts, *self._collectors.values())
         self.text_lines = 0
-        self.title = self.tool = self.created = ""
 
     def add(self, record: Record) -> None:
         """Take in one record."""
@@ -62,11 +65,6 @@ class Contents:
             return
         for collector in self.collectors:
             collector.add(record)
-
-    def result(self, title: str, *, tool: str = "", created: str = "") -> "Contents":
-        """Return itself, complete. title: the command or file; tool: "backends 1.2.3"; created: a time."""
-        self.title, self.tool, self.created = title, tool, created
-        return self
 
     def views(self) -> dict[str, Any]:
         """Return the view of each kind of what came in so far."""
@@ -163,17 +161,17 @@ def _twice(draw: Callable[..., str], view: object, colours: Colours) -> str:
     return "\n".join(element("figure", chart, kind=kind) for kind, chart in charts.items() if chart)
 
 
-def _finding(view: Finding) -> str:
+def _finding(item: Finding) -> str:
     evidence = ""
-    if view.evidence:
-        lines = words("pre", "\n".join(view.evidence))
+    if item.evidence:
+        lines = words("pre", "\n".join(item.evidence))
         evidence = element("details", words("summary", "what shows it"), lines)
     return finding(
-        view.severity,
-        view.seen,
-        view.code,
-        words("p", view.why) if view.why else "",
-        words("p", view.action, "hint") if view.action else "",
+        item.severity,
+        item.seen,
+        item.code,
+        words("p", item.why) if item.why else "",
+        words("p", item.action, "hint") if item.action else "",
         evidence,
     )
 

@@ -215,13 +215,13 @@ def _name(file: str) -> str:
 
 
 def _page(logs: "Logs", request: Request, where: "Where") -> str:
-    contents = Contents(request.machine())
-    collect(logs, contents.collectors, where, request.skip_first)
-    contents.text_lines = logs.texts if where(Text()) else 0
     title = cleaned(", ".join(os.path.basename(_name(name)) for name in logs.names))
     created = time.strftime("%Y-%m-%d %H:%M:%S %z")
-    text = contents.result(title, tool=f"backends {__version__}", created=created)
-    return formats.text(request.form, "trace", text, page(request.color, request.output))
+    tool = f"backends {__version__}"
+    contents = Contents(title, request.machine(), tool=tool, created=created)
+    collect(logs, contents.collectors, where, request.skip_first)
+    contents.text_lines = logs.texts if where(Text()) else 0
+    return formats.text(request.form, "trace", contents, page(request.color, request.output))
 
 
 def _write_records(logs: "Logs", request: Request, where: "Where") -> None:
