@@ -7,7 +7,7 @@ from typing import NamedTuple
 from mlbackends.base.errors import counted, some
 from mlbackends.base.tables import table as table_file
 from mlbackends.model.benched import Benched, BenchedProblem
-from mlbackends.model.checked import Checked, CheckedProblem, DeviceSpeeds, Ended, Result, Timing
+from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result
 from mlbackends.sdpa.verify.outcome import summary
 from mlbackends.sdpa.verify.problem_size import least_bytes
 from mlbackends.tracing.finder import took
@@ -54,31 +54,21 @@ def rows(problem: CheckedProblem) -> list[tuple[Result, Row]]:
     if problem.speeds is not None:
         for result, row in found:
             row.pop("GFLOP/s", None)
-            row.update(_on_device(result, problem, problem.speeds))
+            timing, speeds = result.timing, problem.speeds
+            if result.memory is None:
+                row["memory"] = "?"
+            if timing is None or not timing.median_seconds:
+                continue
+            row["TFLOP/s"] = speed(timing.gflops / 1e3)
+            if speeds.stated_gflops:
+                row["of stated"] = f"{timing.gflops / speeds.stated_gflops:.0%}"
+            if speeds.bandwidth_bytes_per_second:
+                # Inputs and result, each moved once.
+                rate = least_bytes(problem.problem) / timing.median_seconds
+                row["of memory"] = f"{rate / speeds.bandwidth_bytes_per_second:.0%}"
+            if timing.host_seconds is not None:
+                row["launch"] = took(timing.host_seconds * 1e9)
     return found
-
-
-def _on_device(result: Result, problem: CheckedProblem, speeds: DeviceSpeeds) -> Row:
-    """Return the cells of a result that a device computed."""
-    timing, row = result.timing, Row()
-    if result.memory is None:
-        row["memory"] = "?"
-    if timing is None or not timing.median_seconds:
-        return row
-    row["TFLOP/s"] = speed(timing.gflops / 1e3)
-    if speeds.stated_gflops:
-        row["of stated"] = f"{timing.gflops / speeds.stated_gflops:.0%}"
-    if speeds.bandwidth_bytes_per_second:
-        share = speed_of_memory(problem, timing) / speeds.bandwidth_bytes_per_second
-        row["of memory"] = f"{share:.0%}"
-    if timing.host_seconds is not None:
-        row["launch"] = took(timing.host_seconds * 1e9)
-    return row
-
-
-def speed_of_memory(problem: CheckedProblem, timing: Timing) -> float:
-    """Return the bytes a second of inputs and result, each moved once."""
-    return least_bytes(problem.problem) / timing.median_seconds
 
 
 def hardware_of(record: Checked | Benched) -> str:
@@ -206,7 +196,16 @@ def printed_tables(
     spared: groups of columns that a narrow page leaves out, in order. notes: the first is the summary.
     """
     lines: list[str] = []
-    everywhere = _refused_everywhere(sections)
+    # What cannot compute any of several problems, for one reason, is explained once.
+    everywhere: dict[tuple[str, ...], Result] = {}
+    if len(sections) > 1:
+        keys = [{_reason_key(each) for each in section.explained} for section in sections]
+        everywhere = {
+            _reason_key(each): each
+            for each in sections[0].explained
+            if each.ended is Ended.CANNOT and not each.required
+            if _reason_key(each) in set.intersection(*keys)
+        }
     is_cut, shown = False, set[str]()
     for section in sections:
         lines += [page.styled(section.title, "bold"), *section.before]
@@ -250,19 +249,6 @@ def of_shown(notes: Sequence[str], columns: Sequence[str], shown: Container[str]
     """Return the notes that are of no column, or of one that is shown."""
     heads = {note: note.partition(":")[0] for note in notes}
     return [each for each, head in heads.items() if head not in columns or head in shown]
-
-
-def _refused_everywhere(sections: Sequence[Section]) -> dict[tuple[str, ...], Result]:
-    """Return what cannot compute any of several problems, for one reason, to be explained once."""
-    if len(sections) < 2:
-        return {}
-    refused = [each for each in sections[0].explained if each.ended is Ended.CANNOT]
-    keys = [{_reason_key(each) for each in section.explained} for section in sections]
-    return {
-        _reason_key(each): each
-        for each in refused
-        if not each.required and _reason_key(each) in set.intersection(*keys)
-    }
 
 
 def _reason_key(result: Result) -> tuple[str, ...]:

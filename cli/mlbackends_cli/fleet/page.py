@@ -139,7 +139,17 @@ def sheet(fleet: Fleet, style: str = "") -> str:
         kind = _COLOURS[check.severity]
         rows.row(len(hazard.nodes), kind, text, fleets.nodes_of(hazard.nodes))
     for each_kind in fleet.kinds[:_MOST_KINDS]:
-        _draw_kind(each_kind, fleet.compared_with, rows)
+        rows.heading(fleets.heading(each_kind))
+        rows.row(
+            each_kind.alike, "series s2", f"agree with {fleet.compared_with} in everything", ""
+        )
+        for deviation in each_kind.deviations[:_MOST_ROWS]:
+            first, *others = fleets.causes(deviation)
+            also = f", and {len(others)} more" if others else ""
+            text = f"{first.name}: {first.value} ({first.usual}){also}"
+            rows.row(len(deviation.nodes), "series s1", text, fleets.nodes_of(deviation.nodes))
+        if (left := len(each_kind.deviations) - _MOST_ROWS) > 0:
+            rows.note(f"and {counted(left, 'more group')} of nodes that deviate")
     if (more := len(fleet.kinds) - _MOST_KINDS) > 0:
         rows.note(f"and {counted(more, 'more kind')} of nodes")
     for note in fleet.notes:
@@ -152,15 +162,3 @@ def sheet(fleet: Fleet, style: str = "") -> str:
     about = [fleets.headline(fleet)]
     about += [fleets.heading(kind) for kind in fleet.kinds]
     return drawing.document("fleet", _WIDTH, height, "Fleet", ". ".join(about), style)
-
-
-def _draw_kind(kind: Kind, compared_with: str, rows: _Rows) -> None:
-    rows.heading(fleets.heading(kind))
-    rows.row(kind.alike, "series s2", f"agree with {compared_with} in everything", "")
-    for deviation in kind.deviations[:_MOST_ROWS]:
-        first, *others = fleets.causes(deviation)
-        more = f", and {len(others)} more" if others else ""
-        text = f"{first.name}: {first.value} ({first.usual}){more}"
-        rows.row(len(deviation.nodes), "series s1", text, fleets.nodes_of(deviation.nodes))
-    if (left := len(kind.deviations) - _MOST_ROWS) > 0:
-        rows.note(f"and {counted(left, 'more group')} of nodes that deviate")

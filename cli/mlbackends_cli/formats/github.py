@@ -26,7 +26,16 @@ def outcome(outcome: Outcome, _page: Page) -> str:
     for severity in reversed(Severity):
         found = [check for check in outcome.failed() if check.severity is severity]
         shown = found if len(found) <= _MOST_SHOWN else found[: _MOST_SHOWN - 1]
-        lines += [_annotation(outcome, check) for check in shown]
+        for check in shown:
+            texts = [checks.sentence(check)]
+            texts += [f"{word}: {text}" for word, text in checks.advice(check)]
+            properties = {}
+            if check.place is not None:
+                properties["file"] = checks.checkout_path(check.place.file)
+                if check.place.line > 0:
+                    properties["line"] = str(check.place.line)
+            properties["title"] = f"backends {outcome.kind}: {check.code}"
+            lines.append(_command(_COMMANDS[severity], properties, "\n".join(texts)))
         if rest := found[len(shown) :]:
             codes = ", ".join(dict.fromkeys(checks.code(check) for check in rest))
             title = f"backends {outcome.kind}: {len(rest)} more {severity}s"
@@ -70,17 +79,6 @@ def publish(outcome: Outcome) -> None:
     if warning and sys.stderr is not None:
         text = checks.line(f"the step's summary {warning}")
         sys.stderr.write(f"backends: {text}\n")
-
-
-def _annotation(outcome: Outcome, check: Check) -> str:
-    lines = [checks.sentence(check), *(f"{word}: {text}" for word, text in checks.advice(check))]
-    properties = {}
-    if check.place is not None:
-        properties["file"] = checks.checkout_path(check.place.file)
-        if check.place.line > 0:
-            properties["line"] = str(check.place.line)
-    properties["title"] = f"backends {outcome.kind}: {check.code}"
-    return _command(_COMMANDS[check.severity], properties, "\n".join(lines))
 
 
 def _command(name: str, properties: dict[str, str], text: str) -> str:

@@ -120,7 +120,14 @@ def difference_page(difference: Difference, *, is_open: bool) -> str:
     found = parts(difference)
     worse = _changes_table([cause for part in found for cause in part.causes if cause.change.why])
     fine = "Nothing became worse." if found else "There are no differences."
-    sections = [_folded_notes(part, is_open=is_open) for part in found]
+    sections = []
+    for part in found:  # the notes of a probe, folded; packages on a line each
+        notes = [cause for cause in part.causes if not cause.change.why]
+        kinds = [each.change.kind for each in (*notes, *part.packages)]
+        shown = (f"{MARKS[kind]} {kinds.count(kind)} {kind}" for kind in Kind if kind in kinds)
+        title = [words("strong", part.probe), words("span", " · ".join(shown), "dim")]
+        tables = _changes_table(notes, part.probe), _changes_table(part.packages)
+        sections += [folded(title, *tables, is_open=is_open)] if kinds else []
     numbers = [(f"{count:,}", word) for count, word in counts(difference)]
     body = [
         header("What changed", (f"from {before.name} to {after.name}", after.created), numbers),
@@ -132,19 +139,6 @@ def difference_page(difference: Difference, *, is_open: bool) -> str:
         footer({"made by": difference.tool, "schema": difference.schema}),
     ]
     return document("What changed", "".join(body), ("page", "findings"))
-
-
-def _folded_notes(part: Part, *, is_open: bool) -> str:
-    """Return the notes of a probe, folded; packages on a line each."""
-    notes = [cause for cause in part.causes if not cause.change.why]
-    kinds = [each.change.kind for each in (*notes, *part.packages)]
-    if not kinds:
-        return ""
-    counts = (f"{MARKS[kind]} {kinds.count(kind)} {kind}" for kind in Kind if kind in kinds)
-    title = [words("strong", part.probe), words("span", " · ".join(counts), "dim")]
-    return folded(
-        title, _changes_table(notes, part.probe), _changes_table(part.packages), is_open=is_open
-    )
 
 
 def _changes_table(causes: Sequence[Cause], probe: str = "") -> str:

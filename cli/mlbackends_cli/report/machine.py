@@ -70,13 +70,21 @@ def cpu(facts: Facts) -> Iterator[str]:
         for row in rows(facts, "kinds")
         if number(row, "cores") and text(row, "name")
     ]
+    base, most, limit = (number(facts, f"{each}_hertz") for each in ("base", "max", "limit"))
+    now = 0 if base or most else number(facts, "current_hertz")
+    plan = text(facts, "power_mode") or text(facts, "power_plan")
+    clock = [quantity("_hertz", base)] if base else []
+    clock += [f"at most {quantity('_hertz', most)}"] if most and most != base else []
+    clock += [f"limited to {quantity('_hertz', limit)}"] if 0 < limit < (most or base) else []
+    clock += [f"{quantity('_hertz', now)} now"] if now else []
+    clock += [f"power plan: {plan}"] if plan not in ("", "balanced") else []
     cores = f" ({' + '.join(kinds)})" if kinds else ""
     yield joined(
         _count(facts, "sockets", "socket") if number(facts, "sockets") > 1 else "",
         f"{_count(facts, 'cores', 'core')}{cores}" if number(facts, "cores") else "",
         _count(facts, "threads", "thread"),
         f"{groups} processor groups" if (groups := len(rows(facts, "processor_groups"))) else "",
-        ", ".join(_clock(facts)),
+        ", ".join(clock),
     )
     best = text(facts, "hardware_capability")
     # DEFAULT is torch's word for a processor without what its kernels are compiled for.
@@ -91,21 +99,6 @@ def cpu(facts: Facts) -> Iterator[str]:
             f"{count} × {size}" if count > 1 else size
         )
     yield joined(*((f"{level} {' + '.join(sizes)}" for level, sizes in levels.items())))
-
-
-def _clock(facts: Facts) -> Iterator[str]:
-    base, most, limit = (number(facts, f"{each}_hertz") for each in ("base", "max", "limit"))
-    if base:
-        yield quantity("_hertz", base)
-    if most and most != base:
-        yield f"at most {quantity('_hertz', most)}"
-    if limit and limit < (most or base):
-        yield f"limited to {quantity('_hertz', limit)}"
-    if not (base or most) and (now := number(facts, "current_hertz")):
-        yield f"{quantity('_hertz', now)} now"
-    plan = text(facts, "power_mode") or text(facts, "power_plan")
-    if plan not in ("", "balanced"):
-        yield f"power plan: {plan}"
 
 
 def memory(facts: Facts) -> Iterator[str]:
