@@ -10,17 +10,16 @@ Source:   Linux, sysfs-devices-system-cpu, proc(5); torch 2.13, DispatchStub.cpp
 from mlbackends.base.quantities import whole_number
 from mlbackends.host.cpu import features, speed, topology
 from mlbackends.host.cpu.cpuinfo import (
+    Block,
     architecture_of,
     identity,
     microarchitecture,
     read_blocks,
 )
-from mlbackends.host.cpu.other_systems import of_macos, of_py_cpuinfo
 from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
 from mlbackends.host.system.kernel import auxiliary_vector
 from mlbackends.host.system.numa import numa_nodes
-from mlbackends.host.windows import cpu as windows
 from mlbackends.model.records import FactValue, Finding, Presence
 
 GROUP = "machine"
@@ -36,19 +35,13 @@ def find(host: Host) -> Finding:
     architecture = architecture_of(machine, blocks)
     facts: dict[str, FactValue] = {"architecture": architecture, "machine": machine}
     if host.platform == "darwin":
+        from mlbackends.host.cpu.other_systems import of_macos
+
         words, own = of_macos(host)
         facts |= own
     elif host.platform == "win32":
         words = features.features_of(architecture, blocks, {})
-        cpus, kinds = windows.online_cpus(host), windows.kind_groups(host)
-        facts |= {
-            **identity(architecture, blocks),
-            **topology.topology_facts(host, architecture, blocks, cpus, kinds),
-            **windows.groups_and_emulation(host, architecture),
-            **windows.frequency_facts(host, kinds),
-            "caches": windows.caches(host, kinds) or "",
-            "numa_nodes": numa_nodes(host) or "",
-        }
+        facts |= _facts_of_windows(host, architecture, blocks)
     elif blocks or host.platform == "linux":
         words = features.features_of(architecture, blocks, auxiliary_vector(host))
         cpus = topology.online_cpus(host, blocks)
@@ -76,6 +69,8 @@ def find(host: Host) -> Finding:
             facts |= {"mitigations": affected, "not_affected": not_affected}
             facts["costly_mitigations"] = speed.costly(affected)
     else:
+        from mlbackends.host.cpu.other_systems import of_py_cpuinfo
+
         words, own = of_py_cpuinfo(host)
         facts |= own
     vector_bytes = {}
@@ -108,3 +103,18 @@ def find(host: Host) -> Finding:
     }
     in_order = {name: reported[name] for name in facts_of("cpu") if name in reported}
     return Finding(presence=Presence.FOUND, facts=in_order, warnings=warnings)
+
+
+def _facts_of_windows(host: Host, architecture: str, blocks: list[Block]) -> dict[str, FactValue]:
+    """Return what Windows reports of the CPUs."""
+    from mlbackends.host.windows import cpu as windows
+
+    cpus, kinds = windows.online_cpus(host), windows.kind_groups(host)
+    return {
+        **identity(architecture, blocks),
+        **topology.topology_facts(host, architecture, blocks, cpus, kinds),
+        **windows.groups_and_emulation(host, architecture),
+        **windows.frequency_facts(host, kinds),
+        "caches": windows.caches(host, kinds) or "",
+        "numa_nodes": numa_nodes(host) or "",
+    }

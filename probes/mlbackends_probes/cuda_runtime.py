@@ -7,11 +7,11 @@ Caveats:  a program may hold the runtime inside (libcudart_static), which no sea
 Source:   CUDA Runtime API reference, cudaRuntimeGetVersion, cudaGetDeviceCount.
 """
 
-import re
 import sys
 
 from msgspec.structs import replace
 
+from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import NotUsable
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, ctypes
@@ -20,6 +20,7 @@ from mlbackends.libraries.cuda.libraries import HOMES
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.records import Answer, Finding, Library, nonempty
 
+_DLL = pattern(r"cudart64_(\d\d)\d?\.dll")
 FOLDERS = ("/usr/local/cuda*/lib64", "/opt/cuda/lib64", "/usr/lib/cuda/lib64")
 
 
@@ -36,7 +37,7 @@ def find(host: Host) -> Finding:
     for library in libraries:
         # libcudart.so.13 needs a driver for CUDA 13.0 at least, libcudart.so.11.0 one for 11.0.
         number = library.soname.partition(".so.")[2]
-        if dll := re.fullmatch(r"cudart64_(\d\d)\d?\.dll", library.soname):
+        if library.soname.endswith(".dll") and (dll := _DLL.fullmatch(library.soname)):
             number = dll[1]
         cuda = f"{number}.0" if number.isdecimal() else number if "." in number else ""
         warning = driver.driver_warning(release, cuda, library.path) if release and cuda else None

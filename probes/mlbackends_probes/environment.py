@@ -43,7 +43,9 @@ def find(host: Host) -> Finding:
         name: _shown(host.environment[name])
         for name in sorted(host.environment)
         if not any(word in name.upper() for word in _SECRETS) and name not in _NAMES_OF_MACHINES
-        if name in names or name.startswith(beginnings) or _PYTHONS.fullmatch(name)
+        if name in names
+        or name.startswith(beginnings)
+        or (name.startswith("PYTHON") and _PYTHONS.fullmatch(name))
     }
     is_known = host.environment or (host.is_live and host.pid is None)
     return Finding(

@@ -21,9 +21,7 @@ from mlbackends.host.pci import PciDevice, pci_devices
 from mlbackends.host.system.kernel import kernel_parameters, mounted_at, mounts, system_controls
 from mlbackends.host.system.memory import total_memory
 from mlbackends.host.system.surroundings import container_signs, virtual_machine, wsl_version
-from mlbackends.host.windows.system import system_facts
 from mlbackends.libraries.c_runtime import c_library, cxx_library
-from mlbackends.libraries.windows import file_version, system_folder
 from mlbackends.model.records import FactValue, Finding, Presence, nonempty
 
 GROUP = "machine"
@@ -72,6 +70,9 @@ def find(host: Host) -> Finding:
     if host.platform == "darwin":
         facts |= _macos(host)
     elif host.platform == "win32":
+        from mlbackends.host.windows.system import system_facts
+        from mlbackends.libraries.windows import file_version, system_folder
+
         devices = pci_devices(host)
         facts |= {
             **dict(zip(("libc", "libc_version"), c_library(host), strict=True)),

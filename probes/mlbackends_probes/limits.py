@@ -23,7 +23,6 @@ from mlbackends.host.system.kernel import control_number, system_controls
 from mlbackends.host.system.memory import total_memory
 from mlbackends.host.system.surroundings import granted
 from mlbackends.host.system.thread_counts import Machine, expected_threads
-from mlbackends.host.windows.system import job_limits
 from mlbackends.model.records import Finding, Presence, nonempty
 
 GROUP = "machine"
@@ -66,6 +65,8 @@ def find(host: Host) -> Finding:
             hint = "start fewer threads than the quota has CPUs, or raise the quota"
             warnings.append(Reason("throttled", message, hint))
     elif host.platform == "win32":
+        from mlbackends.host.windows.system import job_limits
+
         facts |= job_limits(host, online)
     facts["unlimited"] = [name for name, value in facts.items() if value == inf and name != _HARD]
     facts = {name: value for name, value in nonempty(facts).items() if value != inf}

@@ -14,7 +14,6 @@ from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.host.system import kernel, memory
 from mlbackends.host.system.numa import gpu_memory
-from mlbackends.host.windows.system import memory_facts
 from mlbackends.model.records import Finding, Presence, nonempty
 
 GROUP = "machine"
@@ -65,6 +64,8 @@ def find(host: Host) -> Finding:
             "locked_memory_unlimited": is_unlimited,
         }
     elif host.platform == "win32":
+        from mlbackends.host.windows.system import memory_facts
+
         facts = memory_facts(host)
     if host.is_live and facts.get("total_bytes") is None:
         import psutil

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.host.declared import steering
 from mlbackends.host.host import Host
-from mlbackends.host.windows.pci import registered_drivers
 from mlbackends.libraries.c_calls import (
     CDLL,
     PAIRS,
@@ -76,6 +75,8 @@ def find(host: Host) -> Finding:
         drivers.append({"file": "OCL_ICD_VENDORS", "library": named})
     is_windows = host.platform == "win32"
     if is_windows:
+        from mlbackends.host.windows.pci import registered_drivers
+
         named_by = registered_drivers(host, "OpenCL\\Vendors", "OpenCLDriverName")
         drivers = [{"file": key, "library": library} for library, key in named_by.items()]
     more = host.env("OCL_ICD_FILENAMES").split(";" if is_windows else ":")[:_FILES_LIMIT]

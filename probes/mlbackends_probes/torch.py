@@ -28,10 +28,8 @@ from mlbackends.libraries.consumers import marked
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.libraries.elf import elf_headers
 from mlbackends.libraries.library_names import native_names, stem_of
-from mlbackends.libraries.pe import pe_headers
 from mlbackends.libraries.search import libraries_named
 from mlbackends.libraries.symbols import version_needs
-from mlbackends.libraries.windows import cxx_runtime_facts
 from mlbackends.model.records import Answer, FactValue, Finding, Library, Presence, nonempty
 
 GROUP = "framework"
@@ -173,6 +171,8 @@ def _build(host: Host, torch: frameworks.Package) -> dict[str, FactValue]:
     }
     path = f"{at}/lib/{native_names(host, 'libtorch_cuda.so')}"
     if host.platform == "win32":
+        from mlbackends.libraries.pe import pe_headers
+
         with contextlib.suppress(NotALibrary, OSError):
             facts["cuda_libraries"] = list(pe_headers(host, path).needed)
     elif host.platform == "linux" and host.is_file(path):
@@ -196,6 +196,8 @@ def _described(host: Host, library: Library) -> Library:
     if version and "\n" not in version and version.isprintable():
         library = replace(library, version=version)
     if host.platform == "win32" and not library.reasons:
+        from mlbackends.libraries.windows import cxx_runtime_facts
+
         return replace(library, facts=nonempty(cxx_runtime_facts(host, library.path)))
     if host.platform != "linux" or library.reasons:
         return library

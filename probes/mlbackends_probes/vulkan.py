@@ -14,10 +14,8 @@ from msgspec.structs import replace
 from mlbackends.base.reasons import Reason
 from mlbackends.host.declared import steering
 from mlbackends.host.host import Host
-from mlbackends.host.windows.pci import registered_drivers
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.search import absent, libraries_named
-from mlbackends.libraries.vulkan import added, version_text
 from mlbackends.model.records import Answer, Finding, Library, Presence, nonempty
 
 GROUP = "accelerator"
@@ -68,6 +66,8 @@ def _drivers(host: Host, folders: list[str]) -> tuple[list[dict[str, str]], list
     is_windows = host.platform == "win32"
     places = (only or host.env("VK_ADD_DRIVER_FILES")).split(";" if is_windows else ":")
     if is_windows and not only:
+        from mlbackends.host.windows.pci import registered_drivers
+
         places += registered_drivers(host, "Vulkan\\Drivers", "VulkanDriverName")
     for folder in () if only or is_windows else dict.fromkeys(folders):
         places += [f"{folder}/{name}" for name in host.listdir(folder)]
@@ -106,6 +106,8 @@ def _drivers(host: Host, folders: list[str]) -> tuple[list[dict[str, str]], list
 
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask the loader for the version of Vulkan that it speaks."""
+    from mlbackends.libraries.vulkan import version_text
+
     version, call = ctypes.c_uint32(), Calls(opened, "vulkan", unnamed="see VkResult")
     call("vkEnumerateInstanceVersion", ctypes.byref(version))
     return Answer(replace(library, version=version_text(version.value)))
@@ -113,4 +115,6 @@ def load(opened: CDLL, library: Library) -> Answer:
 
 def use(opened: CDLL, library: Library) -> Answer:
     """List the devices through an instance, and let each add two arrays."""
+    from mlbackends.libraries.vulkan import added
+
     return added(opened, library)

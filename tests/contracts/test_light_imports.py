@@ -81,6 +81,38 @@ def test_what_scripts_call_loads_nothing_heavy(arguments: tuple[str, ...]) -> No
     assert "mlbackends.switches" not in modules
 
 
+#: What `info --depth found --format json` does not need on Linux: it reads files, and judges nothing.
+NOT_FOR_FINDING = {
+    "ClusterShell",
+    "ctypes",
+    "mlbackends.audit",
+    "mlbackends.fleet",
+    "mlbackends.host.cpu.other_systems",
+    "mlbackends.host.recording",
+    "mlbackends.host.windows",
+    "mlbackends.isolation",
+    "mlbackends.libraries.macho",
+    "mlbackends.libraries.pe",
+    "mlbackends.libraries.vulkan",
+    "mlbackends.libraries.windows",
+    "mlbackends.survey.requirement",
+    "mlbackends.survey.schema",
+    "mlbackends.tracing",
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="another system needs its own modules")
+def test_finding_on_linux_loads_nothing_of_other_systems_and_nothing_that_opens_or_judges() -> None:
+    modules = loaded("info", "--depth", "found", "--format", "json")
+
+    assert {
+        name
+        for name in modules
+        for unneeded in NOT_FOR_FINDING
+        if name == unneeded or name.startswith(f"{unneeded}.")
+    } == set()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

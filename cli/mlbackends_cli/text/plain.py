@@ -5,12 +5,12 @@ import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mlbackends.base.patterns import UNFIT
+from mlbackends.base.patterns import UNFIT, pattern
 
 if TYPE_CHECKING:
     from mlbackends_cli.terminal import Page
 
-_COMMAND = re.compile(r"^([^\S\n]*)(::)|##\[", re.MULTILINE)
+_COMMAND = pattern(r"^([^\S\n]*)(::)|##\[", re.MULTILINE)
 _LONGEST_LINE = 2000
 #: An integer with more bits cannot be converted to float; our own reports have none.
 _MOST_BITS = 1000

@@ -16,7 +16,6 @@ from mlbackends.base.patterns import DIGITS_AS_ZEROS
 from mlbackends.base.quantities import decimal
 from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.host.windows import pci as windows
 from mlbackends.model.records import Device, FactValue, nonempty
 
 FOLDER = "/sys/bus/pci/devices"
@@ -81,6 +80,8 @@ class PciDevice(Struct, frozen=True):
 def pci_devices(host: Host) -> tuple[PciDevice, ...]:
     """Return every PCI device by address, () if there is no PCI or the kernel does not list it."""
     if host.platform == "win32":
+        from mlbackends.host.windows import pci as windows
+
         return tuple(PciDevice(**fields) for fields in windows.pci_devices(host))
     # Virtual functions come in hundreds; the numbers that matter here are small.
     names = [name for name in host.listdir(FOLDER) if _is_address(name)]
@@ -119,6 +120,8 @@ def display_driver(host: Host, device: PciDevice) -> dict[str, Any]:
     """
     if not device.registry_key:
         return {}
+    from mlbackends.host.windows import pci as windows
+
     return windows.display_driver(host, device.registry_key)
 
 

@@ -27,7 +27,6 @@ from mlbackends.base.reasons import Reason
 from mlbackends.base.tables import table
 from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
-from mlbackends.host.windows.system import CONTAINER_USERS
 from mlbackends.model.records import Device, Report
 
 if TYPE_CHECKING:
@@ -49,7 +48,8 @@ _OF_THE_SYSTEM = pattern(rf"(?:-[IL])?{_SYSTEM}")
 _SYSTEM_PATH = rf"{_START}{_SYSTEM}[^{_ENDS}]*"
 
 #: Names of people and machines that are also words: replacing them would change the meaning of a text.
-COMMON_WORDS = frozenset({*map(str.lower, CONTAINER_USERS), *table("host/common_words")})
+#: The first two are those of every container of Windows.
+COMMON_WORDS = frozenset({"containeradministrator", "containeruser", *table("host/common_words")})
 
 #: Patterns, each with the forms that a matching text contains once every digit is replaced by 0.
 _NUMBERS = (

@@ -18,7 +18,6 @@ from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import libraries_named
 from mlbackends.libraries.symbols import symbol_versions
-from mlbackends.libraries.windows import file_version, system_folder
 
 _GLIBC = ("/lib/*-linux-gnu*/libc.so.6", "/lib64/libc.so.6", "/usr/lib/libc.so.6", "/lib/libc.so.6")
 _MUSL = "/lib/ld-musl-*.so.1"
@@ -37,6 +36,8 @@ def c_library(host: Host) -> tuple[str, str]:
         name, _, version = running.partition(" ")
         return name, version
     if host.platform == "win32":
+        from mlbackends.libraries.windows import file_version, system_folder
+
         version = file_version(host, f"{system_folder(host)}/ucrtbase.dll")
         return ("ucrt", version) if version else ("", "")
     if host.platform != "linux":

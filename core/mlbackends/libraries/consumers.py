@@ -27,11 +27,9 @@ from mlbackends.host.python.packages import (
     module_location,
     record_bytes,
 )
-from mlbackends.libraries import windows
 from mlbackends.libraries.elf import Elf, elf_headers
 from mlbackends.libraries.library_names import library_path, stem_of
 from mlbackends.libraries.loader_cache import cached_libraries
-from mlbackends.libraries.macho import macho_headers
 from mlbackends.libraries.symbols import headers
 from mlbackends.model.records import Library
 
@@ -131,13 +129,16 @@ def _follow(host: Host, path: str, own: tuple[str, ...], files: dict[str, None],
 def _targets(host: Host, path: str, own: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Yield the name of each BLAS or OpenMP library that a file needs, and the file that it gets."""
     if host.platform == "win32":
+        from mlbackends.libraries import windows
+
         for name in filter(_is_ours, windows.needs(host, path)):
             if target := windows.resolved(host, path, name, own):
                 yield name.lower(), target
         return
-    if (
-        host.platform == "darwin"
-    ):  # DYLD_LIBRARY_PATH, then run paths or the whole name; see dyld(1)
+    # DYLD_LIBRARY_PATH, then run paths or the whole name; see dyld(1)
+    if host.platform == "darwin":
+        from mlbackends.libraries.macho import macho_headers
+
         image = macho_headers(host, path)
         listed = library_path(host)[1]
         for name in image.needed:

@@ -21,14 +21,11 @@ from mlbackends.base.tables import table
 from mlbackends.host.declared import not_valid, steering
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import conda_prefix, python_folders
-from mlbackends.libraries import windows
 from mlbackends.libraries.consumers import is_found_by_rpath, marked
 from mlbackends.libraries.elf import Elf, read_elf
 from mlbackends.libraries.library_names import key_of, library_path, native_names, stem_of
 from mlbackends.libraries.loader_cache import cached_libraries
-from mlbackends.libraries.macho import macho_headers
 from mlbackends.libraries.owners import owner_of
-from mlbackends.libraries.pe import pe_headers
 from mlbackends.libraries.symbols import extract_symbols
 from mlbackends.model.records import Finding, Library
 
@@ -219,6 +216,8 @@ def _places(host: Host) -> Iterator[Place]:
         for folder in below:
             yield from _in_folder(host, f"{base}/{folder}", "site-packages")
     if is_windows:
+        from mlbackends.libraries import windows
+
         for folder, step in windows.folders(host):
             yield from _in_folder(host, folder, step)
         return
@@ -273,8 +272,13 @@ def _described(host: Host, path: str, real: str, step: str) -> Library:
                     replace(library, soname=elf.soname or library.soname),
                 )
             elif host.platform == "darwin":
+                from mlbackends.libraries.macho import macho_headers
+
                 machine = macho_headers(host, real).machine
             else:
+                from mlbackends.libraries import windows
+                from mlbackends.libraries.pe import pe_headers
+
                 dll = pe_headers(host, real)
                 machine, version = dll.machine, windows.version_of(dll)
                 library = replace(library, soname=library.soname.lower(), version=version)

@@ -5,25 +5,43 @@ Sources: the System V ABI; for GNU hash tables and symbol versions, the Linux St
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from mlbackends.base.errors import NotALibrary
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.libraries import macho, pe
 from mlbackends.libraries.elf import Elf, ElfImage, elf_headers
 
+if TYPE_CHECKING:
+    from mlbackends.libraries.macho import MachO
+    from mlbackends.libraries.pe import Pe
 
-def headers(host: Host, path: str) -> "Elf | pe.Pe | macho.MachO":
+
+def headers(host: Host, path: str) -> "Elf | Pe | MachO":
     """Return machine, own name and needed libraries of a file. Raises NotALibrary and OSError."""
     if host.platform == "win32":
-        return pe.pe_headers(host, path)
-    return macho.macho_headers(host, path) if host.platform == "darwin" else elf_headers(host, path)
+        from mlbackends.libraries.pe import pe_headers
+
+        return pe_headers(host, path)
+    if host.platform == "darwin":
+        from mlbackends.libraries.macho import macho_headers
+
+        return macho_headers(host, path)
+    return elf_headers(host, path)
 
 
 def extract_symbols(host: Host, path: str, names: Iterable[str]) -> frozenset[str]:
     """Return those of `names` that a library of a host defines, as `defined_symbols` does."""
     names = tuple(names)
-    readers = {"win32": pe.exported_symbols, "darwin": macho.exported_symbols}
-    read = partial(_are_defined, readers.get(host.platform, defined_symbols), names)
+    reader: Callable[[str, Iterable[str]], frozenset[str]] = defined_symbols
+    if host.platform == "win32":
+        from mlbackends.libraries import pe
+
+        reader = pe.exported_symbols
+    elif host.platform == "darwin":
+        from mlbackends.libraries import macho
+
+        reader = macho.exported_symbols
+    read = partial(_are_defined, reader, names)
     defined = host.extracted(path, read, dict[str, bool], "defined_symbols")
     return frozenset(name for name in names if defined.get(name))
 

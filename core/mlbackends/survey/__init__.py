@@ -21,7 +21,6 @@ from mlbackends.base.reasons import shared_codes
 from mlbackends.base.version import __version__
 from mlbackends.base.writable import clean
 from mlbackends.host.host import Host
-from mlbackends.isolation.protocol import OPENED_FIRST, Job, Reply, Request
 from mlbackends.model.records import (
     SCHEMA,
     Failure,
@@ -38,6 +37,7 @@ TIMEOUT = 5.0
 
 if TYPE_CHECKING:
     from mlbackends.isolation.client import Child
+    from mlbackends.isolation.protocol import Job, Reply, Request
 
 #: Called with the number of libraries that have answered, the number of all, and a probe still missing.
 Progress = Callable[[int, int, str], None]
@@ -151,12 +151,13 @@ class _Search:
         all_probes: bool,
         progress: Progress | None,
         meanwhile: Callable[[], object] | None,
-    ) -> dict[int, Reply]:
+    ) -> "dict[int, Reply]":
         """Run the probes, and return the child's reply to each job, by the job's number."""
         replies: dict[int, Reply] = {}
         child: Child | None = None
         if self.opens:
             from mlbackends.isolation import client
+            from mlbackends.isolation.protocol import OPENED_FIRST
 
             # If every probe runs there will be something to open: the child starts meanwhile.
             child = client.Child() if all_probes else None
@@ -182,8 +183,11 @@ class _Search:
 
     def _batches(
         self, groups: Iterable[Sequence[str]], meanwhile: Callable[[], object] | None
-    ) -> Iterator[list[Request]]:
+    ) -> "Iterator[list[Request]]":
         """Run groups of probes with those that they need; yield requests to open what each group found."""
+        if self.opens:
+            from mlbackends.isolation.protocol import Job, Request
+
         for group in groups:
             before = len(self.jobs)
             modules = {name: registry.load(registry.PROBES, name) for name in group}

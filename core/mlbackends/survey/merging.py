@@ -1,11 +1,11 @@
 """Merge what a probe found in files with what its opened libraries answered, into one report."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from mlbackends.base.reasons import Reason
-from mlbackends.isolation.protocol import Reply
 from mlbackends.model.records import (
     Answer,
     Device,
@@ -17,6 +17,9 @@ from mlbackends.model.records import (
     speaking_copy,
 )
 
+if TYPE_CHECKING:
+    from mlbackends.isolation.protocol import Reply
+
 #: What a library that was not opened answers.
 _NO_ANSWER = Answer(Library("", ""))
 #: Reasons that leave open whether a thing is there.
@@ -24,7 +27,7 @@ _UNDETERMINED = ("only-the-framework-knows", "not-answering")
 
 
 def merged(
-    name: str, finding: Finding, replies: Mapping[str, Reply], depth: Presence, has_check: bool
+    name: str, finding: Finding, replies: "Mapping[str, Reply]", depth: Presence, has_check: bool
 ) -> ProbeReport:
     """Return a probe's report. replies: those of the child, by the library's path.
 
@@ -73,7 +76,9 @@ def merged(
     )
 
 
-def _opened(name: str, library: Library, reply: Reply, depth: Presence, has_check: bool) -> Library:
+def _opened(
+    name: str, library: Library, reply: "Reply", depth: Presence, has_check: bool
+) -> Library:
     """Return a library as its reply describes it, with the reason if it opens and was not made to compute."""
     reason = reply.reason
     if not reason and reply.presence is Presence.LOADABLE and depth is Presence.USABLE:
@@ -85,7 +90,7 @@ def _opened(name: str, library: Library, reply: Reply, depth: Presence, has_chec
     return replace(answered, presence=reply.presence, reasons=(reason,) if reason else ())
 
 
-def _answer_of(library: Library, replies: Mapping[str, Reply]) -> Answer:
+def _answer_of(library: Library, replies: "Mapping[str, Reply]") -> Answer:
     reply = replies.get(library.path)
     return reply.answer if reply and reply.answer else _NO_ANSWER
 

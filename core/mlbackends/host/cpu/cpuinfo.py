@@ -16,7 +16,6 @@ from mlbackends.base.patterns import pattern
 from mlbackends.base.quantities import one_line, parse_cpu_list, whole_number
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
-from mlbackends.host.windows.cpu import processor_blocks
 
 #: One paragraph of /proc/cpuinfo: keys in lower case; of keys that repeat, the first.
 Block = dict[str, str]
@@ -37,6 +36,8 @@ def read_blocks(host: Host) -> list[Block]:
     differs between CPUs is in /sys.
     """
     if host.platform == "win32":
+        from mlbackends.host.windows.cpu import processor_blocks
+
         return processor_blocks(host)
     text = host.read("/proc/cpuinfo", _FIRST_READ)
     blocks = parse_blocks(text)

@@ -24,7 +24,6 @@ from mlbackends.host.cpu.cpuinfo import (
 )
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.system.numa import NODE, numa_nodes
-from mlbackends.host.windows import cpu as windows
 from mlbackends.model.records import FactValue, nonempty
 
 CPU = "/sys/devices/system/cpu"
@@ -50,6 +49,8 @@ _WITH_DEVICE_TREE = frozenset({"aarch64", "arm", "riscv64"})
 def online_cpus(host: Host, blocks: list[Block]) -> tuple[int, ...]:
     """Return the CPUs that are online, from /sys or, if that is missing, from /proc/cpuinfo."""
     if host.platform == "win32":
+        from mlbackends.host.windows import cpu as windows
+
         return windows.online_cpus(host)
     if online := parse_cpu_list(host.read(f"{CPU}/online")):
         return online
@@ -72,6 +73,8 @@ def sibling_groups(host: Host, cpus: tuple[int, ...], *names: str) -> Groups:
     names: the file's name, then the older ones it had; one that does not end in _list is a mask.
     """
     if host.platform == "win32":
+        from mlbackends.host.windows import cpu as windows
+
         return windows.groups(host, cpus, names[0])
     name = next((n for n in names if host.read(f"{CPU}/cpu{cpus[0]}/topology/{n}")), "")
     parse = parse_cpu_list if name.endswith("_list") else parse_cpu_mask

@@ -15,7 +15,6 @@ from mlbackends.base.quantities import (
     whole_number,
 )
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.host.windows import cpu as windows
 from mlbackends.model.records import FactValue, nonempty
 
 NODE = "/sys/devices/system/node"
@@ -44,6 +43,8 @@ def numa_nodes(host: Host) -> Nodes:
     the nearest CPUs, according to the firmware.
     """
     if host.platform == "win32":
+        from mlbackends.host.windows import cpu as windows
+
         return windows.numa_nodes(host)
     memory = node_memory(host)
     cpus = {

@@ -16,7 +16,6 @@ from mlbackends.host.cpu.cpuinfo import first, parse_blocks
 from mlbackends.host.host import Host
 from mlbackends.host.pci import pci_devices
 from mlbackends.host.system.kernel import mounted_at
-from mlbackends.host.windows import system as windows
 from mlbackends.model.records import FactValue
 
 #: Files in which a container manager, or systemd for it, leaves its name.
@@ -100,6 +99,8 @@ def virtual_machine(host: Host) -> dict[str, str]:
     if has_table:
         firmware = {name: one_line(host.read(f"{_DMI}/{name}", 256)) for name in _FIELDS}
     if host.platform == "win32":
+        from mlbackends.host.windows import system as windows
+
         firmware = windows.firmware(host)
         hypervisor, evidence = windows.hypervisor(host)
     else:

@@ -20,7 +20,6 @@ from mlbackends.host.pci import display_driver, of_vendor
 from mlbackends.host.system.surroundings import container_signs
 from mlbackends.libraries.c_calls import Calls
 from mlbackends.libraries.cuda.visible_devices import VARIABLE, lacks_capability, visible
-from mlbackends.libraries.pe import pe_headers
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.records import Answer, FactValue, Library, nonempty
 
@@ -39,6 +38,8 @@ def driver_libraries(host: Host, name: str, stem: str) -> list[Library]:
     for library in libraries_named(host, name, stem, folders=_folders(host)):
         release = release_in(os.path.basename(host.realpath(library.path)))
         if host.platform == "win32" and not library.reasons:
+            from mlbackends.libraries.pe import pe_headers
+
             number = pe_headers(host, host.realpath(library.path)).file_version
             release = _release_of_windows(number)
             # nvcuda.dll names its CUDA, which is its version; that of the others is the release.

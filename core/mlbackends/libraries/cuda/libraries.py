@@ -291,7 +291,7 @@ def nvcc_release(host: Host, root: str) -> str:
             return version
     site, slash, part = root.rpartition("/nvidia/")
     for name, dists in distributions(host).items() if slash and "/" not in part else ():
-        match = _WHEEL.fullmatch(name)
+        match = _WHEEL.fullmatch(name) if name.startswith("nvidia") else None
         for dist in dists if match else ():
             # Since CUDA 13 the wheels of all components share the folder nvidia/cu13.
             home = "cuda_nvcc" if match and match[1] else f"cu{dist.version.partition('.')[0]}"
