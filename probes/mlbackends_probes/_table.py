@@ -1,6 +1,6 @@
 """Probes that are rows of table.json: `load` returns one with the attributes of a probe in a file.
 
-These libraries differ by names and by a few calls; a probe with logic of its own is a file, NAME.py, and
+These libraries differ by names and by a few calls; any other probe is a file, NAME.py, and
 `mlbackends.base.registry` lists both. doc: the lines of what would be the file's docstring. kind: "cuda" and
 "shared" have the fields of CudaLibrary and SharedLibrary, "rocm" those of library_finding, "package" those of
 `_package` here. What is asked of an opened library is in _checks.py. unnamed: the name of a status that
@@ -24,7 +24,6 @@ from mlbackends.libraries.search import SharedLibrary
 from mlbackends.model.records import Answer, Finding, Library
 from mlbackends_probes import _checks
 
-Find = Callable[[Host], Finding]
 Check = Callable[[Calls, Library], Answer | None]
 
 
@@ -58,11 +57,16 @@ def load(name: str) -> ModuleType:
         describe = getattr(_checks, f"describe_{name}", None)
         shared = SharedLibrary(row.pop("name", name), **row, describe=describe)
         attributes = {"LIBRARY": shared, "find": shared.find}
+
+    def answer(check: Check, opened: CDLL, library: Library) -> Answer:
+        return check(calls(opened), library) or Answer(library)
+
     for step in ("load", "use"):
         if check := getattr(_checks, f"{step}_{name}", None):
-            attributes[step] = partial(_answer, check, calls)
+            attributes[step] = partial(answer, check)
     if complete := getattr(_checks, f"find_{name}", None):
-        attributes["find"] = partial(_completed, attributes["find"], complete)
+        find = attributes["find"]
+        attributes["find"] = lambda host: complete(find(host), host)
     vars(probe).update(attributes)
     return probe
 
@@ -82,11 +86,3 @@ def _package(
         return found(host, None, name)
     facts = config_facts(host, own.location, name) if has_config and own.location else {}
     return found(host, own, name, facts, range_warnings(host, own, ranges, outside))
-
-
-def _completed(find: Find, complete: Callable[[Finding, Host], Finding], host: Host) -> Finding:
-    return complete(find(host), host)
-
-
-def _answer(check: Check, calls: Callable[[CDLL], Calls], opened: CDLL, library: Library) -> Answer:
-    return check(calls(opened), library) or Answer(library)

@@ -50,7 +50,12 @@ def find(host: Host) -> Finding:
         name, _, value = line.partition(":")
         if name == "Cpus_allowed_list":
             affinity = parse_cpu_list(value)
-    online = _online(host)
+    online = len(parse_cpu_list(host.read(f"{_CPUS}/online", 65536)))
+    if not online and host.platform == "darwin":
+        online = control_number(system_controls(host), "hw.activecpu", "hw.logicalcpu") or 0
+    if not online and host.pid is None:
+        count = host.system("cpu_count")
+        online = count if isinstance(count, int) and count > 0 else 0
     facts: dict[str, Any] = {
         "online_cpus": online or None,
         "affinity": format_cpu_list(affinity),
@@ -120,16 +125,6 @@ def find(host: Host) -> Finding:
         warnings += _too_many(expected, facts, machine)
     in_order = {name: facts[name] for name in facts_of("limits") if name in facts}
     return Finding(presence=Presence.FOUND, facts=in_order, warnings=tuple(warnings))
-
-
-def _online(host: Host) -> int:
-    online = len(parse_cpu_list(host.read(f"{_CPUS}/online", 65536)))
-    if not online and host.platform == "darwin":
-        online = control_number(system_controls(host), "hw.activecpu", "hw.logicalcpu") or 0
-    if not online and host.pid is None:
-        count = host.system("cpu_count")
-        online = count if isinstance(count, int) and count > 0 else 0
-    return online
 
 
 def _cores(host: Host, cpus: tuple[int, ...]) -> int:
