@@ -113,8 +113,12 @@ def _merged_devices(found: tuple[Device, ...], opened: tuple[Device, ...]) -> tu
     merged_devices = []
     left = list(found)
     for device in opened:
-        match = next((candidate for candidate in left if _is_match(candidate, device)), None)
-        if match is not None:
+        for match in left:
+            # One device has one address; if one of the records has none, the number decides.
+            has_both = match.pci_address and device.pci_address
+            field = "pci_address" if has_both else "index"
+            if match.kind != device.kind or getattr(match, field) != getattr(device, field):
+                continue
             left.remove(match)
             filled = {
                 name: getattr(match, name)
@@ -124,12 +128,6 @@ def _merged_devices(found: tuple[Device, ...], opened: tuple[Device, ...]) -> tu
             filled["facts"] = {**match.facts, **device.facts}
             filled["volatile"] = {**match.volatile, **device.volatile}
             device = replace(device, **filled)
+            break
         merged_devices.append(device)
     return (*merged_devices, *left)
-
-
-def _is_match(one: Device, other: Device) -> bool:
-    """Return whether two records are of one device: by address, or by number if one has no address."""
-    if one.kind == other.kind and one.pci_address and other.pci_address:
-        return one.pci_address == other.pci_address
-    return one.kind == other.kind and one.index == other.index

@@ -126,24 +126,16 @@ def read(text: str, added: tuple[str, ...] = ()) -> Selection:
         near_names = nearest(head, (*facts, *FIELDS))
         hint = f"; did you mean {probe}.{near_names[0]}?" if near_names else ""
         raise ValueError(f"there is no value named {probe}.{head}{hint}")
-    if head in _FIELDS_OF and selection.steps:
-        _check_fields(selection)
+    if head in _FIELDS_OF and rest:
+        first, second = rest[0], rest[1] if len(rest) > 1 else None
+        if isinstance(first, str) and not first.isdecimal():
+            raise ValueError(f"{text} names one of several: write {probe}.{head}[*].{first}")
+        names = [second] if isinstance(second, str) else []
+        names += [path[0] for path, _ in first.conditions] if isinstance(first, Each) else []
+        for name in names:
+            if name not in _FIELDS_OF[head]:
+                raise ValueError(f"{head} have no {name!r}{suggestion(name, _FIELDS_OF[head])}")
     return selection
-
-
-def _check_fields(selection: Selection) -> None:
-    """Raise ValueError for a name that no device or library has."""
-    head = selection.head
-    first, *rest = selection.steps
-    if isinstance(first, str) and not first.isdecimal():
-        raise ValueError(
-            f"{selection.text} names one of several: write {selection.probe}.{head}[*].{first}"
-        )
-    names = [step for step in rest[:1] if isinstance(step, str)]
-    names += [steps[0] for steps, _ in first.conditions] if isinstance(first, Each) else []
-    for name in names:
-        if name not in _FIELDS_OF[head]:
-            raise ValueError(f"{head} have no {name!r}{suggestion(name, _FIELDS_OF[head])}")
 
 
 def _condition(text: str) -> Condition:
