@@ -17,14 +17,13 @@ from mlbackends.fleet.nodesets import expanded
 from mlbackends.fleet.parts import Each, parts_of, read_on
 from mlbackends.fleet.records import united
 from mlbackends.fleet.sources import STANDARD_INPUT, sources_of, taken
-from mlbackends.model.audit import Severity
 from mlbackends_cli import exits, formats
 from mlbackends_cli.charts import svg
 from mlbackends_cli.fleet import text as fleets
 from mlbackends_cli.fleet.page import fleet_page, sheet
 from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option, together
 from mlbackends_cli.output import refuse_unwritable, write
-from mlbackends_cli.report.judgement import fail_on_option
+from mlbackends_cli.report import judgement
 from mlbackends_cli.terminal import ProgressLine, is_terminal, page
 
 if TYPE_CHECKING:
@@ -47,13 +46,7 @@ OUTCOME = together(
     format_option(
         "outcome", about="Output format of the outcome, as in backends doctor and audit."
     ),
-    fail_on_option(Severity.ERROR.value),
-    click.option("--strict", is_flag=True, help="Exit 3 if something could not be checked."),
-    click.option(
-        "--all", "details", is_flag=True, help="Also show passed checks, and the evidence."
-    ),
-    OUTPUT,
-    COLOR,
+    judgement.OUTCOME,
 )
 
 

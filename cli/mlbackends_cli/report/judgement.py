@@ -25,6 +25,8 @@ from mlbackends_cli.options import (
     TIMEOUT,
     Command,
     Seconds,
+    TypedPath,
+    completing,
     format_option,
     together,
 )
@@ -56,6 +58,46 @@ def fail_on_option(default: str) -> Callable[[Command], Command]:
         help="Exit 1 if a check of this severity or worse failed.",
     )
 
+
+#: The options of every command that judges: what counts as failed, and what is written where.
+OUTCOME = together(
+    fail_on_option(Severity.ERROR.value),
+    click.option("--strict", is_flag=True, help="Exit 3 if something could not be checked."),
+    click.option(
+        "--all", "details", is_flag=True, help="Also show passed checks, and the evidence."
+    ),
+    OUTPUT,
+    COLOR,
+)
+#: The policies of a command that checks against them.
+POLICIES = click.option(
+    "--policy",
+    "policies",
+    metavar="FILE",
+    multiple=True,
+    type=TypedPath(),
+    help="Check against this policy (repeatable).",
+)
+
+
+def _codes() -> tuple[str, ...]:
+    from mlbackends.audit.catalogue import codes
+
+    return codes()
+
+
+#: The hazards that a command looks for.
+HAZARDS = together(
+    *(
+        click.option(
+            name, metavar="CODE", multiple=True, shell_complete=completing(_codes), help=about
+        )
+        for name, about in (
+            ("--only", "Look only for this hazard (repeatable)."),
+            ("--ignore", "Ignore this hazard (repeatable)."),
+        )
+    )
+)
 
 _options = together(
     PYTHON,
@@ -89,13 +131,7 @@ _options = together(
         help="Report only problems of the node (hardware, driver, limits) or of the user (packages,"
         " variables).  [default: any; with --exit-code npd or slurm, node]",
     ),
-    fail_on_option(Severity.ERROR.value),
-    click.option("--strict", is_flag=True, help="Exit 3 if something could not be checked."),
-    click.option(
-        "--all", "details", is_flag=True, help="Also show passed checks, and the evidence."
-    ),
-    OUTPUT,
-    COLOR,
+    OUTCOME,
 )
 
 

@@ -25,20 +25,13 @@ from mlbackends.base.errors import BadInput
 from mlbackends.model.audit import Outcome
 from mlbackends.model.records import Report
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import TypedPath, read_report
-from mlbackends_cli.report.judgement import judging
+from mlbackends_cli.options import read_report
+from mlbackends_cli.report.judgement import POLICIES, judging
 
 
 @documented()
 @click.argument("subject", metavar="[FILE|DIR|-]", default="-")
-@click.option(
-    "--policy",
-    "policies",
-    metavar="FILE",
-    multiple=True,
-    type=TypedPath(),
-    help="Check the machine against this policy (repeatable).",
-)
+@POLICIES
 @click.option(
     "--init", "write_policy", is_flag=True, help="Write a policy that this machine satisfies."
 )

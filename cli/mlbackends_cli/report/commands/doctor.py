@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from mlbackends.audit.catalogue import codes, load
+from mlbackends.audit.catalogue import load
 from mlbackends.audit.reports import name_of
 from mlbackends.audit.runner import examine
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import PID, completing, read_report
-from mlbackends_cli.report.judgement import judging
+from mlbackends_cli.options import PID, read_report
+from mlbackends_cli.report.judgement import HAZARDS, judging
 
 if TYPE_CHECKING:
     from mlbackends.model.audit import Outcome
@@ -35,26 +35,9 @@ if TYPE_CHECKING:
 _AT_START = re.compile(r"\b(export|unset|(re|un)?install|LD_[A-Z_]+)\b", re.IGNORECASE)
 
 
-def _codes() -> tuple[str, ...]:
-    return codes()
-
-
 @documented()
 @click.argument("subject", metavar="[FILE|DIR|-]", default="-")
-@click.option(
-    "--only",
-    metavar="CODE",
-    multiple=True,
-    shell_complete=completing(_codes),
-    help="Look only for this hazard (repeatable).",
-)
-@click.option(
-    "--ignore",
-    metavar="CODE",
-    multiple=True,
-    shell_complete=completing(_codes),
-    help="Ignore this hazard (repeatable).",
-)
+@HAZARDS
 @PID
 @judging
 def command(

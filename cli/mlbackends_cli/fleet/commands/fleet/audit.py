@@ -12,33 +12,25 @@ Examples:
 import datetime as dt
 from typing import Any
 
-import click
-
 from mlbackends.audit.policy.evaluation import audit
 from mlbackends.audit.policy.rules import read
+from mlbackends.base.errors import BadInput
 from mlbackends.fleet.judging import Judge, fleet_outcome, places_of
 from mlbackends_cli.fleet.sources import OUTCOME, collected, reading
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import TypedPath
-from mlbackends_cli.report.judgement import finish
+from mlbackends_cli.report.judgement import POLICIES, finish
 
 
 @documented()
 @reading
-@click.option(
-    "--policy",
-    "policies",
-    metavar="FILE",
-    multiple=True,
-    required=True,
-    type=TypedPath(),
-    help="Check the nodes against this policy (repeatable).",
-)
+@POLICIES
 @OUTCOME
 def command(
     sources: tuple[str, ...], expect: str, policies: tuple[str, ...], **written: Any
 ) -> int:
 
+    if not policies:
+        raise BadInput("no policy: name one with --policy FILE")
     rules = [read(path) for path in policies]
     today = dt.datetime.now().astimezone().date()
     judge = Judge(lambda report: audit(rules, report, today), places_of(rules))

@@ -12,22 +12,17 @@ Examples:
 
 from typing import Any
 
-import click
-
 from mlbackends.audit.catalogue import load
 from mlbackends.audit.runner import examine
 from mlbackends.fleet.judging import Judge, fleet_outcome
 from mlbackends_cli.fleet.sources import OUTCOME, collected, reading
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.report.judgement import finish
+from mlbackends_cli.report.judgement import HAZARDS, finish
 
 
 @documented()
 @reading
-@click.option(
-    "--only", metavar="CODE", multiple=True, help="Look only for this hazard (repeatable)."
-)
-@click.option("--ignore", metavar="CODE", multiple=True, help="Ignore this hazard (repeatable).")
+@HAZARDS
 @OUTCOME
 def command(
     sources: tuple[str, ...],
