@@ -195,6 +195,8 @@ def printed_tables(
 
     spared: groups of columns that a narrow page leaves out, in order. notes: the first is the summary.
     """
+    from mlbackends_cli.text.layout import Cell, grid  # rich, which JSON does not need
+
     lines: list[str] = []
     # What cannot compute any of several problems, for one reason, is explained once.
     everywhere: dict[tuple[str, ...], Result] = {}
@@ -216,20 +218,22 @@ def printed_tables(
             if any(name in row for row in cells)
         }
         for names in spared:
-            if sum(widths.values()) + 2 * len(widths) + 2 <= page.width:
+            if sum(widths.values()) + 2 * len(widths) + 3 <= page.width:
                 break
             is_cut |= not widths.keys().isdisjoint(names)
             for name in names:
                 widths.pop(name, None)
         shown |= set(widths)
-        if widths:
-            lines.append(
-                page.styled(f"    {_aligned({name: name for name in widths}, widths)}", "dim")
-            )
+        # Numbers are at the right of their columns, names at the left.
+        table_rows = [[Cell(""), *(Cell(name.rjust(widths[name]), "dim") for name in widths)]]
         for result, row in section.rows:
-            text = _aligned(row, widths)
-            text = page.styled(text, "bold") if row.get("slower by") == FASTEST else text
-            lines.append(f"  {mark(result, page)} {text}")
+            style = "bold" if row.get("slower by") == FASTEST else ""
+            sign, _, color = MARKS[state(result)]
+            texts = [row.get(name, "").rjust(width) for name, width in widths.items()]
+            table_rows.append([Cell(sign, color), *(Cell(text, style) for text in texts)])
+        for line in table_rows if widths else ():
+            line[1] = line[1]._replace(text=line[1].text.strip())
+        lines += grid(table_rows, [1, *widths.values()], page, 2) if widths else ()
         for each in section.explained:
             if _reason_key(each) not in everywhere:
                 lines += why_lines(each, page)
@@ -253,14 +257,6 @@ def of_shown(notes: Sequence[str], columns: Sequence[str], shown: Container[str]
 
 def _reason_key(result: Result) -> tuple[str, ...]:
     return result.ended, result.backend, *(reason.message for reason in result.reasons)
-
-
-def _aligned(row: Row, widths: dict[str, int]) -> str:
-    cells = (
-        row.get(name, "").ljust(width) if name == "backend" else row.get(name, "").rjust(width)
-        for name, width in widths.items()
-    )
-    return "  ".join(cells).rstrip()
 
 
 def state(result: Result) -> str:
