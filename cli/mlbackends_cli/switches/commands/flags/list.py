@@ -84,7 +84,7 @@ def _listing(switches: Switches, names: tuple[str, ...]) -> Listing:
             is_default = switch.origin == "default"
             origin = f"{switch.origin}; default {setting(switch.default)}"
             value += " (default)" if is_default else f" ({origin})"
-            readers = ", ".join(switch.used_by) or "nobody yet"
+            readers = ", ".join(switch.used_by) or "nothing yet"
             rows.append((switch.name.rpartition(".")[2], value, readers))
         groups.append(Group(module or "mlbackends", tuple(rows), f"{module}." if module else ""))
     notes = [flag.problem for flag in switches.flags if flag.problem]
