@@ -63,10 +63,8 @@ def add_compiled(version: str, build_data: dict[str, Any]) -> None:
             build_data["tag"] = f"py3-none-{name}"
 
 
-def manual_pages(version: str) -> Iterable[Path]:
-    """Return the man pages to pack: those in git for an editable install; for a wheel all, made anew."""
-    if version == "editable":
-        return (ROOT / "man").glob("*.1")
+def manual_pages() -> Iterable[Path]:
+    """Make every man page from the code, and return their paths."""
     folder = ROOT / "build" / "man"
     shutil.rmtree(folder, ignore_errors=True)
     tree = [str(ROOT / part) for part in ("core", "cli", "probes", "kernels")]
@@ -81,7 +79,7 @@ class LayoutHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile the native libraries, and add man pages and completions to what belongs under share/."""
-        for page in sorted(manual_pages(version)):
+        for page in sorted(manual_pages()):
             build_data["shared_data"][str(page)] = f"share/man/man{page.suffix[1:]}/{page.name}"
         for name, place in COMPLETIONS.items():
             file = ROOT / "man" / "completions" / name
