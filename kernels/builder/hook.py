@@ -68,9 +68,14 @@ def manual_pages() -> Iterable[Path]:
     folder = ROOT / "build" / "man"
     shutil.rmtree(folder, ignore_errors=True)
     tree = [str(ROOT / part) for part in ("core", "cli", "probes", "kernels")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*tree, *sys.path])}
-    generator = [sys.executable, str(ROOT / "man" / "generate.py"), "--into", str(folder)]
-    subprocess.run(generator, check=True, env=environment)
+    generator = str(ROOT / "man" / "generate.py")
+    # -I: pip's own sitecustomize would take folders from PYTHONPATH that an earlier editable install names.
+    program = (
+        f"import runpy, sys; sys.path[:0] = {[*tree, *sys.path]!r};"
+        f"sys.argv = {[generator, '--into', str(folder)]!r};"
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    subprocess.run([sys.executable, "-I", "-c", program], check=True)
     return folder.iterdir()
 
 

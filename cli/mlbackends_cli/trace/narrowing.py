@@ -59,7 +59,7 @@ def narrowed(listing: Listing, page: Page) -> Listing:
     if not dropped:
         return shortened
     return shortened._replace(
-        notes=(*shortened.notes, f"a wider page has also: {', '.join(dropped)}")
+        notes=(*shortened.notes, f"wider pages have more columns: {', '.join(dropped)}")
     )
 
 

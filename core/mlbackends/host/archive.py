@@ -189,7 +189,7 @@ def read(path: str) -> Tree:
             if isinstance(entry, str):
                 _inside(posixpath.join(posixpath.dirname(name), entry), f"{name} -> {entry}")
     except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise BadInput(f"{path} is no archive of a recorded machine: {error}", HINT) from None
+        raise BadInput(f"{path} is not an archive of a machine: {error}", HINT) from None
     return tree
 
 

@@ -179,7 +179,7 @@ def opened(folder: str, has_environment: bool) -> Opened:
     is_root = any(call(os.path.lexists, posixpath.join(top, name)) for name in TOP_FOLDERS)
     if not (has_environment or has_description or is_root):
         raise BadInput(
-            f"{folder} holds neither proc/ nor sys/ nor a host.json: that is no recorded machine",
+            f"{folder} holds neither proc/ nor sys/ nor a host.json: it is not a machine description",
             hint_near(folder),
         )
     return Opened(description, extracts, commands, with_slashes(os.path.realpath(top)), tree)

@@ -185,7 +185,7 @@ HOSTILE = {
     "gzip: damaged": (b"\x1f\x8b\x08" + bytes(60), "no archive of a recorded machine"),
     "neither": (b'{"schema": "backends.report/1"}', "no archive of a recorded machine"),
     "empty": (b"", "no archive of a recorded machine"),
-    "no machine": (text_of("file a"), "that is no recorded machine"),
+    "no machine": (text_of("file a"), "it is not a machine description"),
     "host.json as a link": (text_of("folder root/proc", "link host.json -> root"), "is a link"),
 }
 

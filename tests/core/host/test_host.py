@@ -251,7 +251,7 @@ def test_a_folder_that_is_not_there_is_bad_input(root: Path) -> None:
 def test_a_folder_without_any_part_of_a_machine_is_bad_input(tmp_path: Path, name: str) -> None:
     (tmp_path / "given" / name).mkdir(parents=True)
 
-    with pytest.raises(BadInput, match="that is no recorded machine") as raised:
+    with pytest.raises(BadInput, match="it is not a machine description") as raised:
         Host(str(tmp_path / "given"))
     assert "\n" not in str(raised.value)
     assert raised.value.hint.startswith("name a folder with proc/ and sys/ in it")

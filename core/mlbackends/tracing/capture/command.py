@@ -276,7 +276,7 @@ def _silences(
         why = f"the filter of components may have left all out, or {why}"
     if separation == "preload" and "onednn" in totals:
         why += (
-            ", or in a program of its that the shim does not reach: a static or setuid one"
+            ", or in a child program that the preloaded library cannot reach: a static or setuid one"
             " (--separation pipe does), or one without our variables (env -i, sudo)"
         )
     return [warning(f"no line of {' or '.join(silent)} came: {why}")]
