@@ -182,9 +182,9 @@ HOSTILE = {
     "tar: a FIFO": (tar_of("a", tarfile.FIFOTYPE), "neither a file, a folder nor a link"),
     "tar: truncated": (packed(machine())[:2000], "it is truncated"),
     "gzip: truncated": (ARCHIVES["tar.gz"][:-9], "end-of-stream marker"),
-    "gzip: damaged": (b"\x1f\x8b\x08" + bytes(60), "no archive of a recorded machine"),
-    "neither": (b'{"schema": "backends.report/1"}', "no archive of a recorded machine"),
-    "empty": (b"", "no archive of a recorded machine"),
+    "gzip: damaged": (b"\x1f\x8b\x08" + bytes(60), "not an archive of a machine"),
+    "neither": (b'{"schema": "backends.report/1"}', "not an archive of a machine"),
+    "empty": (b"", "not an archive of a machine"),
     "no machine": (text_of("file a"), "it is not a machine description"),
     "host.json as a link": (text_of("folder root/proc", "link host.json -> root"), "is a link"),
 }

@@ -267,7 +267,7 @@ def _silences(
     silent = [LIBRARIES.get(name, name) for name in totals if name]
     if any(totals.values()) or (separation == "none" and "onednn" in totals):
         return []  # unseparated, oneDNN's lines are in the command's output
-    why = "the command does not use it, or with a build that prints nothing"
+    why = "the command does not use it, or uses a build that prints nothing"
     loaded = {"OpenBLAS": on_the_way.with_openblas, "BLIS": on_the_way.with_blis}
     more = " and ".join(name for name, count in loaded.items() if count)
     if more and "mkl" in totals and not on_the_way.with_mkl:
@@ -279,4 +279,4 @@ def _silences(
             ", or in a child program that the preloaded library cannot reach: a static or setuid one"
             " (--separation pipe does), or one without our variables (env -i, sudo)"
         )
-    return [warning(f"no line of {' or '.join(silent)} came: {why}")]
+    return [warning(f"{' and '.join(silent)} printed no line: {why}")]
