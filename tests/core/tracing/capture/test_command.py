@@ -405,7 +405,7 @@ def test_lines_of_a_static_program_below_a_shell_are_printed_and_a_pipe_takes_th
         pytest.skip("no static C library to link with")
     done = captures.run("sh", "-c", f"{program}; true")
     assert done.stdout.decode() == f"text\n{line}\n"
-    assert "the shim does not reach: a static or setuid one" in captures.warnings()
+    assert "library cannot reach: a static or setuid one" in captures.warnings()
     done = captures.run("sh", "-c", f"{program}; true", separation="pipe")
     assert (done.stdout, captures.lines()) == (b"text\n", [line])
     assert not captures.warnings()
@@ -577,7 +577,7 @@ def test_a_capture_below_any_capture_is_told_so(captures: Captures, way: str) ->
 
 def test_a_filter_that_may_have_left_all_out_is_told(captures: Captures) -> None:
     captures.run("true", components="nothing|(?:of)[[:alpha:]]")
-    assert "came: the filter of components may have left all out" in captures.warnings()
+    assert "no line: the filter of components may have left all out" in captures.warnings()
     assert "a static or setuid one (--separation pipe does)" in captures.warnings()
     captures.run("true", separation="pipe")
     assert "filter" not in captures.warnings() and "static" not in captures.warnings()
