@@ -139,7 +139,7 @@ def test_a_file_that_is_not_there_is_one_line(path: str) -> None:
 
 
 def test_a_folder_that_is_no_machine_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no recorded machine"):
+    with pytest.raises(BadInput, match="not a machine description"):
         report_of(str(tmp_path))
 
 
