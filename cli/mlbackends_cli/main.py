@@ -15,6 +15,7 @@ from mlbackends.base.version import __version__
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import FolderGroup, explained, first_help
 from mlbackends_cli.output import log, write
+from mlbackends_cli.text.plain import cleaned, log_line
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 #: The packages with commands; `backends A B` is SUBJECT/commands/A/B.py.
@@ -83,8 +84,6 @@ def guarded_main(arguments: list[str]) -> int:
 
 def _warning_line(message: Warning | str, *_: object, **__: object) -> str:
     """Return a warning of the library in the form of our other messages, without the line of our code."""
-    from mlbackends_cli.text.plain import log_line
-
     return f"backends: {log_line(str(message))}\n"
 
 
@@ -144,7 +143,6 @@ def _report_bug(error: Exception, arguments: list[str]) -> None:
             file.write(text)
     except OSError:
         _fail(arguments, message)
-        from mlbackends_cli.text.plain import cleaned
 
         click.echo(cleaned(text), err=True)
     else:

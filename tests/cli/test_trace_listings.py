@@ -26,9 +26,8 @@ LOGS = sorted(path.name for path in TRACES.glob("*.log"))
 
 def table(log: str, name: str, width: int = 160, **options: Any) -> str:
     found = view(name, reader.read(str(TRACES / log)), **options)
-    return str(
-        registry.load("mlbackends_cli.formats", "table").listing(listing(found), Page(width=width))
-    )
+    page = Page(width=width, terminal=True)
+    return str(registry.load("mlbackends_cli.formats", "table").listing(listing(found), page))
 
 
 @pytest.mark.parametrize("name", registry.names(REGISTRY))

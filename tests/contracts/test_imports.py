@@ -49,7 +49,9 @@ def targets(node: ast.AST) -> list[str]:
 
 
 def is_for_types(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+    """Tell whether a statement imports for type checkers, or on another system only."""
+    words = ("TYPE_CHECKING", "win32")
+    return isinstance(node, ast.If) and any(word in ast.unparse(node.test) for word in words)
 
 
 def at_the_top(body: list[ast.stmt]) -> set[str]:

@@ -24,6 +24,8 @@ _STYLE = re.compile("\033\\[[0-9;]*m")
 #: Text that would get fewer columns than this, or than its longest word, begins on a new line.
 _NARROW = 24
 _GAP = 3
+#: A mark of so many columns, such as "-", stays with the word after it.
+_MARK = 1
 # Bold, underlined and dim are readable on light and dark backgrounds; colours are the terminal's own.
 HEADING, NAME, DIM = "bold underline", "bold", "dim"
 
@@ -57,8 +59,11 @@ def wrapped(text: str, room: int, level: int = 0, *, fold: bool = True) -> list[
     lines = [""]
     for part in pattern.split(text):
         joined = f"{lines[-1]}{glue}{part}" if lines[-1] else part
-        if width(joined) <= room or (level and not fold and width(part) > room):
+        is_wide = level and not fold and width(part) > room
+        if width(joined) <= room or (is_wide and width(lines[-1]) <= _MARK):
             lines[-1] = joined
+        elif is_wide:
+            lines.append(part)
         else:
             lines += wrapped(part, room, level + 1, fold=fold)
     return [line for line in lines if line]
