@@ -1,6 +1,7 @@
 """Commands as files and folders of packages, imported when they are used; their help, and click's errors."""
 
 import importlib
+import inspect
 import os
 import re
 import sys
@@ -23,19 +24,12 @@ _EXPLAINED = pattern(r"^( *)(\S.*?) {3,}(\S.*)$", re.MULTILINE)
 
 def documented(**options: Any) -> Callable[[Callable[..., Any]], click.Command]:
     """Return a decorator that makes a function the command of its file, whose docstring is the help."""
-    return lambda function: click.command(cls=Command, **_help(function.__module__), **options)(
-        function
-    )
 
+    def decorated(function: Callable[..., Any]) -> click.Command:
+        text = importlib.import_module(function.__module__).__doc__
+        return click.command(cls=Command, help=text, **options)(function)
 
-def _help(module: str) -> dict[str, Any]:
-    """Return a docstring as a command's help and, from "Examples:" on, as its epilog."""
-    lines = (importlib.import_module(module).__doc__ or "").split("\n")
-    for at, below in enumerate(lines[1:]):
-        if lines[at].endswith(":") and below.startswith("  ") and lines[at][0] != " ":
-            lines[at] = f"\b\n{lines[at]}"  # click keeps the lines of such a paragraph
-    text, title, examples = "\n".join(lines).partition("\b\nExamples:\n")
-    return {"help": text, "epilog": title + examples}
+    return decorated
 
 
 def narrowed(text: str, width: int) -> str:
@@ -48,7 +42,20 @@ def narrowed(text: str, width: int) -> str:
 
 
 class Command(click.Command):
-    """A command whose help begins with an example, and has headings if there are many options."""
+    """A command whose help begins with an example, and has headings if there are many options.
+
+    From "Examples:" on, the help is the epilog.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        if self.help and not self.epilog:
+            lines = inspect.cleandoc(self.help).split("\n")
+            for at, below in enumerate(lines[1:]):
+                if lines[at].endswith(":") and below.startswith("  ") and lines[at][0] != " ":
+                    lines[at] = f"\b\n{lines[at]}"  # click keeps the lines of such a paragraph
+            self.help, title, examples = "\n".join(lines).partition("\b\nExamples:\n")
+            self.epilog = title + examples
 
     def get_help(self, ctx: click.Context) -> str:
         """Return the help in the width of the terminal, with bold headings."""
@@ -96,19 +103,23 @@ class FolderGroup(Command, click.Group):
     """A group with one command for each file of its packages; the file defines it as `command`.
 
     A folder with an `__init__.py` is a group. The name of the file is that of the command, with "_" for "-".
-    Listing the commands imports none: the help line is the first line of the docstring.
+    Listing the commands imports none: the help line is the first line of the docstring. Small commands may
+    be functions in the `__init__.py`, decorated by `command.command(NAME)`, with the help as their docstring.
     """
 
+    command_class = Command
+
     def __init__(self, folder: str, *more_folders: str, **options: Any) -> None:
-        super().__init__(**{"no_args_is_help": True, **_help(folder), **options})
+        super().__init__(
+            no_args_is_help=True, help=importlib.import_module(folder).__doc__, **options
+        )
         self.folders = (folder, *more_folders)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands' names, sorted."""
         del ctx
-        return sorted(
-            name.replace("_", "-") for folder in self.folders for name in registry.names(folder)
-        )
+        names = (name for folder in self.folders for name in registry.names(folder))
+        return sorted({*self.commands, *(name.replace("_", "-") for name in names)})
 
     def _folder_of(self, name: str) -> str | None:
         """Return the package that has a command, None if none has."""
@@ -116,7 +127,8 @@ class FolderGroup(Command, click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command; None if its file does not exist."""
-        del ctx
+        if cmd_name in self.commands:
+            return super().get_command(ctx, cmd_name)
         name = cmd_name.replace("-", "_")
         folder = self._folder_of(name)
         if folder is None:
@@ -155,6 +167,9 @@ class FolderGroup(Command, click.Group):
         rows = []
         for command in self.list_commands(ctx):
             if f"  {ctx.command_path} {command} " in (self.help or ""):
+                continue
+            if own := self.commands.get(command):
+                rows.append((command, (own.help or "").partition("\n")[0]))
                 continue
             name = command.replace("-", "_")
             folder = self._folder_of(name) or self.folders[0]

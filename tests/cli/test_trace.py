@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 from running import PLAIN, backends
 
-from mlbackends_cli.trace.roof import measured
+from mlbackends_cli.trace.options import measured
 
 if os.name != "nt":
     import pty

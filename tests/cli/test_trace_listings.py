@@ -11,8 +11,7 @@ from mlbackends.base import registry
 from mlbackends.tracing import reader, viewing
 from mlbackends.tracing.viewing import REGISTRY, view
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.trace.listings import listing
-from mlbackends_cli.trace.narrowing import narrowed
+from mlbackends_cli.trace.listings import listing, narrowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from running import backends
 
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.plain import Group, Listing
-from mlbackends_cli.trace.narrowing import middle_left_out, narrowed
+from mlbackends_cli.trace.listings import middle_left_out, narrowed
 
 if TYPE_CHECKING:
     from pathlib import Path

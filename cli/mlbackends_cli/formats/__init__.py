@@ -9,8 +9,6 @@ outcome  checks: of `audit`, `doctor`, `diff` and `sdpa check`
 difference  of two reports, for formats that do not show it as an outcome
 listing  a `Listing`: rows of cells for people
 rows     a list of records
-view     a view of a trace
-trace    everything about a trace, as one page
 
 With FOR_COLLECTORS = True its outcomes have the fingerprints of what they judge, and every user may read its
 files, whatever the umask is: a collector is another one.

@@ -1,7 +1,5 @@
 """HTML: one page that needs nothing but itself: a machine, a difference, an outcome, a trace."""
 
-from typing import Any
-
 from mlbackends.base.reasons import Reason
 from mlbackends.host.declared import facts_of
 from mlbackends.model.audit import Check, Outcome, Severity, Status
@@ -27,17 +25,11 @@ from mlbackends_cli.text.elements import (
     words,
 )
 from mlbackends_cli.text.plain import amount
-from mlbackends_cli.trace.page import trace_page
 
 #: Maximum number of rows, devices and copies of a library that are shown.
 _MOST = 200
 # The box needs the script, which therefore shows it.
 _BOX = '<input type="search" hidden="" placeholder="Filter" aria-label="Filter the details">\n'
-
-
-def trace(contents: Any, _page: Page) -> str:
-    """Return the page of a trace, from its `Contents`."""
-    return trace_page(contents)
 
 
 def report(report: Report, page: Page) -> str:

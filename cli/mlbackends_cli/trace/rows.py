@@ -1,10 +1,14 @@
-"""The views of a trace as rows of values, for programs."""
+"""The views of a trace as rows of values, for programs: CSV and JSON lines."""
 
+import csv
+import io
 from typing import Any
 
 from msgspec import structs
 
+from mlbackends.base.writable import csv_cell
 from mlbackends.model import trace_views
+from mlbackends_cli.output import json_line
 
 Table = tuple[tuple[str, ...], list[tuple[Any, ...]]]
 _NUMBERS = tuple(name for name in trace_views.SummaryRow.__struct_fields__ if name != "values")
@@ -50,3 +54,28 @@ def table_of(view: trace_views.AnyView) -> Table:
         return ("lane", "start_ns", "width_ns", "operation", "busy_ns"), spans
     name, kind = _LISTED[type(view)]
     return kind.__struct_fields__, [structs.astuple(record) for record in getattr(view, name)]
+
+
+def csv_text(view: trace_views.AnyView) -> str:
+    """Return a view as CSV with the columns' names in the first line; lists are joined by blanks."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    columns, rows = table_of(view)
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow(
+            csv_cell(" ".join(map(str, cell)) if isinstance(cell, tuple) else cell) for cell in row
+        )
+    return text.getvalue()
+
+
+def json_lines(view: trace_views.AnyView) -> str:
+    """Return a JSON object for each row of a view, with the view's name."""
+    columns, rows = table_of(view)
+    tag = {"view": view.__struct_config__.tag}
+    records = (tag | dict(zip(columns, row, strict=True)) for row in rows)
+    return "".join(f"{json_line(record)}\n" for record in records)
+
+
+#: The formats of rows, by the value of --format.
+ROWS = {"csv": csv_text, "jsonl": json_lines}

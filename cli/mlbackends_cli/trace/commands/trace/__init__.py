@@ -1,25 +1,22 @@
-"""Run a command with MKL's and oneDNN's tracing on, and read, explain and compare traces."""
-
-import click
-
-from mlbackends.base.errors import UnknownName
-from mlbackends_cli.lazy import FolderGroup
-
-HELP = """Run a command with MKL's and oneDNN's tracing on, and read, explain and compare traces.
+"""Run a command with MKL's and oneDNN's tracing on, and read, explain and compare traces.
 
 Both libraries can print a line for every call that they run. mkl, onednn and all run a command
 and collect these lines in a file, off its own output; show and diff read such files, and any
 log that has the lines among other text, from MKL-DNN 0.x to oneDNN 3.13 and MKL 2018 to 2026.
 In Python, `with mlbackends.trace("onednn") as session:` does the same for a few calls.
-"""
 
-EXAMPLES = """\b
 Examples:
   backends trace onednn -- python train.py           trace, and a summary at the end
   backends trace all -o run.log -- mpirun -n 4 ./solver
   backends trace show run.log --view findings        what to look at
   backends trace diff before.log after.log           exit 1 where something is slower
 """
+
+import click
+
+from mlbackends.base.errors import UnknownName
+from mlbackends_cli.lazy import FolderGroup
+from mlbackends_cli.trace.capture import capture_command
 
 
 class _Group(FolderGroup):
@@ -37,10 +34,36 @@ class _Group(FolderGroup):
             raise error from None
 
 
-command = _Group(
-    "mlbackends_cli.trace.commands.trace",
-    name="trace",
-    help=HELP,
-    epilog=EXAMPLES,
-    no_args_is_help=True,
+command = _Group(__name__, name="trace")
+command.add_command(
+    capture_command(
+        "all",
+        ("mkl", "onednn"),
+        """\
+  backends trace all -- python train.py
+  backends trace all --append -o nightly.log --summary none -- pytest tests
+""",
+    )
+)
+command.add_command(
+    capture_command(
+        "mkl",
+        ("mkl",),
+        """\
+  backends trace mkl -- python solve.py
+  backends trace mkl -o solve.log --summary full -- ./solver --size 1000
+  backends trace mkl --rank-env OMPI_COMM_WORLD_RANK -- mpirun -n 4 ./solver
+""",
+    )
+)
+command.add_command(
+    capture_command(
+        "onednn",
+        ("onednn",),
+        """\
+  backends trace onednn -- python train.py
+  backends trace onednn --level dispatch --summary full -- python infer.py
+  backends trace onednn --live -o train.log -- torchrun --nproc-per-node 2 train.py
+""",
+    )
 )

@@ -1,4 +1,24 @@
-"""Compare two traces: what became slower, faster, is new or gone."""
+"""Compare two traces: what became slower, faster, is new or gone.
+
+Exit 1 where a call is slower than the thresholds allow, for CI; 3 where nothing could be
+compared, as where no call fits --where, or no call is in both.
+
+Calls are found again by tracer, operation, shape, dtype and `parameters`: what else the program wants, as
+forward or backward, the algorithm, bias, what is fused, the layouts of a reorder, a transposed matrix
+of a product, MKL's words such as N,T. What a library chooses is not in it, so that another
+implementation, or layout of a convolution, shows as a change of the same call. The direction follows
+the operation: fwd_t (training), fwd_i (inference), bwd_d (data), bwd_w (weights). A reorder
+into another block is another call.
+
+Versions, threads, instruction sets and MKL's branch that differ between the traces are named below,
+and a trace whose times are unsteady: their ratios mean little.
+
+Examples:
+  backends trace diff before.log after.log
+  backends trace diff main.log branch.log --threshold 20% --whole-threshold 5%
+  backends trace diff a.log b.log --group-by operation,shape,implementation --measure total
+  backends trace diff a.log b.log --format json | jq '.changes[] | select(.verdict=="slower")'
+"""
 
 from contextlib import closing
 from typing import Any
@@ -11,13 +31,14 @@ from mlbackends.base.quantities import percentage
 from mlbackends.model.trace import Call
 from mlbackends.tracing import filters, viewing
 from mlbackends_cli import exits
-from mlbackends_cli.lazy import Command
+from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option
 from mlbackends_cli.output import log, write
 from mlbackends_cli.terminal import page
 from mlbackends_cli.trace.listings import printed, uncompared
 from mlbackends_cli.trace.options import GROUP_BY, SKIP_FIRST, TOP, WHERE, rows_shown
 from mlbackends_cli.trace.reading import Logs, collect
+from mlbackends_cli.trace.rows import ROWS
 
 
 def _ratio(text: str) -> float:
@@ -43,17 +64,7 @@ def _number(text: str, otherwise: str, whole: float) -> float:
         raise click.BadParameter(f"{text!r} is {otherwise}") from None
 
 
-@click.command(
-    "diff",
-    cls=Command,
-    epilog="""\b
-Examples:
-  backends trace diff before.log after.log
-  backends trace diff main.log branch.log --threshold 20% --whole-threshold 5%
-  backends trace diff a.log b.log --group-by operation,shape,implementation --measure total
-  backends trace diff a.log b.log --format json | jq '.changes[] | select(.verdict=="slower")'
-""",
-)
+@documented()
 @click.argument("before", metavar="BEFORE", type=TypedPath())
 @click.argument("after", metavar="AFTER", type=TypedPath())
 @GROUP_BY
@@ -96,7 +107,7 @@ Examples:
     is_flag=True,
     help="Show the calls too that stayed the same or are noise; the formats for programs always do.",
 )
-@format_option("listing", "view")
+@format_option("listing", also=ROWS)
 @OUTPUT
 @COLOR
 def command(
@@ -114,21 +125,6 @@ def command(
     whole_threshold: float | None,
     **options: Any,
 ) -> int:
-    """Compare two traces: what became slower, faster, is new or gone.
-
-    Exit 1 where a call is slower than the thresholds allow, for CI; 3 where nothing could be
-    compared, as where no call fits --where, or no call is in both.
-
-    Calls are found again by tracer, operation, shape, dtype and `parameters`: what else the program wants, as
-    forward or backward, the algorithm, bias, what is fused, the layouts of a reorder, a transposed matrix
-    of a product, MKL's words such as N,T. What a library chooses is not in it, so that another
-    implementation, or layout of a convolution, shows as a change of the same call. The direction follows
-    the operation: fwd_t (training), fwd_i (inference), bwd_d (data), bwd_w (weights). A reorder
-    into another block is another call.
-
-    Versions, threads, instruction sets and MKL's branch that differ between the traces are named below,
-    and a trace whose times are unsteady: their ratios mean little.
-    """
     if before == after == "-":
         raise BadInput("only one of the traces can come from standard input")
     options["whole_threshold"] = whole_threshold or 0.0

@@ -1,4 +1,31 @@
-"""Read traces: summary, findings, timeline and more, in many formats."""
+"""Read traces: summary, findings, timeline and more, in many formats.
+
+FILE is any log that holds lines of MKL or oneDNN, also amid other text, behind ranks' prefixes,
+packed by gzip, xz or zstd, or in UTF-16; - is standard input. Lines that cannot be read are
+counted and never stop it.
+
+Exit 1 if there is no line of MKL or oneDNN or none matches the options, 3 if a file could be read
+only in part.
+
+Examples:
+  backends trace show backends-trace.log
+  backends trace show run.log.gz --group-by operation,shape --top 10
+  backends trace show run.log --view findings --view dispatch
+  backends trace show run.log --where 'isa~avx512 and duration_ns>1ms' --view repro
+  backends trace show run.log --format perfetto --output run.json   # open in ui.perfetto.dev
+  backends trace show run.log --format html --output run.html
+  ONEDNN_VERBOSE=2 python train.py | backends trace show -
+
+Fields, for --where and --group-by:
+  kind tracer source prefix clock raw key event cache operation shape dtype
+  parameters implementation isa slow_path format component engine primitive
+  propagation memory_descriptors attributes auxiliary problem routine
+  partition partition_kind data_formats logical_tensors fpmath_mode scratchpad
+  backend origin reason place level text topic version line_number process thread
+  start_ns duration_ns flops bytes gflops gigabytes_per_second executed nested
+  counted workspace_query, and entries of tables: arguments.m state.CNR
+  facts.threading values.isa
+"""
 
 import os
 import sys
@@ -13,20 +40,20 @@ import click
 from mlbackends.base import registry
 from mlbackends.base.errors import BadInput
 from mlbackends.base.version import __version__
-from mlbackends.model.trace import Malformed, Text
-from mlbackends.tracing import EXPORTS, filters
+from mlbackends.model.trace import Malformed, Record, Text, as_row
+from mlbackends.tracing import EXPORTS, filters, reader, viewing
+from mlbackends.tracing.sources import Source
 from mlbackends_cli import exits, formats
-from mlbackends_cli.lazy import Command
+from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option
 from mlbackends_cli.output import log, write
 from mlbackends_cli.terminal import is_terminal, page
 from mlbackends_cli.text.plain import cleaned
-from mlbackends_cli.trace.fitting import Fitting
-from mlbackends_cli.trace.follow import follow as follow_file
 from mlbackends_cli.trace.listings import printed
 from mlbackends_cli.trace.options import GROUP_BY, SKIP_FIRST, TOP, WHERE, Request, rows_shown
-from mlbackends_cli.trace.page import Contents
+from mlbackends_cli.trace.page import Contents, trace_page
 from mlbackends_cli.trace.reading import (
+    Fitting,
     Logs,
     chosen,
     collect,
@@ -35,43 +62,19 @@ from mlbackends_cli.trace.reading import (
     regular_size,
     views,
 )
+from mlbackends_cli.trace.rows import ROWS
 
 if TYPE_CHECKING:
     from mlbackends.tracing.filters import Where
+
 
 _VIEWS = tuple(name for name in registry.names("mlbackends.tracing.views") if name != "diff")
 _RECORDS = "records"
 #: Views that also use lines other than calls.
 _OF_LINES = frozenset({_RECORDS, "findings", "dispatch"})
-_FIELDS = """\b
-Fields, for --where and --group-by:
-  kind tracer source prefix clock raw key event cache operation shape dtype
-  parameters implementation isa slow_path format component engine primitive
-  propagation memory_descriptors attributes auxiliary problem routine
-  partition partition_kind data_formats logical_tensors fpmath_mode scratchpad
-  backend origin reason place level text topic version line_number process thread
-  start_ns duration_ns flops bytes gflops gigabytes_per_second executed nested
-  counted workspace_query, and entries of tables: arguments.m state.CNR
-  facts.threading values.isa
-"""
 
 
-@click.command(
-    "show",
-    cls=Command,
-    epilog="""\b
-Examples:
-  backends trace show backends-trace.log
-  backends trace show run.log.gz --group-by operation,shape --top 10
-  backends trace show run.log --view findings --view dispatch
-  backends trace show run.log --where 'isa~avx512 and duration_ns>1ms' --view repro
-  backends trace show run.log --format perfetto --output run.json   # open in ui.perfetto.dev
-  backends trace show run.log --format html --output run.html
-  ONEDNN_VERBOSE=2 python train.py | backends trace show -
-
-"""
-    + _FIELDS,
-)
+@documented()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=TypedPath())
 @click.option(
     "--view",
@@ -97,9 +100,7 @@ Examples:
 @SKIP_FIRST
 @format_option(
     "listing",
-    "view",
-    "trace",
-    also=EXPORTS,
+    also=(*EXPORTS, "html"),
     about="Output format. html is one page with all views and plots; perfetto is Chrome's trace.",
 )
 @OUTPUT
@@ -123,15 +124,6 @@ def command(
     top: int | None,
     **options: Any,
 ) -> int:
-    """Read traces: summary, findings, timeline and more, in many formats.
-
-    FILE is any log that holds lines of MKL or oneDNN, also amid other text, behind ranks' prefixes,
-    packed by gzip, xz or zstd, or in UTF-16; - is standard input. Lines that cannot be read are
-    counted and never stop it.
-
-    Exit 1 if there is no line of MKL or oneDNN or none matches the options, 3 if a file could be read
-    only in part.
-    """
     if list_malformed and follow:
         hint = "leave one of them out"
         raise BadInput("--list-malformed cannot be combined with --follow", hint)
@@ -145,20 +137,19 @@ def command(
     request = Request(names=names, most=most, **options)
     _refuse_unused(request, is_page=bool(views or names_view))
     if follow:
-        return follow_file(files, request)
+        return _follow(files, request)
     return _show(files, request)
 
 
 def _refuse_unused(request: Request, *, is_page: bool) -> None:
     """Raise BadInput for options that would have no effect. is_page: views or groups are named."""
     form, names = request.form, request.names
-    printable = formats.names("listing", "view", "trace")
-    if form not in printable and names != (_RECORDS,):
+    if form in EXPORTS and form not in ROWS and names != (_RECORDS,):
         raise BadInput(
             f"{form} contains records, not views",
             "leave --view and --group-by out, or take --format csv",
         )
-    if formats.has(form, "trace") and is_page:
+    if form == "html" and is_page:
         raise BadInput("the HTML page contains all views", "leave --view, --group-by and --of out")
     if _RECORDS in names and len(names) > 1:
         raise BadInput("records cannot be combined with views", "ask for them alone")
@@ -172,7 +163,7 @@ def _refuse_unused(request: Request, *, is_page: bool) -> None:
 
 def _show(files: Sequence[str], request: Request) -> int:
     form, output = request.form, request.output
-    is_page = formats.has(form, "trace")
+    is_page = form == "html"
     of_lines = bool(_OF_LINES.intersection(request.names))
     of_calls = not is_page and not of_lines
     fitting = Fitting(
@@ -221,7 +212,7 @@ def _page(logs: "Logs", request: Request, where: "Where") -> str:
     contents = Contents(title, request.machine(), tool=tool, created=created)
     collect(logs, contents.collectors, where, request.skip_first)
     contents.text_lines = logs.texts if where(Text()) else 0
-    return formats.text(request.form, "trace", contents, page(request.color, request.output))
+    return trace_page(contents)
 
 
 def _write_records(logs: "Logs", request: Request, where: "Where") -> None:
@@ -257,3 +248,87 @@ def _list_malformed(files: Sequence[str], output: str) -> int:
     write("".join(lines) or "all library lines could be read\n", output)
     logs.print_problems(hint=False)
     return exits.UNKNOWN if logs.damage else exits.YES
+
+
+_REDRAW_SECONDS = 0.5
+
+
+def _follow(files: Sequence[str], request: Request) -> int:
+    """Show a file as it grows, until the keyboard's interrupt; return the exit code."""
+    if len(files) != 1:
+        raise BadInput(f"--follow takes one FILE, not {len(files)}")
+    if request.output not in ("", "-"):
+        raise BadInput("--follow prints to standard output", "leave --output out")
+    is_lines = request.names == ("records",) and request.form in ("table", "jsonl")
+    if request.form != "table" and not is_lines:
+        raise BadInput(
+            f"--follow cannot print {request.form}",
+            "take a table, or --view records --format jsonl",
+        )
+    where = filters.where(*request.wheres)
+    screen = None if is_lines else _Screen(request)
+    source = Source(files[0], follow=True, is_over=screen.look if screen else bool)
+    style = page(request.color)
+    try:
+        for record in filters.after_first(reader.records(source.chunks()), request.skip_first):
+            if screen:
+                screen.add(record if where(record) else None)
+            elif not where(record) or (isinstance(record, Text) and "kind" not in where.fields):
+                continue
+            elif request.form == "jsonl":
+                write(formats.text("jsonl", "rows", (as_row(record),), style))
+            else:
+                write(raw_lines([str(record)]))
+    except KeyboardInterrupt:
+        if not screen:
+            raise
+        screen.draw(last=True)
+        return exits.INTERRUPTED
+    if screen:
+        screen.draw(last=True)
+    if source.damage:
+        log(source.damage)
+    return exits.UNKNOWN if source.damage else exits.YES
+
+
+class _Screen:
+    """Redraws views in place; if output is not a terminal, draws them once at the end."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        views = request.views().items()
+        self._collectors = {name: viewing.begin(name, **options) for name, options in views}
+        self._is_stale = True
+        self._drawn = 0.0
+        self._shows = is_terminal(sys.stdout)
+
+    def add(self, record: Record | None) -> None:
+        """Take in a record, if there is one, and draw if it is time."""
+        if record is not None:
+            for collector in self._collectors.values():
+                collector.add(record)
+            self._is_stale = True
+        self.look()
+
+    def look(self) -> bool:
+        """Draw if it is time; never ends what is followed."""
+        if self._shows and self._is_stale and time.monotonic() - self._drawn >= _REDRAW_SECONDS:
+            self.draw()
+        return False
+
+    def draw(self, *, last: bool = False) -> None:
+        """Draw now; the last time all of it stays."""
+        request = self._request
+        found = {name: collector.result() for name, collector in self._collectors.items()}
+        text = printed(found, request.form, page(request.color), request.most)
+        if self._shows:
+            try:
+                rows = max(2, os.get_terminal_size(sys.stdout.fileno()).lines)
+            except (ValueError, OSError):
+                rows = 24
+            lines = text.splitlines()
+            shown = lines if last else lines[: rows - 1]
+            text = "\033[H" + "".join(f"{line}\033[K\n" for line in shown) + "\033[J"
+        write(text)
+        self._is_stale = False
+        self._drawn = time.monotonic()
