@@ -31,7 +31,7 @@ from mlbackends_cli import exits
 from mlbackends_cli.commands import completion
 from mlbackends_cli.lazy import Command
 from mlbackends_cli.main import main as group
-from mlbackends_cli.report import topics
+from mlbackends_cli.report.commands import explain
 
 sys.path.insert(0, str(Path(__file__).parent))
 import stubs
@@ -202,7 +202,7 @@ def flags_page() -> str:
     for module in dict.fromkeys(switch.module for switch in SWITCHES.values()):
         lines.append(f".SH {escaped(module or 'mlbackends')}")
         for switch in of_module(module):
-            passage = topics.switch(switch)
+            passage = explain.switch(switch)
             about = [f"{term} {text}" for term, text in passage.lines if term]
             lines += [".TP", f".B {escaped(switch.name)}", escaped(switch.doc), ".br"]
             lines.append(escaped(" · ".join(about)))
@@ -251,7 +251,7 @@ def deviations_page() -> str:
     for each in DEVIATIONS:
         lines += [
             f".SH {escaped(each.code)}",
-            *definitions(dict(topics.deviation(each).lines)),
+            *definitions(dict(explain.deviation(each).lines)),
         ]
     lines += [".SH SEE ALSO", ".BR backends\\-explain (1),\n.BR backends\\-flags (7)"]
     return "\n".join(lines) + "\n"

@@ -52,7 +52,7 @@ class _Format(click.Choice):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the word; fails for an unknown one."""
-        if value == self._usual or formats.has(value, "record", *self._kinds):
+        if value in (self._usual, *self._also) or formats.has(value, "record", *self._kinds):
             return value
         return super().convert(value, param, ctx)
 

@@ -17,7 +17,6 @@ from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Repo
 from mlbackends.survey import all_codes
 from mlbackends.switches.table import SWITCHES
 from mlbackends.tracing.finder import finders
-from mlbackends_cli.report import topics
 from mlbackends_cli.report.commands import explain
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ def test_markdown_has_a_table_that_no_name_can_break() -> None:
         *("backends", Presence.USABLE, "/", "", 0.0, False),
         {"xpu": ProbeReport(Presence.USABLE, devices=(device,))},
     )
-    text = topics.device_markdown(device_limits.page_of("xpu", report))
+    text = explain.device_markdown(device_limits.page_of("xpu", report))
 
     assert "\x1b" not in text
     assert "\n# <b>" not in text
@@ -154,7 +153,7 @@ def test_devices_that_differ_are_named_by_their_numbers() -> None:
     page = device_limits.page_of("cuda", report)
     here = {each.limit.what: each.here for each in page.limits}["bfloat16"]
 
-    assert topics.applies(here) == (
+    assert explain.applies(here) == (
         "Applies for device 0, not for device 1: device 1 has compute capability 8.0, device 0 not."
     )
 

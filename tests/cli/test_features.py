@@ -15,6 +15,7 @@ from running import backends
 
 from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Report
 from mlbackends_cli import formats
+from mlbackends_cli.report.commands.info import node_features
 from mlbackends_cli.terminal import Page
 
 HOSTS = Path(__file__).resolve().parents[1] / "hosts"
@@ -84,7 +85,7 @@ def test_any_facts_are_words(facts: dict[str, dict[str, str]], name: str) -> Non
 
     for line in formats.text("nfd", "report", found, Page()).splitlines()[2:]:
         assert re.fullmatch(rf"feature\.node\.kubernetes\.io/{label}={label}", line), line
-    for feature in formats.text("slurm", "report", found, Page()).split(","):
+    for feature in node_features(found).split(","):
         assert re.fullmatch(r"[a-z0-9._]+", feature), feature
 
 

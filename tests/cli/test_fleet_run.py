@@ -18,8 +18,7 @@ from mlbackends.audit.reports import report_of
 from mlbackends.base import registry
 from mlbackends.fleet.frames import frames
 from mlbackends.model.fleet import Envelope
-from mlbackends_cli.fleet.commands.fleet.recipe import ENGINES
-from mlbackends_cli.fleet.remote import as_json
+from mlbackends_cli.fleet.commands.fleet import ENGINES, as_json
 from mlbackends_cli.main import main
 
 if TYPE_CHECKING:

@@ -1,12 +1,13 @@
 """How records are printed: one file per format, whose name is the value of --format.
 
+A format of one record alone, such as Slurm's features of a report, is in the file of its command or subject.
+
 A format has one or more functions, named after the kind of record that they print. Each takes the record
 and a `Page`, and returns text:
 
 record   any record; a format that has it serves every command that has --format
 report   what `backends info` found
 outcome  checks: of `audit`, `doctor`, `diff` and `sdpa check`
-difference  of two reports, for formats that do not show it as an outcome
 listing  a `Listing`: rows of cells for people
 rows     a list of records
 
@@ -18,6 +19,7 @@ belongs elsewhere, such as the summary of a GitHub step.
 """
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from mlbackends.base import registry
@@ -32,18 +34,23 @@ def has(form: str, *kinds: str) -> bool:
     """Return whether a word is a format with a function for one of these kinds."""
     if form not in registry.names(__name__):
         return False
-    module = registry.load(__name__, form)
+    module = load(form)
     return any(callable(getattr(module, kind, None)) for kind in kinds)
+
+
+def load(form: str) -> ModuleType:
+    """Import a format."""
+    return registry.load(__name__, form)
 
 
 def is_for_collectors(form: str) -> bool:
     """Return whether another user's program collects what is written in a format."""
-    return bool(getattr(registry.load(__name__, form), "FOR_COLLECTORS", False))
+    return bool(getattr(load(form), "FOR_COLLECTORS", False))
 
 
 def text(form: str, kind: str, value: Any, page: Any) -> str:
     """Return a record as text, by the format's function for its kind, else by the one for any record."""
-    module = registry.load(__name__, form)
+    module = load(form)
     printed: str = getattr(module, kind if hasattr(module, kind) else "record")(value, page)
     return printed
 

@@ -1,12 +1,10 @@
-"""HTML: one page that needs nothing but itself: a machine, a difference, an outcome, a trace."""
+"""HTML: one page that needs nothing but itself: a machine, or an outcome."""
 
 from mlbackends.base.reasons import Reason
 from mlbackends.host.declared import facts_of
 from mlbackends.model.audit import Check, Outcome, Severity, Status
-from mlbackends.model.difference import Difference
 from mlbackends.model.records import Device, Library, ProbeReport, Report
 from mlbackends_cli.report import checks, probes
-from mlbackends_cli.report.differences import difference_page
 from mlbackends_cli.report.machine_chart import picture
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.elements import (
@@ -247,11 +245,6 @@ def outcome(outcome: Outcome, page: Page) -> str:
     body += [section("others", "The other checks", *parts), "</main>\n"]
     body.append(footer({"made by": outcome.tool, "schema": outcome.schema}))
     return document(checks.heading(outcome), "".join(body), ("page", "findings"))
-
-
-def difference(difference: Difference, page: Page) -> str:
-    """Return what became worse, and the rest, unfolded if the page asks for details."""
-    return difference_page(difference, is_open=page.details)
 
 
 def _findings(failed: tuple[Check, ...]) -> str:

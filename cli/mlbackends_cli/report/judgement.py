@@ -11,7 +11,6 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from mlbackends.base import registry
 from mlbackends.base.errors import MlBackendsError
 from mlbackends.fleet.fingerprint import fingerprints
 from mlbackends.model.audit import Outcome, Problem, Severity, Status
@@ -237,7 +236,7 @@ def write_outcome(outcome: Outcome, form: str, output: str, page: Page) -> None:
     """Write the outcome, and let the format publish it elsewhere, as in GitHub's summary."""
     text = formats.text(form, "outcome", outcome, page)
     write(text, output, for_all=formats.is_for_collectors(form))
-    module = registry.load("mlbackends_cli.formats", form)
+    module = formats.load(form)
     if hasattr(module, "publish"):
         module.publish(outcome)
 

@@ -22,6 +22,7 @@ Examples:
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from mlbackends.base import registry
 from mlbackends.base.errors import BadInput, Incomplete
@@ -75,7 +76,7 @@ def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str
 
 @documented()
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=completing(_probes))
-@format_option("report", about="Output format of the report.")
+@format_option("report", also=("frame", "slurm"), about="Output format of the report.")
 @click.option(
     "--get",
     "wanted",
@@ -169,6 +170,7 @@ def command(
     # Only what asks how far a package goes makes it compute.
     computing = {*names, *(need.probe for need in needs)}
     computing |= {name.partition(".")[0] for name in wanted if name.endswith(_COMPUTED)}
+    own = {"frame": _frames, "slurm": node_features}
     presence = Presence(depth or ("found" if root or absent else "usable"))
     with ProgressLine() as progress:
         report = survey(
@@ -180,7 +182,7 @@ def command(
             progress=progress,
             # Not in a thread: an interrupt amid an import leaves locks held for which another
             # thread's import would wait indefinitely.
-            meanwhile=None if wanted else lambda: registry.load("mlbackends_cli.formats", form),
+            meanwhile=None if wanted or form in own else lambda: formats.load(form),
         )
     missing = [reason for need in needs if (reason := requirement.unmet(report, need))]
     hide = redact if redact is not None else not wanted
@@ -199,8 +201,8 @@ def command(
             write("\n".join(value or "" for value in values), output)
     else:
         style = page(color, output, details=bool(names), timing=timing, absent=absent)
-        text = formats.text(form, "report", shown, style)
-        write(text, output, for_all=formats.is_for_collectors(form))
+        text = own[form](shown) if form in own else formats.text(form, "report", shown, style)
+        write(text, output, for_all=form not in own and formats.is_for_collectors(form))
     for reason in missing:
         log(f"requirement not met: {reason}")
     uncertain = undetermined(report)
@@ -246,3 +248,45 @@ def _bare(report: Report, name: str) -> str:
         error.exit_code = exits.NO
         raise error from None
     return value if isinstance(value, str) else json_line(value)
+
+
+def _frames(report: Report) -> str:
+    """Return the frames of an envelope with the report, whose own names may be redacted."""
+    from mlbackends.base.writable import writable
+    from mlbackends.fleet.frames import frames
+    from mlbackends.fleet.payload import node_name
+    from mlbackends.model.fleet import Envelope
+
+    name = node_name() if report.root == "/" else "recorded-machine"
+    data = msgspec.Raw(msgspec.json.encode(writable(report)))
+    return "".join(f"{line}\n" for line in frames(Envelope(node=name, report=data)))
+
+
+#: Prefixes of a node's features in Slurm, for values that are not clear by themselves.
+_BEFORE = {
+    "host.kernel_release": "kernel_",
+    "host.libc_version": "libc_",
+    "nvidia.driver_release": "nvidia_",
+    "nvidia.cuda_version": "cuda_",
+    "rocm.driver_version": "amdgpu_",
+    "rocm.runtime_version": "rocm_",
+    "fingerprint": "fp_",
+}
+
+
+def node_features(report: Report) -> str:
+    """Return the features of a Slurm node, as its Feature= takes them: `srun --constraint=avx512`.
+
+    avx512,zen_4,kernel_6.8.0_60_generic,libc_2.39,nvidia_580.95.05,cuda_13.0,8x_nvidia_h100_80gb_hbm3,fp_1_9a..
+    """
+    from mlbackends_cli.report.checks import features
+
+    found = features(report)
+    words = []
+    for name, value in found.items():
+        count = found.get(name.removesuffix(".name"), "")
+        if name.endswith(".devices.name"):
+            words += [value, f"{count}x_{value}"]
+        elif not name.endswith(".devices"):
+            words.append(_BEFORE.get(name, "") + value)
+    return ",".join(text.lower().replace("-", "_") for text in words)

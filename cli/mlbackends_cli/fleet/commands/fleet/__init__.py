@@ -12,6 +12,212 @@ Examples:
   backends fleet diff before.json after.json   which nodes an upgrade did not reach
 """
 
+import datetime as dt
+import json
+import os
+import shlex
+import sys
+import tomllib
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import click
+
+from mlbackends.audit.catalogue import load
+from mlbackends.audit.policy import evaluation
+from mlbackends.audit.policy.rules import read
+from mlbackends.audit.runner import examine
+from mlbackends.base import registry
+from mlbackends.base.errors import BadInput
+from mlbackends.fleet.engines import record_of
+from mlbackends.fleet.frames import frames
+from mlbackends.fleet.judging import Judge, fleet_outcome, places_of
+from mlbackends_cli.fleet.sources import OUTCOME, collected, reading
 from mlbackends_cli.lazy import FolderGroup
+from mlbackends_cli.options import timeout_option, together
+from mlbackends_cli.output import write
+from mlbackends_cli.report.judgement import HAZARDS, POLICIES, finish
 
 command = FolderGroup(__name__, name="fleet")
+
+
+def _words(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words without a leading "--", which click keeps after another argument."""
+    del ctx, param
+    return words[1:] if words[:1] == ("--",) else words
+
+
+COMMAND = click.argument(
+    "command_line", metavar="[COMMAND...]", nargs=-1, type=click.UNPROCESSED, callback=_words
+)
+
+
+def root_command() -> click.Command:
+    """Return the whole command line, of which the running command is a part."""
+    return click.get_current_context().find_root().command
+
+
+def as_json(words: Sequence[str], program: click.Command) -> tuple[str, ...]:
+    """Return a command of `program` with --format json after its name; `info` if there are no words.
+
+    Raises UnknownName for an unknown command, and BadInput for a command that cannot print JSON.
+    """
+    words = tuple(words) or ("info",)
+    found: click.Command | None = program
+    at = 0
+    with click.Context(program, info_name="backends", color=False) as context:
+        while isinstance(found, FolderGroup) and at < len(words):
+            _, found, _ = found.resolve_command(context, list(words[at:]))[0:3]
+            at += 1
+    name = " ".join(words[:at])
+    options = words[at:][: words[at:].index("--")] if "--" in words[at:] else words[at:]
+    if any(option.partition("=")[0] == "--format" for option in options):
+        raise BadInput("nodes always print JSON; remove --format from their command")
+    formats = [
+        choice
+        for option in (found.params if found else ())
+        if option.name == "form" and isinstance(option.type, click.Choice)
+        for choice in option.type.choices
+    ]
+    if "json" not in formats:
+        hint = "info, doctor, audit, sdpa check, sdpa bench and others do"
+        raise BadInput(f"`backends {name}` has no --format json, which a node must print", hint)
+    return (*words[:at], "--format", "json", *words[at:])
+
+
+#: The options that name a cluster with workers.
+CLUSTER = together(
+    click.option(
+        "--ray", metavar="[ADDRESS]", is_flag=False, flag_value="auto", help="Run on a Ray cluster."
+    ),
+    click.option(
+        "--dask",
+        metavar="ADDRESS",
+        help="Run on the Dask cluster with the scheduler at this address.",
+    ),
+    click.option(
+        "--engine",
+        metavar="NAME[=ADDRESS]",
+        help="Run on another engine, which a package provides.",
+    ),
+)
+
+
+def named(engine: str | None, **asked: str | None) -> list[tuple[str, str]]:
+    """Return the engines that are asked for, and their addresses. asked: the address of each, or None.
+
+    Raises BadInput where there are several.
+    """
+    name, _, where = (engine or "").partition("=")
+    every = {**asked, name: where if engine else None}
+    found = [(each, address) for each, address in every.items() if address is not None]
+    if len(found) > 1:
+        raise BadInput(f"name one engine, not {' and '.join(name for name, _ in found)}")
+    return found
+
+
+def loaded(name: str) -> ModuleType:
+    """Import an engine. Raises UnknownName, and BadInput if it cannot be imported."""
+    module = registry.load("mlbackends.fleet.engines", name)
+    if error := registry.import_error(module):
+        raise BadInput(f"the engine {name} cannot be imported: {type(error).__name__}: {error}")
+    return module
+
+
+@command.command("audit")
+@reading
+@POLICIES
+@OUTCOME
+def audit(sources: tuple[str, ...], expect: str, policies: tuple[str, ...], **written: Any) -> int:
+    """Check the nodes of a fleet against a policy, and show on which of them a rule fails.
+
+    The policy is checked once for each distinct configuration; backends-policy(7) describes the language.
+    A node without a report could not be checked: --strict then exits 3. SOURCE is what
+    `backends fleet summarize` reads.
+
+    Examples:
+      backends fleet audit reports/ --policy gpu.toml
+      backends fleet audit reports/ --policy gpu.toml --expect 'node[001-064]' --strict
+      backends fleet audit reports/ --policy gpu.toml --format sarif --output fleet.sarif
+    """
+    if not policies:
+        raise BadInput("no policy: name one with --policy FILE")
+    rules = [read(path) for path in policies]
+    today = dt.datetime.now().astimezone().date()
+    judge = Judge(lambda report: evaluation.audit(rules, report, today), places_of(rules))
+    collection = collected(sources, expect, judge.visit)
+    return finish(fleet_outcome(judge, collection), **written)
+
+
+@command.command("doctor")
+@reading
+@HAZARDS
+@OUTCOME
+def doctor(
+    sources: tuple[str, ...],
+    expect: str,
+    only: tuple[str, ...],
+    ignore: tuple[str, ...],
+    **written: Any,
+) -> int:
+    """Find known problems on the nodes of a fleet, and the nodes that have them.
+
+    Each hazard is looked for once per distinct configuration, and is reported with its number of nodes.
+    A node without a report could not be checked: --strict then exits 3. `backends explain CODE` describes
+    a finding. SOURCE is what `backends fleet summarize` reads.
+
+    Examples:
+      backends fleet doctor reports/
+      backends fleet doctor reports/ --only nvidia-fabric-manager
+      backends fleet doctor reports/ --expect 'node[001-064]' --strict --format junit --output fleet.xml
+    """
+    for each in (*only, *ignore):
+        load(each)  # a wrong code is an error before anything is read
+    judge = Judge(lambda report: examine(report, only=only, ignored=ignore))
+    collection = collected(sources, expect, judge.visit)
+    return finish(fleet_outcome(judge, collection), **written)
+
+
+@command.command("envelope", context_settings={"allow_interspersed_args": False})
+@timeout_option(60.0, "Time limit of the command before it is killed.", most=86400)
+@COMMAND
+def envelope(timeout: float, command_line: tuple[str, ...]) -> None:
+    """Run a command of backends on this node, and print its record as frames.
+
+    COMMAND is one that has --format json, without the word backends: info (the default), doctor, audit,
+    sdpa check. It runs in a separate process group, which is killed at --timeout. If the command hangs,
+    crashes or prints something else, the envelope reports that. The exit code is 0 even then, so that one
+    failing node does not end the job of the others.
+
+    Examples:
+      backends fleet envelope
+      srun -N8 --ntasks-per-node=1 backends fleet envelope -- doctor | backends fleet summarize --expect 8
+    """
+    program = (sys.executable, "-m", "mlbackends", *as_json(command_line, root_command()))
+    text = "".join(f"{line}\n" for line in frames(record_of(program, timeout)))
+    write(text)
+
+
+ENGINES = ("slurm", "clush", "pdsh", "mpi", "ansible", "kubernetes", "ray", "dask")
+
+
+@command.command("recipe", context_settings={"allow_interspersed_args": False})
+@click.argument("engine", metavar="ENGINE", type=click.Choice(ENGINES))
+@COMMAND
+def recipe(engine: str, command_line: tuple[str, ...]) -> None:
+    """Print the pipeline that does on an engine what backends fleet run does, to type or to change.
+
+    ENGINE is slurm, clush, pdsh, mpi, ansible, kubernetes, ray or dask. COMMAND is a command of backends that
+    has --format json, without that option; info by default.
+
+    Examples:
+      backends fleet recipe slurm
+      backends fleet recipe kubernetes -- doctor
+    """
+    as_json(command_line, root_command())  # refuses what nodes cannot run
+    with open(os.path.join(os.path.dirname(__file__), "recipes.toml"), "rb") as file:
+        text: str = tomllib.load(file)[engine]
+    words = ["backends", "fleet", "envelope", *(["--", *command_line] if command_line else [])]
+    text = text.lstrip("\n").replace("{command}", shlex.join(words))
+    write(text.replace("{words}", json.dumps(words)))

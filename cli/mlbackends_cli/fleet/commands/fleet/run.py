@@ -31,7 +31,14 @@ from mlbackends.fleet.engines import Job
 from mlbackends.fleet.nodesets import expanded
 from mlbackends.model.fleet import Envelope
 from mlbackends_cli import exits
-from mlbackends_cli.fleet.remote import CLUSTER, COMMAND, as_json, loaded, named, root_command
+from mlbackends_cli.fleet.commands.fleet import (
+    CLUSTER,
+    COMMAND,
+    as_json,
+    loaded,
+    named,
+    root_command,
+)
 from mlbackends_cli.fleet.sources import EXPECT, SUMMARY, Summary, expected_nodes
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import timeout_option

@@ -26,7 +26,7 @@ from typing import Any
 
 from mlbackends.audit.reports import LIVE
 from mlbackends.base.errors import BadInput
-from mlbackends_cli.fleet.remote import CLUSTER, loaded, named
+from mlbackends_cli.fleet.commands.fleet import CLUSTER, loaded, named
 from mlbackends_cli.fleet.sources import SUMMARY, Summary, collected, read_by, reading
 from mlbackends_cli.lazy import documented
 

@@ -17,22 +17,32 @@ Examples:
   backends flags check run.toml
 """
 
+import sys
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
 
+from mlbackends.base.errors import BadInput
 from mlbackends.inject import requested
+from mlbackends.switches import files as flag_files
 from mlbackends.switches import store
 from mlbackends.switches.cells import refuse_contradictions
+from mlbackends.switches.files import as_data
 from mlbackends.switches.files import settings as settings_of
+from mlbackends.switches.listing import installed_torch, lacking
+from mlbackends.switches.startup import as_error
 from mlbackends.switches.table import SWITCHES
+from mlbackends_cli import exits
 from mlbackends_cli.lazy import FolderGroup
 from mlbackends_cli.options import completing, together
-from mlbackends_cli.output import log
+from mlbackends_cli.output import json_line, log, write
+from mlbackends_cli.text.plain import log_line
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
 
 command = FolderGroup(__name__, name="flags")
 
@@ -100,3 +110,70 @@ def apply(files: tuple[str, ...], settings: tuple[str, ...]) -> None:
         for path in files:
             store.load_file(path)
         store.assume(settings_of(settings))
+
+
+@command.command("get")
+@click.argument("name", shell_complete=complete)
+@click.option("--origin", is_flag=True, help="Print the origin of the value instead of the value.")
+@with_values
+def get(name: str, origin: bool, files: tuple[str, ...], settings: tuple[str, ...]) -> int:
+    """Print one bare value: text as it is, everything else as JSON.
+
+    Exit 1 if there is no value: an older switch that cannot express the setting of fp32_precision.
+
+    Examples:
+      backends flags get cudnn.benchmark
+    """
+    apply(files, settings)
+    try:
+        value = store.read(name)
+    except RuntimeError as error:
+        log(str(error))
+        return exits.NO
+    shown = store.origin(name) if origin else as_data(SWITCHES[name], value)
+    write(shown if isinstance(shown, str) else json_line(shown))
+    return exits.YES
+
+
+#: Bytes of standard input that are read: one more than a file of switches may have.
+_MOST = (1 << 20) + 1
+
+
+@command.command("check")
+@click.argument("files", metavar="[FILE.toml]...", nargs=-1)
+def check(files: tuple[str, ...]) -> int:
+    """Check files of switches, - for standard input; without FILE, the variables of this environment.
+
+    Exit 2 at the first file with an unknown name or value; the message has the line and the nearest name. A
+    variable that torch would ignore with a warning is an error here.
+
+    Examples:
+      backends flags check run.toml
+      make-flags | backends flags check -
+      backends flags check               the variables of this environment
+    """
+    for path in files:
+        if path == "-":
+            path = "standard input"
+            data = sys.stdin.buffer.read(_MOST) if sys.stdin else b""
+            _print(path, flag_files.switches(data, path))
+        else:
+            _print(path, flag_files.read(path))
+    if not files:
+        if problems := environment_problems():
+            raise BadInput(as_error(problems))
+        _print("this environment", store.environment())
+    return exits.YES
+
+
+def _print(name: str, values: Mapping[str, object]) -> None:
+    count = len(values)
+    word = "switch" if count == 1 else "switches"
+    write(log_line(f"{name}: {count} {word}, all right"))
+    for switch, value in (
+        (SWITCHES[each], value) for each, value in values.items() if each in SWITCHES
+    ):
+        if switch.needed_torch(value) and (torch := lacking(switch, value, installed_torch())):
+            log(
+                f"{switch.name}={value} needs torch {switch.needed_torch(value)}; installed here is {torch}"
+            )
