@@ -8,13 +8,15 @@ from typing import Any, NoReturn
 MEANINGS = {
     0: "The report was made; the answer is yes.",
     1: "The answer is no: a requirement is not met, or the requested value does not exist.",
-    2: "Usage error: an unknown name, a bad option, or a file that cannot be read as expected.",
+    2: "Usage error: an unknown name, a bad option, or a file that cannot be read or written as expected.",
     3: "Could not be determined: a probe failed, and --strict or --get needed its answer.",
     70: "A bug in backends; the message has the path of the traceback.",
+    129: "Ended by SIGHUP: its terminal or connection has gone.",
     130: "Interrupted from the keyboard.",
     141: "The reader of the output closed it before the end.",
+    143: "Ended by SIGTERM, as by a scheduler or by timeout.",
 }
-YES, NO, USAGE, UNKNOWN, BUG, INTERRUPTED, CLOSED_PIPE = MEANINGS
+YES, NO, USAGE, UNKNOWN, BUG, _, INTERRUPTED, CLOSED_PIPE, _ = MEANINGS
 
 
 @contextmanager

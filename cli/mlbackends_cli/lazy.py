@@ -5,15 +5,16 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 import click
 
 from mlbackends.base import registry
 from mlbackends.base.errors import BadInput, UnknownName, did_you_mean, nearest
-from mlbackends.base.patterns import pattern
+from mlbackends.base.patterns import pattern, unbroken
 from mlbackends.base.shells import command_line
+from mlbackends_cli.text.plain import wrapped
 
 _FEW_OPTIONS = 6
 _EXAMPLE = pattern(r"^  (\S.*)\n?", re.MULTILINE)
@@ -41,11 +42,37 @@ def narrowed(text: str, width: int) -> str:
     return "\n\n".join(paragraphs)
 
 
+class _Formatter(click.HelpFormatter):
+    """Writes help in which a command and a word with hyphens stay on one line."""
+
+    def write(self, string: str) -> None:
+        super().write(string.replace("\xa0", " ").replace("\u2011", "-"))
+
+    def write_text(self, text: str) -> None:
+        super().write_text(_hyphenated(unbroken(text, self.width - self.current_indent)))
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        texts = ((term, _hyphenated(unbroken(text, self.width - col_max))) for term, text in rows)
+        super().write_dl(list(texts), col_max, col_spacing)
+
+
+def _hyphenated(text: str) -> str:
+    return re.sub(r"(?<=\S)-(?=\S)", "\u2011", text)
+
+
+class _Context(click.Context):
+    formatter_class = _Formatter
+
+
 class Command(click.Command):
     """A command whose help begins with an example, and has headings if there are many options.
 
     From "Examples:" on, the help is the epilog.
     """
+
+    context_class = _Context
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -73,9 +100,19 @@ class Command(click.Command):
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the first example, then what click writes."""
-        if example := _EXAMPLE.search(f"{self.epilog}\n{self.help}"):
+        if example := _EXAMPLE.search(self.epilog or ""):
             formatter.write(f"Example: {re.sub('  +', '   ', example[1])}\n\n")
         super().format_help(ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the other examples."""
+        del ctx
+        text = _EXAMPLE.sub("", self.epilog or "", count=1).removeprefix("\b\nExamples:\n")
+        if text := text.strip("\n"):
+            formatter.write_paragraph()
+            with formatter.indentation():
+                is_example = text.startswith("  ")
+                formatter.write_text(f"\b\nMore examples:\n{text}" if is_example else text)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options under their headings."""
@@ -110,10 +147,15 @@ class FolderGroup(Command, click.Group):
     command_class = Command
 
     def __init__(self, folder: str, *more_folders: str, **options: Any) -> None:
-        super().__init__(
-            no_args_is_help=True, help=importlib.import_module(folder).__doc__, **options
-        )
+        super().__init__(help=importlib.import_module(folder).__doc__, **options)
         self.folders = (folder, *more_folders)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Print the help if nothing follows the group's name."""
+        if not (args or ctx.resilient_parsing):
+            click.echo(ctx.get_help() if ctx.parent else first_help(self))
+            ctx.exit()
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands' names, sorted."""
@@ -162,7 +204,7 @@ class FolderGroup(Command, click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands, each with the first line of its file; only other distributions' are imported.
 
-        Commands that the help already shows are left out.
+        Commands that the help already shows are left out, as all of ours in the help of `backends`.
         """
         rows = []
         for command in self.list_commands(ctx):
@@ -181,8 +223,9 @@ class FolderGroup(Command, click.Group):
             else:
                 text = registry.load(folder, name).__doc__ or ""
                 rows.append((command, text.partition("\n")[0]))
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
 
 #: How a message of click about a value begins: with the value as Python writes it.
@@ -222,27 +265,30 @@ def explained(
 
 
 def first_help(main: click.Command) -> str:
-    """Return the commands that the help begins with, on one screen, with descriptions if these fit."""
-    from mlbackends_cli.terminal import error_page
+    """Return what the program is and the first commands, on one screen, with descriptions if these fit."""
+    from mlbackends_cli.terminal import page
 
-    page = error_page("auto")
-    shown = [line for line in (main.help or "").splitlines() if line.startswith("  ")]
-    is_narrow = max(map(len, shown), default=0) > page.width
-    lines = []
-    for line in (main.help or "").splitlines():
+    style = page("auto")
+    text = (main.help or "").partition("\b\nMore:\n")[0]
+    lines = wrapped(text.partition("\n")[0], style.width)
+    shown = [line for line in text.splitlines() if line.startswith("  ")]
+    is_narrow = max(map(len, shown), default=0) > style.width
+    for line in text.splitlines()[1:]:
         if line.endswith(":") and not line.startswith(" "):
-            lines.append(page.styled(line[:-1], "bold underline"))
+            lines.append(style.styled(line[:-1], "bold underline"))
         elif line in shown:
-            command, _, text = line.strip().partition("   ")
-            short = f"  {command} {page.sign('·', '-')} {text.strip()}" if text else f"  {command}"
-            fitting = short if len(short) <= page.width else f"  {command}"
+            command, _, about = line.strip().partition("   ")
+            short = (
+                f"  {command} {style.sign('·', '-')} {about.strip()}" if about else f"  {command}"
+            )
+            fitting = short if len(short) <= style.width else f"  {command}"
             lines.append(fitting if is_narrow else line)
     return "\n".join([*lines, "All commands: backends help    Options: backends help info"])
 
 
 def contexts(main: click.Command, arguments: Sequence[str]) -> list[click.Context]:
     """Return the contexts of the commands that are named, the innermost last."""
-    found = [click.Context(main, info_name="backends", **main.context_settings)]
+    found: list[click.Context] = [_Context(main, info_name="backends", **main.context_settings)]
     for word in arguments:
         group = found[-1].command
         if not isinstance(group, click.Group):
@@ -250,7 +296,7 @@ def contexts(main: click.Command, arguments: Sequence[str]) -> list[click.Contex
         command = None if word[:1] == "-" else group.get_command(found[-1], word)
         if command is not None:
             settings = command.context_settings
-            found.append(click.Context(command, parent=found[-1], info_name=word, **settings))
+            found.append(_Context(command, parent=found[-1], info_name=word, **settings))
     return found
 
 

@@ -13,11 +13,12 @@ import click
 from mlbackends.base.errors import MlBackendsError
 from mlbackends.base.version import __version__
 from mlbackends_cli import exits
-from mlbackends_cli.lazy import FolderGroup, explained, first_help
+from mlbackends_cli.lazy import FolderGroup, explained
 from mlbackends_cli.output import log, write
 from mlbackends_cli.text.plain import cleaned, log_line
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+#: Errors of writing that are not ours: no space, or standard output was closed before the start.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 #: The packages with commands; `backends A B` is SUBJECT/commands/A/B.py.
 _SUBJECTS = ("report", "attention", "trace", "fleet", "switches")
 
@@ -43,10 +44,14 @@ def command_line() -> int:
 def guarded_main(arguments: list[str]) -> int:
     """Run a command and return its exit code; errors become messages, and a bug's traceback a file."""
     sys.unraisablehook = _reraise_interrupt
+    if sys.stdout is None:  # closed before this process started: writing to it is an error
+        if (nothing := os.open(os.devnull, os.O_RDONLY)) != 1:
+            os.dup2(nothing, 1)
+            os.close(nothing)
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115  as long as the process
     try:
         code = main.main(arguments, prog_name="backends", standalone_mode=False)
-        if sys.stdout is not None:  # a program may be started with its streams closed
-            sys.stdout.flush()
+        sys.stdout.flush()
     except SystemExit as stop:
         # click swallows a closed pipe, and leaves this wrapper behind.
         if type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
@@ -55,13 +60,7 @@ def guarded_main(arguments: list[str]) -> int:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":
-            if arguments:
-                error.show()
-            else:
-                click.echo(first_help(main), err=True)
-        else:
-            _fail(arguments, *explained(error, main, arguments))
+        _fail(arguments, *explained(error, main, arguments))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         log("interrupted")

@@ -36,8 +36,6 @@ def write(text: str | bytes, path: str = "", *, for_all: bool = False) -> None:
             hint = f"make the folder first: mkdir -p {folder}" if error.errno == ENOENT else ""
             raise BadInput(f"{path} cannot be written: {error.strerror}", hint) from None
         return
-    if sys.stdout is None:  # closed before this process started
-        return
     encoding = sys.stdout.encoding or "ascii"
     data = text if isinstance(text, bytes) else b""
     if isinstance(text, str):

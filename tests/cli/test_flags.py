@@ -38,6 +38,16 @@ def test_a_variable_gives_the_value_and_the_origin() -> None:
     assert "deterministic" not in done.stdout
 
 
+@pytest.mark.parametrize("form", ["table", "markdown"])
+def test_the_list_says_if_no_switch_has_changed(form: str) -> None:
+    assert backends("flags", "list", "--changed", "--format", form).stdout == (
+        "no switch differs from its default\n"
+    )
+    assert backends("flags", "list", "cudnn", "--changed", "--format", form).stdout == (
+        "no switch of cudnn differs from its default\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "printed"),
     [

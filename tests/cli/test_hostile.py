@@ -60,13 +60,25 @@ def test_a_full_disk_is_no_bug_of_ours(what: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("what", ["--version", "info python"])
-@pytest.mark.parametrize("closed", [">&-", "<&-", "<&- >&- 2>&-"])
-def test_closed_streams_are_no_error(what: str, closed: str) -> None:
+@pytest.mark.parametrize("what", ["--version", "--help", "fleet", "info python"])
+@pytest.mark.parametrize(
+    ("closed", "code"), [("<&-", 0), (">&-", 2), ("<&- >&- 2>&-", 2)], ids=["in", "out", "all"]
+)
+def test_a_closed_output_is_an_error_and_a_closed_input_is_none(
+    what: str, closed: str, code: int
+) -> None:
     done = in_shell(f"$BACKENDS {what} {closed}")
 
-    assert done.returncode == 0
-    assert "Traceback" not in done.stderr
+    assert done.returncode == code
+    shown = "backends: standard output cannot be written: Bad file descriptor\n"
+    assert done.stderr == (shown if closed == ">&-" else "")
+
+
+def test_a_closed_output_that_is_not_needed_is_no_error(tmp_path: Path) -> None:
+    done = in_shell('$BACKENDS info python --output "$FILE" >&-', FILE=str(tmp_path / "report"))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "python" in (tmp_path / "report").read_text()
 
 
 def test_a_deleted_folder_can_be_the_current_one(tmp_path: Path) -> None:

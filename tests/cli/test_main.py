@@ -32,12 +32,51 @@ def test_version_is_one_line() -> None:
     assert (done.returncode, done.stdout) == (0, f"backends {mlbackends.__version__}\n")
 
 
-def test_what_to_type_next_fits_a_narrow_terminal() -> None:
-    lines = backends(environment={"COLUMNS": "60"}).stderr.splitlines()
+def test_a_bare_backends_says_what_it_is_and_what_to_type_next_on_a_narrow_terminal() -> None:
+    done = backends(environment={"COLUMNS": "60"})
+    lines = done.stdout.splitlines()
 
+    assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, lines)) <= 60
     assert len(lines) < 24
-    assert lines[1] == "  backends info · what was found, on one page"
+    assert lines[0] == "Show what hardware and libraries this machine has, and what"
+    assert lines[3] == "  backends info · what was found, on one page"
+
+
+@pytest.mark.parametrize("group", ["fleet", "flags", "sdpa", "trace"])
+def test_a_bare_group_prints_its_help(group: str) -> None:
+    done = backends(group)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == backends(group, "--help").stdout
+
+
+def test_the_help_lists_every_command_once_and_in_groups() -> None:
+    text = backends("--help").stdout
+    listed = re.findall(r"^    backends ([a-z]+)", text, re.MULTILINE)
+
+    assert {*listed} == {*main.list_commands(click.Context(main))}
+    assert "Commands:" not in text
+
+
+def test_an_example_is_printed_once_and_the_most_used_options_come_first() -> None:
+    for ctx in every_command(main):
+        text = ctx.get_help()
+        example = text.splitlines()[0].removeprefix("Example: ").partition("   ")[0]
+        commands = [line.removeprefix("Example:").strip() for line in text.splitlines()]
+        commands = [command.partition("   ")[0] for command in commands]
+        assert commands.count(example) == 1, ctx.command_path
+        assert isinstance(ctx.command, Command)
+        headings = [*ctx.command.option_sections(ctx)]
+        assert "Most used" not in headings[1:], ctx.command_path
+
+
+def test_the_help_breaks_no_command_and_no_word_with_a_hyphen() -> None:
+    for ctx in every_command(main):
+        ctx.terminal_width = 72
+        for line in ctx.get_help().partition("xamples:")[0].splitlines():
+            assert line.count("`") % 2 == 0, (ctx.command_path, line)
+            assert not re.search(r"\w-$", line), (ctx.command_path, line)
 
 
 def every_command(
@@ -51,7 +90,7 @@ def every_command(
         assert command is not None
         if isinstance(command, click.Group):
             yield from every_command(command, ctx)
-        yield click.Context(command, ctx, name, terminal_width=100)
+        yield command.context_class(command, ctx, name, terminal_width=100)
 
 
 def test_every_help_begins_with_an_example_of_the_command_and_groups_many_options() -> None:

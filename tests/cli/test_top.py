@@ -114,6 +114,29 @@ def test_a_page_says_what_brings_a_library_and_what_is_not_known() -> None:
     assert "3.90 of 4 CPUs · stopped in 62 % of periods" in text
 
 
+def test_the_load_of_each_cpu_has_a_label_and_no_digits() -> None:
+    few = structs.replace(
+        USAGE, machine=structs.replace(USAGE.machine, cpus=2, core_percents=(5.0, 99.0))
+    )
+
+    assert "\neach     ▁█\n" in pages.whole(few, Page(80))
+    assert "\neach     .#\n" in pages.whole(few, Page(80, unicode=False))
+
+
+def test_a_sign_is_explained_only_where_it_is_on_the_page() -> None:
+    known = structs.replace(USAGE.processes[0], oversubscribed=False)
+    others = tuple(
+        ProcessUsage(100 + n, "a", "b", cpu_percent=0.0, threads=1, memory_bytes=1, libraries=())
+        for n in range(40)
+    )
+    hidden = structs.replace(USAGE, gpus=(), processes=(known, *others, USAGE.processes[-1]))
+    named = structs.replace(hidden, processes=(structs.replace(known, name="why?"),))
+
+    for usage in (hidden, named):
+        assert "could not be determined" not in pages.whole(usage, Page(200))
+        assert "! more" not in pages.whole(usage, Page(200))
+
+
 def test_keys_change_the_view() -> None:
     view = _View("cpu", (), "", hides=False)
     for key in ("s", "/", "t", "q", "\b", "\n", "down"):

@@ -26,4 +26,10 @@ Traces:
 Switches:
   backends flags list --changed               which differ from their default
   backends run --set cudnn.benchmark=true -- python train.py
+
+More:
+  backends fleet summarize reports/           how machines differ
+  backends schema report                      the schema of its JSON
+  backends completion bash                    a script for your shell
+  backends help trace show                    the help of a command
 """

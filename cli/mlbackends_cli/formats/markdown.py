@@ -22,7 +22,8 @@ def listing(listing: Listing, _page: Page) -> str:
         for group in listing.groups
         for row in group.rows
     ]
-    return "\n\n".join([table(listing.columns, rows), *map(literal, listing.notes)]) + "\n"
+    parts = [table(listing.columns, rows), *map(literal, listing.notes)]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def report(report: Report, page: Page) -> str:
@@ -161,7 +162,7 @@ def _outcome(outcome: Outcome, most: int, *, details: bool) -> str:
         declared = f" ({literal(checks.place(check))})" if check.place else ""
         severity = f"{_SEVERITIES[check.severity]} {check.severity}"
         message = f"{literal(check.message or check.title)}{declared}"
-        rows.append((severity, code(check.code), message, literal(check.hint)))
+        rows.append((severity, code(check.code), message, literal(checks.action(check))))
     counts = ", ".join(f"{count} {word}" for count, word in checks.counts(outcome)) or "nothing"
     parts = [
         f"## {literal(checks.heading(outcome))}",

@@ -67,7 +67,7 @@ def _rule(check: Check, outcome: Outcome) -> dict[str, Any]:
     title = checks.line(check.title) or code
     name = "".join(part[:1].upper() + part[1:] for part in re.split(r"[\W_]+", code))
     full = f"{title}. {why}" if why else title
-    parts = [markdown.literal(text) for text in (check.why, check.hint) if text]
+    parts = [markdown.literal(text) for text in (check.why, checks.action(check)) if text]
     parts += [markdown.fenced(check.command, "sh")] if check.command else []
     rule: dict[str, Any] = {
         "id": code,

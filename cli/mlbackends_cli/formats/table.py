@@ -64,7 +64,7 @@ def listing(listing: Listing, page: Page) -> str:
 
 def _listed(listing: Listing, page: Page) -> Iterator[str]:
     columns = _widths(listing, page)
-    if columns:
+    if columns and any(group.rows for group in listing.groups):
         yield from grid([[Cell(title, DIM) for title in listing.columns]], columns, page)
     for at, group in enumerate(listing.groups):
         indent = 2 if group.title else 0

@@ -20,6 +20,11 @@ _SHORT_LINE_BYTES = 80
 #: The variables that hold the root of GitHub's and GitLab's checkout; else it is the current folder.
 _ROOTS = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 
+#: What a text begins with that is a command, and so keeps its letters.
+_COMMANDS = frozenset(
+    {"apt", "backends", "conda", "dnf", "export", "madvise", "pip", "sudo", "torch", "unset", "uv"}
+)
+
 #: The word before the reason of a check that did not fail.
 ENDINGS = {
     Status.PASSED: "passed",
@@ -57,8 +62,17 @@ def reason(check: Check) -> str:
 
 def advice(check: Check) -> list[tuple[str, str]]:
     """Return why it matters, what to do, and what to type, as (word, line); without empty ones."""
-    rows = (("why", check.why), ("do", check.hint), ("type", check.command))
+    rows = (("why", check.why), ("do", action(check)), ("type", check.command))
     return [(word, line(text)) for word, text in rows if text]
+
+
+def action(check: Check) -> str:
+    """Return what to do as a sentence: it begins with a capital, unless it begins with a command or name."""
+    first, text = re.split(r"\W", check.hint, maxsplit=1)[0], check.hint
+    is_word = (
+        first.isalpha() and text[len(first) :][:1] in (" ", ",", "") and first not in _COMMANDS
+    )
+    return text[:1].upper() + text[1:] if is_word else text
 
 
 def place(check: Check) -> str:

@@ -4,6 +4,7 @@ The lines are plain strings: they are drawn every second.
 """
 
 import os
+import re
 import select
 import sys
 import time
@@ -25,7 +26,9 @@ _LABEL = 9
 #: On a narrower page, libraries are shown below their process, without the user.
 _NARROW = 100
 _NARROWEST = 60
-_FEW_CORES, _MOST_CORE_LINES = 8, 3
+_MOST_CORE_LINES = 3
+#: A cell without a value, "?" or "?/8"; not a sign in the middle of a name.
+_UNKNOWN = re.compile(r"(?<![^\sm])\?(?=[\s/\033]|$)")
 _RED, _YELLOW, _GREEN, _DIM, _BOLD = "red", "yellow", "green", "dim", "bold"
 
 
@@ -41,17 +44,13 @@ def header(usage: Usage, page: Page) -> list[str]:
     lines = [page.styled("backends top", _BOLD) + cropped(f"  {about}", page.width - 12)]
     cpu = machine.cpu_percent
     lines += _meter("CPU", cpu, f"{_number(cpu)} % of {machine.cpus} CPUs", page)
-    percents = machine.core_percents
-    signs, room = page.sign("▁▂▃▄▅▆▇█", "01234567"), page.width - _LABEL
+    signs, room = page.sign("▁▂▃▄▅▆▇█", "..::==##"), page.width - _LABEL
     cores = [
-        page.styled(signs[min(7, int(percent / 12.5))], _heat(percent)) for percent in percents
+        page.styled(signs[min(7, int(percent / 12.5))], _heat(percent))
+        for percent in machine.core_percents
     ]
-    starts = range(0, min(len(cores), room * _MOST_CORE_LINES), room)
-    cores = [" " * _LABEL + "".join(cores[at : at + room]) for at in starts]
-    if machine.cpus <= _FEW_CORES:
-        lines[-1] += "  " + "".join(cores).strip()
-    else:
-        lines += cores
+    for at in range(0, min(len(cores), room * _MOST_CORE_LINES), room):
+        lines.append(f"{'' if at else 'each':<{_LABEL}}{''.join(cores[at : at + room])}")
     memory = _of(machine.memory_used_bytes, machine.memory_bytes)
     swap = f"swap {_of(machine.swap_used_bytes, machine.swap_bytes)}" if machine.swap_bytes else ""
     share = _share(machine.memory_used_bytes, machine.memory_bytes)
@@ -138,22 +137,23 @@ def table(usage: Usage, page: Page, rows: Sequence[ProcessUsage]) -> list[str]:
     return [page.fitted(line) for line in lines]
 
 
-def legend(usage: Usage) -> list[str]:
-    """Return the meaning of the signs on the page."""
+def legend(rows: Sequence[ProcessUsage], lines: Sequence[str]) -> list[str]:
+    """Return the meaning of the signs of processes, and of the lines of the page."""
     found = []
-    if any(process.oversubscribed for process in usage.processes):
+    if any(row.oversubscribed for row in rows):
         found.append("! more runnable threads than CPUs: lower OMP_NUM_THREADS")
-    if any(process.libraries is None for process in usage.processes):
+    if any(_UNKNOWN.search(line) for line in lines):
         found.append("? could not be determined")
     return found
 
 
 def whole(usage: Usage, page: Page, most: int = 30) -> str:
     """Return the page that --once prints, with at most `most` processes."""
-    lines = [*header(usage, page), "", *table(usage, page, usage.processes[:most])]
-    left = len(usage.processes) - most
+    rows = usage.processes[:most]
+    lines = [*header(usage, page), "", *table(usage, page, rows)]
+    signs, left = legend(rows, lines), len(usage.processes) - most
     lines += [f"and {left} more; --format json has all"] if left > 0 else []
-    lines += [line for text in legend(usage) for line in wrapped(text, page.width)]
+    lines += [line for text in signs for line in wrapped(text, page.width)]
     return without_commands("\n".join(lines))
 
 

@@ -13,11 +13,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mlbackends.base.patterns import UNFIT
+from mlbackends.base.patterns import UNFIT, unbroken
 from mlbackends_cli.terminal import Page
 
-#: Where text may be broken, the best place first, and the separator within a line.
-_BREAKS = ((re.compile(" · "), " · "), (re.compile(r"\s+"), " "), (re.compile(r"(?<=[/\\])"), ""))
+#: Where text may be broken, the best place first: between phrases and words, and after separators.
+_BREAKS = (re.compile("( · )"), re.compile(r"([^\S\xa0]+)"), re.compile(r"((?<=[/\\]))"))
 #: The first of these that breaks a word.
 _WORD = 2
 _STYLE = re.compile("\033\\[[0-9;]*m")
@@ -49,15 +49,15 @@ def wrapped(text: str, room: int, level: int = 0, *, fold: bool = True) -> list[
     """Return lines of at most `room` columns, broken between phrases, else between words.
 
     A word that is wider, such as a path, is folded, after a separator if possible; or it stays in one
-    piece, and makes its line wider.
+    piece, and makes its line wider. A command that fits is not broken.
     """
     if width(text) <= room:
         return [text]
+    text = unbroken(text, room) if level == 0 else text
     if level == len(_BREAKS) or (level == _WORD and not fold):
         return chop_cells(text, max(room, 2)) if fold else [text]
-    pattern, glue = _BREAKS[level]
-    lines = [""]
-    for part in pattern.split(text):
+    lines, parts = [""], _BREAKS[level].split(text)
+    for glue, part in zip(["", *parts[1::2]], parts[::2], strict=True):
         joined = f"{lines[-1]}{glue}{part}" if lines[-1] else part
         is_wide = level and not fold and width(part) > room
         if width(joined) <= room or (is_wide and width(lines[-1]) <= _MARK):
@@ -66,7 +66,7 @@ def wrapped(text: str, room: int, level: int = 0, *, fold: bool = True) -> list[
             lines.append(part)
         else:
             lines += wrapped(part, room, level + 1, fold=fold)
-    return [line for line in lines if line]
+    return [line.replace("\xa0", " ") if level == 0 else line for line in lines if line]
 
 
 def cropped(text: str, room: int) -> str:

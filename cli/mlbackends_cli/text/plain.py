@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mlbackends.base.patterns import UNFIT, pattern
+from mlbackends.base.patterns import UNFIT, pattern, unbroken
 
 if TYPE_CHECKING:
     from mlbackends_cli.terminal import Page
@@ -128,15 +128,16 @@ class Listing(NamedTuple):
 
 
 def wrapped(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
-    """Return lines of at most `width` columns with their indentation; words are not broken."""
-    return textwrap.wrap(
-        text,
+    """Return lines of at most `width` columns with their indentation; no word and no command is broken."""
+    lines = textwrap.wrap(
+        unbroken(text, width - len(rest)),
         width,
         initial_indent=first,
         subsequent_indent=rest,
         break_on_hyphens=False,
         break_long_words=False,  # half of a name or a path is none
     )
+    return [line.replace("\xa0", " ") for line in lines]
 
 
 def printed(passages: Iterable[Passage], page: "Page", style: str = "bold") -> str:

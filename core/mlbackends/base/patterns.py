@@ -72,3 +72,14 @@ UNFIT = pattern(
 def bytes_pattern(text: bytes, flags: int = 0) -> re.Pattern[bytes]:
     """Return the same for bytes."""
     return cast("re.Pattern[bytes]", _Lazy(text, flags))
+
+
+#: A command within a text: in backticks, or with its options.
+_TYPED = pattern(r"\S*`[^`\n]+`\S*|\bbackends [a-z]+(?: --?[a-z][\w-]*)*")
+
+
+def unbroken(text: str, width: int) -> str:
+    """Return text whose commands have no blank to be wrapped at, if they fit the width."""
+    return _TYPED.sub(
+        lambda found: found[0].replace(" ", "\xa0") if len(found[0]) <= width else found[0], text
+    )

@@ -63,7 +63,7 @@ def test_what_is_there_several_times_is_advised_on_once() -> None:
         "  - file 1 is broken",
         "  - file 2 is broken",
         "  why   why",
-        "  do    do",
+        "  do    Do",
         "  type  mend it",
     ]
 

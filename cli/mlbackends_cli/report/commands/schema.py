@@ -132,7 +132,7 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 @documented()
-@click.argument("record", type=click.Choice(list(SCHEMAS)))
+@click.argument("record", metavar="RECORD", type=click.Choice(list(SCHEMAS)))
 @OUTPUT
 def command(record: str, output: str) -> None:
     write(indented(SCHEMAS[record]()), output)

@@ -170,12 +170,13 @@ class _View:
             head[most - 1 :] = [style.fitted(cropped(left, style.width))]
         room = max(1, height - len(head) - 4)
         self.first = max(0, min(self.first, len(usage.processes) - 1))
-        body = pages.table(usage, style, usage.processes[self.first : self.first + room])
+        processes = usage.processes[self.first : self.first + room]
+        body = pages.table(usage, style, processes)
         body = body[: room + 1] + [""] * (room + 1 - len(body))
         shown = f"from {self.first + 1} of {usage.process_count}"
         keys = f"q quit  s sort: {self.sort}  / filter{': ' * bool(self.text)}{self.text}  ? help  {shown}"
         bottom = f"filter: {self.text}_" if self.is_typing else keys
-        signs = "  ".join(pages.legend(usage))
+        signs = "  ".join(pages.legend(processes, [*head, *body]))
         last = [style.fitted(cropped(line, style.width - 1)) for line in (signs, bottom)]
         return [*head, "", *body, last[0], style.styled(last[1], "reverse")]
 

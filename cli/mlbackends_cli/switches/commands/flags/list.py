@@ -14,6 +14,7 @@ Examples:
 import click
 from msgspec.structs import replace
 
+from mlbackends.base.errors import joined
 from mlbackends.model.switches import Switch, Switches
 from mlbackends.switches import listing
 from mlbackends_cli import exits, formats
@@ -97,5 +98,9 @@ def _listing(switches: Switches, names: tuple[str, ...]) -> Listing:
     if lacked:
         torch = next(flag.lacking for flag in switches.flags if flag.lacking)
         notes.append(f"{torch} is installed here, and these need a newer one: {', '.join(lacked)}.")
+    if not switches.flags:
+        notes.append(
+            f"no switch{f' of {joined([*names])}' if names else ''} differs from its default"
+        )
     columns = ("switch", "value", "read by")
     return Listing(columns, tuple(groups), tuple(notes), frozenset(marked))
