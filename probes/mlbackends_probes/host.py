@@ -35,6 +35,7 @@ SUMMARY = (
     "WSL {wsl_version}",
     "virtualisation: {virtualisation}",
     "{shared_memory_bytes} in /dev/shm",
+    "up {uptime_seconds}",
 )
 USUAL = {"container": "none", "virtualisation": "none"}
 

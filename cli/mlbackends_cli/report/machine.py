@@ -144,9 +144,19 @@ def limits(facts: Facts) -> Iterator[str]:
     )
 
 
+def disks(facts: Facts) -> Iterator[str]:
+    """Yield each file system: its free space and what it is for."""
+    left = {text(row, "path"): number(row, "free_bytes") for row in rows(facts, "free")}
+    for row in rows(facts, "file_systems"):
+        path, size = text(row, "path"), binary_size(number(row, "total_bytes"))
+        yield joined(
+            path, f"{binary_size(left.get(path, 0))} free of {size}", text(row, "used_for")
+        )
+
+
 def _count(facts: Facts, fact: str, word: str) -> str:
     return counted(number(facts, fact), word) if number(facts, fact) else ""
 
 
 #: The function that describes a probe in lines, by the probe's name.
-ASPECTS = {"cpu": cpu, "memory": memory, "limits": limits}
+ASPECTS = {"cpu": cpu, "memory": memory, "limits": limits, "disks": disks}

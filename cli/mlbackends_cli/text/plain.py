@@ -84,7 +84,10 @@ def quantity(name: str, value: float) -> str:
             if value >= scale:
                 return f"{value / scale:.4g} {unit}"
     if name.endswith("_seconds"):
-        return f"{value:.4g} s"
+        if value < 2 * 3600:
+            return f"{value:.4g} s"
+        days, hours = divmod(int(value) // 3600, 24)
+        return f"{days} d {hours} h" if days else f"{hours} h {int(value) % 3600 // 60} min"
     return str(value) if isinstance(value, int) else f"{value:.6g}"
 
 

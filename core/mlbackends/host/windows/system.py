@@ -28,7 +28,7 @@ _OF_ROOT_PARTITION = 1 << 12
 
 
 def system_facts(host: Host) -> dict[str, Any]:
-    """Return release, edition and build, what it runs in, its settings, WSL and the drives."""
+    """Return release, edition and build, what it runs in, its settings and WSL."""
     version = host.system("windows_version") or {}
     current = host.registry(_NT, *_VERSIONS, "EditionID", "UBR")
     build = version.get("build", 0)
@@ -39,8 +39,6 @@ def system_facts(host: Host) -> dict[str, Any]:
     kinds = {"AMD64": "X64", "X86_64": "X64", "ARM64": "ARM64"}
     key = f"{_RUNTIMES}\\{kinds.get(host.machine.upper(), 'X86')}"
     runtime = host.registry(key, "Version", "Installed")
-    sizes = ((drive, host.disk(drive)) for drive in host.system("drives") or ())
-    drives = [(drive, size) for drive, size in sizes if size]
     # Those of WSL that this user has; none is started.
     distributions = (
         host.registry(f"{_LXSS}\\{name}", "DistributionName", "Version")
@@ -72,8 +70,6 @@ def system_facts(host: Host) -> dict[str, Any]:
             if "DistributionName" in row
         ]
         or None,
-        "drives": [{"path": drive, "total_bytes": size[0]} for drive, size in drives] or None,
-        "drives_free": [{"path": drive, "free_bytes": size[1]} for drive, size in drives] or None,
     }
     return {
         name: one_line(value) if isinstance(value, str) else value for name, value in facts.items()

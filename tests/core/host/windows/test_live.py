@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends_probes import cpu, host, limits, memory
+from mlbackends_probes import cpu, disks, host, limits, memory
 
 pytestmark = pytest.mark.skipif(sys.platform != "win32", reason="needs Windows")
 
@@ -48,17 +48,18 @@ def test_features_are_those_that_numpy_finds() -> None:
 
 
 def test_memory_limits_and_system_are_those_that_others_see() -> None:
-    size, limited, facts = (probe.find(Host()).facts for probe in (memory, limits, host))
+    size, limited, facts, space = (
+        probe.find(Host()).facts for probe in (memory, limits, host, disks)
+    )
     version = cast("Any", sys).getwindowsversion()
 
     assert size["total_bytes"] == psutil.virtual_memory().total
     assert limited["affinity_cpus"] == len(psutil.Process().cpu_affinity() or ())
     assert facts["windows_build"] == version.build
     assert facts["host_name"] == platform.node()
-    assert isinstance(facts["drives"], list)
-    sizes = [{"path": row["path"], "total_bytes": shutil.disk_usage(row["path"]).total}
-             for row in facts["drives"]]  # fmt: skip
-    assert facts["drives"] == sizes
+    assert isinstance(space["file_systems"], list)
+    for row in space["file_systems"]:
+        assert row["total_bytes"] == shutil.disk_usage(row["path"]).total
 
 
 def test_a_key_of_the_registry_is_read_whatever_its_case() -> None:
