@@ -63,9 +63,7 @@ def expected_nodes(text: str) -> tuple[str, ...] | int | None:
 
 
 def collected(
-    sources: Sequence[str],
-    expect: str = "",
-    visit: "Callable[[str, Envelope], None] | None" = None,
+    sources: Sequence[str], expect: str = "", visit: "Callable[[str, Envelope], None] | None" = None
 ) -> "Collection":
     """Return the content of the sources; of standard input by default.
 
@@ -106,8 +104,7 @@ def _of_someone(collection: "Collection") -> "Collection":
         lost = ", ".join(f"{what}: {number:,}" for what, number in collection.garbled.items())
         what = f"no report is complete ({lost})" if lost else "the input has no report"
         raise Incomplete(
-            f"no node reported: {what}",
-            "on the nodes run: backends info --format frame",
+            f"no node reported: {what}", "on the nodes run: backends info --format frame"
         )
     return collection
 

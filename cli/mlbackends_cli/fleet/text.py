@@ -312,10 +312,7 @@ def _steps(change: Change) -> list[tuple[str, str]]:
 def _comings(difference: FleetDifference, *, whole: bool) -> Iterator[tuple[str, str]]:
     """Yield what became of nodes that did not report both times, as (word, sentence)."""
     if difference.new:
-        yield (
-            "new",
-            f"{number_of(len(difference.new))}: {nodes_of(difference.new, whole=whole)}",
-        )
+        yield ("new", f"{number_of(len(difference.new))}: {nodes_of(difference.new, whole=whole)}")
     for each in difference.silent:
         nodes = f"{number_of(len(each.nodes))}: {nodes_of(each.nodes, whole=whole)}"
         yield str(each.status), f"{nodes}: {one_line(each.error)}"

@@ -111,8 +111,7 @@ _options = together(
     ),
     REDACT,
     format_option(
-        "outcome",
-        about="Output format: for people, for programs, or for CI and monitoring.",
+        "outcome", about="Output format: for people, for programs, or for CI and monitoring."
     ),
     click.option(
         "--exit-code",

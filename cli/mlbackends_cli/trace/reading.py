@@ -108,11 +108,7 @@ class Logs:
 
 
 def collect(
-    logs: Logs,
-    collectors: Sequence[Any],
-    where: Where,
-    skip_first: int = 0,
-    by: Sequence[str] = (),
+    logs: Logs, collectors: Sequence[Any], where: Where, skip_first: int = 0, by: Sequence[str] = ()
 ) -> None:
     """Give the records of files that fit to collectors. by: the fields that they group by.
 

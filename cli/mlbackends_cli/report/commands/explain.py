@@ -122,13 +122,7 @@ def _kind(name: str) -> str:
 def topics() -> list[str]:
     """Return every topic."""
     words = (_DEVICE, _DEVIATIONS, _FINDINGS, _HAZARDS, _REASONS, _SWITCHES)
-    return [
-        *words,
-        *catalogue.codes(),
-        *finders(),
-        *switch_topics(),
-        *all_codes(),
-    ]
+    return [*words, *catalogue.codes(), *finders(), *switch_topics(), *all_codes()]
 
 
 def explained(topic: str) -> list[Passage]:

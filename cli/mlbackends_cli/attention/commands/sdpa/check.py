@@ -64,8 +64,7 @@ from mlbackends_cli.terminal import ProgressLine, page
 @time_limit(60.0)
 @SAVED
 @format_option(
-    "outcome",
-    about="How to print it; a format for CI has whether each is right, and no more.",
+    "outcome", about="How to print it; a format for CI has whether each is right, and no more."
 )
 @OUTPUT
 @COLOR

@@ -19,12 +19,7 @@ import click
 from mlbackends.sdpa import explaining
 from mlbackends_cli import exits, formats
 from mlbackends_cli.attention import backends
-from mlbackends_cli.attention.options import (
-    FORMAT,
-    backend_option,
-    problem_options,
-    wordings_of,
-)
+from mlbackends_cli.attention.options import FORMAT, backend_option, problem_options, wordings_of
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT
 from mlbackends_cli.output import write
