@@ -17,6 +17,34 @@ Command = Callable[..., Any]
 Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
+def option(
+    spec: str,
+    about: str,
+    *,
+    usual: Any = None,
+    kind: Any = None,
+    one_of: Iterable[str] = (),
+    many: bool = False,
+    **more: Any,
+) -> Callable[[Command], Command]:
+    """Return an option; one without a metavar or a kind of value is a flag.
+
+    spec: its names, that of the parameter if it is another, and a metavar: "--policy policies FILE".
+    usual: the default, which the help shows. many: the option is repeatable.
+    """
+    words = spec.split()
+    names = [word for word in words if word[0] == "-" or (word.isidentifier() and word.islower())]
+    if values := words[len(names) :]:
+        more["metavar"] = values[0]
+    if choices := [*one_of]:
+        kind = click.Choice(choices)
+    elif not (values or kind or "/" in spec):
+        more["is_flag"] = True
+    if not more.get("is_flag"):
+        more |= {"default": usual, "type": kind, "multiple": many, "show_default": bool(usual)}
+    return click.option(*names, help=about, **more)
+
+
 class Seconds(click.FloatRange):
     """A time limit; rejects nan, which click accepts in every range."""
 
@@ -86,37 +114,22 @@ def format_option(
 
     also: words that the command prints itself.
     """
-    return click.option(
-        "--format",
-        "form",
-        type=_Format(kinds, also, default),
-        default=default,
-        show_default=True,
-        help=about,
-    )
+    return option("--format form", about, usual=default, kind=_Format(kinds, also, default))
 
 
 def depth_option(default: str | None, about: str) -> Callable[[Command], Command]:
     """Return --depth."""
-    return click.option(
+    return option(
         "--depth",
-        type=click.Choice([each.value for each in Presence if each is not Presence.ABSENT]),
-        default=default,
-        show_default=default is not None,
-        help=about,
+        about,
+        usual=default,
+        one_of=[each.value for each in Presence if each is not Presence.ABSENT],
     )
 
 
 def timeout_option(seconds: float, about: str, most: float = 3600) -> Callable[[Command], Command]:
     """Return --timeout, with its default."""
-    return click.option(
-        "--timeout",
-        type=Seconds(min=0.01, max=most),
-        default=seconds,
-        show_default=True,
-        metavar="SECONDS",
-        help=about,
-    )
+    return option("--timeout SECONDS", about, usual=seconds, kind=Seconds(min=0.01, max=most))
 
 
 def root_option(about: str) -> Callable[[Command], Command]:
@@ -130,46 +143,36 @@ def root_option(about: str) -> Callable[[Command], Command]:
             raise BadInput(f"--root: {shown(path)} is neither a folder nor a file", hint)
         return path
 
-    return click.option("--root", type=TypedPath(), metavar="PATH", callback=checked, help=about)
+    return option("--root PATH", about, kind=TypedPath(), callback=checked)
 
 
-OUTPUT = click.option(
-    "--output",
-    metavar="FILE",
-    default="",
-    help="Write to FILE, completely or not at all; - is stdout.",
-)
-COLOR = click.option(
+OUTPUT = option("--output FILE", "Write to FILE, completely or not at all; - is stdout.", usual="")
+COLOR = option(
     "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    show_default=True,
-    help="Colour; auto respects NO_COLOR, FORCE_COLOR, CLICOLOR and the terminal.",
+    "Colour; auto respects NO_COLOR, FORCE_COLOR, CLICOLOR and the terminal.",
+    usual="auto",
+    one_of=["auto", "always", "never"],
 )
 TIMEOUT = timeout_option(
     5.0,
     "Time limit for each answer of a library before it is stopped, and for a network mount or FUSE"
     " before it is skipped.",
 )
-PYTHON = click.option(
-    "--python",
-    metavar="EXE",
-    default="",
-    help="Inspect the packages of another Python environment, by its interpreter.",
+PYTHON = option(
+    "--python EXE",
+    "Inspect the packages of another Python environment, by its interpreter.",
+    usual="",
 )
 DEPTH = depth_option(
     Presence.USABLE.value,
     "How far to go on the live machine: found reads files only; loadable opens libraries,"
     " usable computes with them, in child processes.",
 )
-PID = click.option(
-    "--pid", type=click.IntRange(min=1), help="Inspect a running process: what it has loaded."
-)
-REDACT = click.option(
+PID = option("--pid", "Inspect a running process: what it has loaded.", kind=click.IntRange(min=1))
+REDACT = option(
     "--redact/--no-redact",
-    default=True,
-    show_default=True,
-    help="Replace host name, user, home folder, serial numbers, UUIDs and addresses.",
+    "Replace host name, user, home folder, serial numbers, UUIDs and addresses.",
+    usual=True,
 )
 
 

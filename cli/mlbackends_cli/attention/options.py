@@ -11,7 +11,7 @@ from mlbackends.base.errors import BadInput
 from mlbackends.sdpa import named_devices, problem_text
 from mlbackends.sdpa.dispatch import backends
 from mlbackends.sdpa.problem_text import WORDS, Wording
-from mlbackends_cli.options import Command, completing, format_option, timeout_option
+from mlbackends_cli.options import Command, completing, format_option, option, timeout_option
 
 _VALUES = {
     "device": named_devices.NAMES,
@@ -23,12 +23,11 @@ _VALUES = {
 
 def problem_options(command: Command) -> Command:
     """Give a command the words of a problem, and --problems; `wordings_of` reads them."""
-    command = click.option(
-        "--problems",
-        metavar="FILE",
-        multiple=True,
-        help="Read problems from a file, one per line in the words of these options, - for standard"
+    command = option(
+        "--problems FILE",
+        "Read problems from a file, one per line in the words of these options, - for standard"
         " input; options on the command line are defaults for the lines.",
+        many=True,
     )(command)
     for name, word in reversed(WORDS.items()):
         kind: dict[str, Any] = {"is_flag": True}
@@ -65,22 +64,20 @@ def wordings_of(options: dict[str, Any]) -> tuple[Wording, ...]:
     return unique
 
 
-SAVED = click.option(
-    "--from",
-    "saved",
-    metavar="FILE",
-    default="",
-    help="Show a run that --format json saved in FILE; nothing is computed.",
+SAVED = option(
+    "--from saved FILE",
+    "Show a run that --format json saved in FILE; nothing is computed.",
+    usual="",
 )
 
 
 def refuse_beside_saved(options: dict[str, Any]) -> None:
     """Raise BadInput if an option of a new run is combined with --from."""
     context = click.get_current_context()
-    for option in context.command.params:
-        source = context.get_parameter_source(option.name or "")
-        if option.name in options and source is ParameterSource.COMMANDLINE:
-            message = f"--from shows a saved run, {option.opts[0]} is for a new one"
+    for param in context.command.params:
+        source = context.get_parameter_source(param.name or "")
+        if param.name in options and source is ParameterSource.COMMANDLINE:
+            message = f"--from shows a saved run, {param.opts[0]} is for a new one"
             raise BadInput(message, "leave one of them out")
 
 
@@ -98,27 +95,18 @@ def backend_option(help_text: str, *names: str) -> Callable[[Command], Command]:
     )
 
 
-PYTHON = click.option(
-    "--python",
-    "pythons",
-    metavar="[PEER=]EXE",
-    multiple=True,
-    help="Look for peers, or for one of them, in another Python environment, by its interpreter"
+PYTHON = option(
+    "--python pythons [PEER=]EXE",
+    "Look for peers, or for one of them, in another Python environment, by its interpreter"
     " (repeatable).",
+    many=True,
 )
 FORMAT = format_option(also=("table", "markdown"))
 
 
 def rounds_option(least: int, most: int, usual: int, about: str) -> Callable[[Command], Command]:
     """Return --rounds."""
-    return click.option(
-        "--rounds",
-        type=click.IntRange(least, most),
-        default=usual,
-        show_default=True,
-        metavar="N",
-        help=about,
-    )
+    return option("--rounds N", about, usual=usual, kind=click.IntRange(least, most))
 
 
 def time_limit(seconds: float) -> Callable[[Command], Command]:

@@ -19,6 +19,7 @@ import click
 from mlbackends.base.errors import BadInput
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import FolderGroup, contexts, documented
+from mlbackends_cli.options import option
 from mlbackends_cli.output import write_paged
 from mlbackends_cli.terminal import page
 from mlbackends_cli.text.plain import wrapped
@@ -67,7 +68,7 @@ def _open_manual(names: tuple[str, ...]) -> int:
 
 @documented()
 @click.argument("names", metavar="[COMMAND]...", nargs=-1, shell_complete=_complete)
-@click.option("--man", is_flag=True, help="Show the manual page instead.")
+@option("--man", "Show the manual page instead.")
 @click.pass_context
 def command(ctx: click.Context, names: tuple[str, ...], *, man: bool) -> int:
     if man:

@@ -21,7 +21,7 @@ from mlbackends_cli import exits, formats
 from mlbackends_cli.charts import svg
 from mlbackends_cli.fleet import text as fleets
 from mlbackends_cli.fleet.page import fleet_page, sheet
-from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option, together
+from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option, option, together
 from mlbackends_cli.output import refuse_unwritable, write
 from mlbackends_cli.report import judgement
 from mlbackends_cli.terminal import ProgressLine, is_terminal, page
@@ -29,12 +29,11 @@ from mlbackends_cli.terminal import ProgressLine, is_terminal, page
 if TYPE_CHECKING:
     from mlbackends.model.fleet import Envelope
 
-EXPECT = click.option(
-    "--expect",
-    metavar="NODESET|N",
-    default="",
-    help="The nodes that should report: names such as node[001-064], a ClusterShell group such as @compute, "
+EXPECT = option(
+    "--expect NODESET|N",
+    "The nodes that should report: names such as node[001-064], a ClusterShell group such as @compute, "
     "or their number. Nodes that did not report are listed.",
+    usual="",
 )
 SOURCES = click.argument("sources", metavar="[-|FILE|DIR]...", nargs=-1, type=TypedPath())
 
@@ -113,37 +112,32 @@ FAILURES = ("drift", "incomplete", "any", "never")
 
 #: The options of a summary, which are those of `Summary`.
 SUMMARY = together(
-    click.option(
-        "--by",
-        metavar="FACT",
-        multiple=True,
-        help="Compare only nodes that have the same value of this fact (repeatable)."
+    option(
+        "--by FACT",
+        "Compare only nodes that have the same value of this fact (repeatable)."
         "  [default: cpu.model_name, and the names of devices]",
+        many=True,
     ),
-    click.option(
-        "--baseline",
-        metavar="FILE",
-        type=TypedPath(),
-        help="Compare with this report or recorded machine instead of the majority of the nodes.",
+    option(
+        "--baseline FILE",
+        "Compare with this report or recorded machine instead of the majority of the nodes.",
+        kind=TypedPath(),
     ),
-    click.option(
+    option(
         "--fail-on",
-        type=click.Choice(FAILURES),
-        default="never",
-        show_default=True,
-        help="Exit 1 if a node differs (drift), has no report (incomplete), or either (any).",
+        "Exit 1 if a node differs (drift), has no report (incomplete), or either (any).",
+        usual="never",
+        one_of=FAILURES,
     ),
-    click.option(
+    option(
         "--hazards",
-        is_flag=True,
-        help="Also look for known hazards, as backends fleet doctor does, and list the nodes that have them.",
+        "Also look for known hazards, as backends fleet doctor does, and list the nodes that have them.",
     ),
-    click.option("--all", "details", is_flag=True, help="Show every fact and every node."),
-    click.option(
-        "--plot",
-        metavar="FILE.svg|FILE.png",
-        default="",
-        help="Draw the groups by size and their deviations, for a ticket; PNG needs the extra png.",
+    option("--all details", "Show every fact and every node."),
+    option(
+        "--plot FILE.svg|FILE.png",
+        "Draw the groups by size and their deviations, for a ticket; PNG needs the extra png.",
+        usual="",
     ),
     format_option(also=("table", "markdown", "html")),
     OUTPUT,

@@ -27,6 +27,7 @@ from mlbackends_cli.options import (
     TypedPath,
     completing,
     format_option,
+    option,
     together,
 )
 from mlbackends_cli.output import write
@@ -49,33 +50,25 @@ _WRITTEN = ("form", "fail_on", "strict", "details", "output", "color")
 
 def fail_on_option(default: str) -> Callable[[Command], Command]:
     """Return the option for the severity from which findings end the command with 1."""
-    return click.option(
+    return option(
         "--fail-on",
-        type=click.Choice([*(each.value for each in Severity), NEVER]),
-        default=default,
-        show_default=True,
-        help="Exit 1 if a check of this severity or worse failed.",
+        "Exit 1 if a check of this severity or worse failed.",
+        usual=default,
+        one_of=[*(each.value for each in Severity), NEVER],
     )
 
 
 #: The options of every command that judges: what counts as failed, and what is written where.
 OUTCOME = together(
     fail_on_option(Severity.ERROR.value),
-    click.option("--strict", is_flag=True, help="Exit 3 if something could not be checked."),
-    click.option(
-        "--all", "details", is_flag=True, help="Also show passed checks, and the evidence."
-    ),
+    option("--strict", "Exit 3 if something could not be checked."),
+    option("--all details", "Also show passed checks, and the evidence."),
     OUTPUT,
     COLOR,
 )
 #: The policies of a command that checks against them.
-POLICIES = click.option(
-    "--policy",
-    "policies",
-    metavar="FILE",
-    multiple=True,
-    type=TypedPath(),
-    help="Check against this policy (repeatable).",
+POLICIES = option(
+    "--policy policies FILE", "Check against this policy (repeatable).", kind=TypedPath(), many=True
 )
 
 
@@ -102,32 +95,29 @@ _options = together(
     PYTHON,
     DEPTH,
     TIMEOUT,
-    click.option(
-        "--within",
-        type=Seconds(min=0.1, max=86400),
-        metavar="SECONDS",
-        help="Give up after this time; the result is then undetermined.  [default: no limit; with another"
+    option(
+        "--within SECONDS",
+        "Give up after this time; the result is then undetermined.  [default: no limit; with another"
         f" --exit-code than plain {WITHIN:g}]",
+        kind=Seconds(min=0.1, max=86400),
     ),
     REDACT,
     format_option(
         "outcome", about="Output format: for people, for programs, or for CI and monitoring."
     ),
-    click.option(
-        "--exit-code",
-        "codes",
-        type=click.Choice([*UNKNOWN_CODES]),
-        default=PLAIN,
-        show_default=True,
-        help="Convention of the exit codes. nagios: 0 OK, 1 a warning failed, 2 an error failed, 3"
+    option(
+        "--exit-code codes",
+        "Convention of the exit codes. nagios: 0 OK, 1 a warning failed, 2 an error failed, 3"
         " undetermined, regardless of --fail-on. npd (node-problem-detector): 0 OK, 1 a problem of the node,"
         " 2 undetermined. slurm: 1 a problem of the node, else 0.",
+        usual=PLAIN,
+        one_of=[*UNKNOWN_CODES],
     ),
-    click.option(
+    option(
         "--problem",
-        type=click.Choice([ANY, *(each.value for each in Problem)]),
-        help="Report only problems of the node (hardware, driver, limits) or of the user (packages,"
+        "Report only problems of the node (hardware, driver, limits) or of the user (packages,"
         " variables).  [default: any; with --exit-code npd or slurm, node]",
+        one_of=[ANY, *(each.value for each in Problem)],
     ),
     OUTCOME,
 )

@@ -13,7 +13,7 @@ import click
 from mlbackends.base.shells import command_line as typed_line
 from mlbackends.tracing import LIBRARIES
 from mlbackends_cli.lazy import Command
-from mlbackends_cli.options import COLOR, together
+from mlbackends_cli.options import COLOR, option, together
 from mlbackends_cli.output import log
 from mlbackends_cli.terminal import Page, error_page, error_terminal_size
 from mlbackends_cli.text.plain import log_line
@@ -73,68 +73,53 @@ def capture_command(name: str, tracers: tuple[str, ...], examples: str) -> click
 
 
 _CAPTURE = (
-    click.option(
-        "-o",
-        "--output",
-        metavar="FILE",
-        default="backends-trace.log",
-        show_default=True,
-        help="Write the trace to FILE, replacing it: one line per call as the library prints it.",
+    option(
+        "-o --output FILE",
+        "Write the trace to FILE, replacing it: one line per call as the library prints it.",
+        usual="backends-trace.log",
     ),
-    click.option("--append", is_flag=True, help="Append to FILE."),
-    click.option(
-        "--rank-env",
-        "rank_variables",
-        metavar="NAME,...",
-        default="",
-        help="Variables that hold a rank, the first that is set counts: OMPI_COMM_WORLD_RANK,"
+    option("--append", "Append to FILE."),
+    option(
+        "--rank-env rank_variables NAME,...",
+        "Variables that hold a rank, the first that is set counts: OMPI_COMM_WORLD_RANK,"
         " PMI_RANK, SLURM_PROCID, RANK. Each rank gets its own file, FILE.rank0.log and so on.",
+        usual="",
     ),
-    click.option(
+    option(
         "--summary",
-        type=click.Choice(["none", "short", "full"]),
-        default="short",
-        show_default=True,
-        help="What to print to standard error at the end; full has findings and refusals too.",
+        "What to print to standard error at the end; full has findings and refusals too.",
+        usual="short",
+        one_of=["none", "short", "full"],
     ),
-    click.option(
+    option(
         "--live",
-        is_flag=True,
-        help="Show a running table at the bottom of the terminal, while COMMAND prints above it. Not for"
+        "Show a running table at the bottom of the terminal, while COMMAND prints above it. Not for"
         " programs that take the whole screen, as editors do: they draw over it.",
     ),
-    click.option(
+    option(
         "--separation",
-        type=click.Choice(["auto", "preload", "terminal", "pipe", "none"]),
-        default="auto",
-        show_default=True,
-        help="How trace lines are kept out of COMMAND's output: by a small library that is preloaded"
+        "How trace lines are kept out of COMMAND's output: by a small library that is preloaded"
         " into it, or by passing its output through a terminal or a pipe. With none, and for oneDNN,"
         " they stay in it.",
+        usual="auto",
+        one_of=["auto", "preload", "terminal", "pipe", "none"],
     ),
     COLOR,
 )
 _ONEDNN = (
-    click.option(
+    option(
         "--level",
-        type=click.Choice(["exec", "create", "dispatch", "all"]),
-        default="create",
-        show_default=True,
-        help="oneDNN's verbosity level. exec: what ran; create: also what was created; dispatch: also why"
+        "oneDNN's verbosity level. exec: what ran; create: also what was created; dispatch: also why"
         " faster implementations refused (long); all: also checks and warnings.",
+        usual="create",
+        one_of=["exec", "create", "dispatch", "all"],
     ),
-    click.option(
-        "--components",
-        metavar="REGEX",
-        default="",
-        help="Only these parts of oneDNN, such as 'matmul|graph' (3.3 and newer).",
+    option(
+        "--components REGEX",
+        "Only these parts of oneDNN, such as 'matmul|graph' (3.3 and newer).",
+        usual="",
     ),
-    click.option(
-        "--timestamps/--no-timestamps",
-        default=True,
-        show_default=True,
-        help="Have oneDNN print when each call began.",
-    ),
+    option("--timestamps/--no-timestamps", "Have oneDNN print when each call began.", usual=True),
 )
 
 

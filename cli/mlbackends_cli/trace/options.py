@@ -10,6 +10,7 @@ from mlbackends.model.trace_views import Roof
 from mlbackends.tracing.fields import NAMES
 from mlbackends.tracing.filters import grouping
 from mlbackends.tracing.machine import UNKNOWN, this_machine
+from mlbackends_cli.options import option
 from mlbackends_cli.output import log
 
 if TYPE_CHECKING:
@@ -36,38 +37,32 @@ def _joined(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
     return ",".join(values)
 
 
-WHERE = click.option(
-    "--where",
-    "wheres",
-    metavar="EXPRESSION",
-    multiple=True,
-    help="Show only matching records, such as 'operation=matmul and duration_ns>20us' or"
+WHERE = option(
+    "--where wheres EXPRESSION",
+    "Show only matching records, such as 'operation=matmul and duration_ns>20us' or"
     " 'shape~64x64'. Repeatable: all must match.",
+    many=True,
 )
-GROUP_BY = click.option(
-    "--group-by",
-    metavar="FIELD,...",
-    multiple=True,
-    callback=_joined,
-    shell_complete=_complete_fields,
-    help="Fields to group calls by: tracer, operation, shape, implementation, dtype, isa,"
+GROUP_BY = option(
+    "--group-by FIELD,...",
+    "Fields to group calls by: tracer, operation, shape, implementation, dtype, isa,"
     " thread, process, source, arguments.m and so on. Repeatable. Forward and backward calls of one"
     " shape are one group unless `parameters` or `propagation` is given too.",
+    many=True,
+    shell_complete=_complete_fields,
+    callback=_joined,
 )
-SKIP_FIRST = click.option(
-    "--skip-first",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Leave out the first N executions of each call in each process, and in each thread where"
+SKIP_FIRST = option(
+    "--skip-first N",
+    "Leave out the first N executions of each call in each process, and in each thread where"
     " the trace records it: the warm-up.",
+    usual=0,
+    kind=click.IntRange(min=0),
 )
-TOP = click.option(
-    "--top",
-    type=click.IntRange(min=0),
-    default=None,
-    metavar="N",
-    help="Show at most N rows; 0 shows all.  [default: 20 in tables, else all]",
+TOP = option(
+    "--top N",
+    "Show at most N rows; 0 shows all.  [default: 20 in tables, else all]",
+    kind=click.IntRange(min=0),
 )
 _DEFAULT_TOP = 20
 

@@ -25,16 +25,14 @@ from mlbackends.base.errors import BadInput
 from mlbackends.model.audit import Outcome
 from mlbackends.model.records import Report
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import read_report
+from mlbackends_cli.options import option, read_report
 from mlbackends_cli.report.judgement import POLICIES, judging
 
 
 @documented()
 @click.argument("subject", metavar="[FILE|DIR|-]", default="-")
 @POLICIES
-@click.option(
-    "--init", "write_policy", is_flag=True, help="Write a policy that this machine satisfies."
-)
+@option("--init write_policy", "Write a policy that this machine satisfies.")
 @judging
 def command(
     subject: str,

@@ -29,7 +29,7 @@ from mlbackends.model.audit import Severity
 from mlbackends.model.difference import Change, Difference, Kind
 from mlbackends_cli import formats
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import COLOR, OUTPUT, format_option
+from mlbackends_cli.options import COLOR, OUTPUT, format_option, option
 from mlbackends_cli.output import write
 from mlbackends_cli.report.judgement import code, fail_on_option, write_outcome
 from mlbackends_cli.terminal import Page, ProgressLine, page
@@ -55,18 +55,12 @@ _COLOURS = {Kind.ADDED: "green", Kind.REMOVED: "red", Kind.CHANGED: "yellow"}
 @documented()
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
-@click.option(
-    "--only",
-    metavar="GLOB",
-    multiple=True,
-    help="Compare only matching names, such as 'cpu.*' or cudnn; a name includes all names below it.",
+@option(
+    "--only GLOB",
+    "Compare only matching names, such as 'cpu.*' or cudnn; a name includes all names below it.",
+    many=True,
 )
-@click.option(
-    "--ignore",
-    metavar="GLOB",
-    multiple=True,
-    help="Ignore matching names, and all names below them.",
-)
+@option("--ignore GLOB", "Ignore matching names, and all names below them.", many=True)
 @format_option("outcome", about="Output format; json has every value in full.")
 @fail_on_option("note")
 @OUTPUT

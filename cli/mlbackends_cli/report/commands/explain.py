@@ -37,7 +37,7 @@ from mlbackends.switches.table import NOT_IN_FLAGS, PROBED, SWITCHES, Switch
 from mlbackends.tracing.finder import Finder, finders
 from mlbackends_cli import formats
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import COLOR, OUTPUT, format_option, read_report
+from mlbackends_cli.options import COLOR, OUTPUT, format_option, option, read_report
 from mlbackends_cli.output import write, write_paged
 from mlbackends_cli.terminal import page
 from mlbackends_cli.text import plain
@@ -59,12 +59,9 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @format_option(
     also=("text", "markdown"), default="text", about="Output format; json is for devices."
 )
-@click.option(
-    "--report",
-    "--root",
-    "subject",
-    metavar="FILE|DIR|-",
-    help="For devices: compare with this saved report or recorded machine; - is the live one."
+@option(
+    "--report --root subject FILE|DIR|-",
+    "For devices: compare with this saved report or recorded machine; - is the live one."
     "  [default: -]",
 )
 @OUTPUT

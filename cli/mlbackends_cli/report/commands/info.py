@@ -42,6 +42,7 @@ from mlbackends_cli.options import (
     completing,
     depth_option,
     format_option,
+    option,
     root_option,
 )
 from mlbackends_cli.output import json_line, log, write
@@ -77,14 +78,12 @@ def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str
 @documented()
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=completing(_probes))
 @format_option("report", also=("frame", "slurm"), about="Output format of the report.")
-@click.option(
-    "--get",
-    "wanted",
-    metavar="DOTTED.NAME",
-    multiple=True,
-    shell_complete=_complete_values,
-    help="Print only this value, such as cpu.capability; exit 1 if there is no such value,"
+@option(
+    "--get wanted DOTTED.NAME",
+    "Print only this value, such as cpu.capability; exit 1 if there is no such value,"
     " 3 if it could not be determined. Repeatable: one line for each, empty if there is no value.",
+    many=True,
+    shell_complete=_complete_values,
 )
 @depth_option(
     None,
@@ -92,44 +91,32 @@ def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str
     " them, in child processes; with --pid they are opened for their versions alone.  [default: usable; found"
     " with --root]",
 )
-@click.option(
+@option(
     "--deep",
-    is_flag=True,
-    help="At --depth usable, import torch and numpy and compute with them even if they are not named.",
+    "At --depth usable, import torch and numpy and compute with them even if they are not named.",
 )
-@click.option(
-    "--require",
-    "requirements",
-    metavar="NAME[SPEC]",
-    multiple=True,
-    shell_complete=_complete_values,
-    help="Exit 1 with the reason unless NAME reaches the presence level of --depth, and its version or"
+@option(
+    "--require requirements NAME[SPEC]",
+    "Exit 1 with the reason unless NAME reaches the presence level of --depth, and its version or"
     " value satisfies SPEC, such as cudnn>=9.10 or cpu.cores>=8.",
+    many=True,
+    shell_complete=_complete_values,
 )
-@click.option("--strict", is_flag=True, help="Exit 3 if something could not be determined.")
+@option("--strict", "Exit 3 if something could not be determined.")
 @root_option(
     "Inspect a recorded machine: what backends snapshot wrote, a folder with /proc, /sys and"
     " so on, or a tar of one."
 )
-@click.option(
-    "--python",
-    metavar="EXE",
-    help="Inspect the packages of another Python environment, by its interpreter.",
-)
+@option("--python EXE", "Inspect the packages of another Python environment, by its interpreter.")
 @PID
-@click.option(
+@option(
     "--redact/--no-redact",
-    default=None,
-    help="Replace host name, user, home folder, serial numbers, UUIDs and addresses.  [default: --redact;"
+    "Replace host name, user, home folder, serial numbers, UUIDs and addresses.  [default: --redact;"
     " with --get --no-redact]",
 )
 @TIMEOUT
-@click.option(
-    "--absent",
-    is_flag=True,
-    help="List what was not found, with a description of each, instead of the page.",
-)
-@click.option("--timing", is_flag=True, help="Show how long each probe took.")
+@option("--absent", "List what was not found, with a description of each, instead of the page.")
+@option("--timing", "Show how long each probe took.")
 @OUTPUT
 @COLOR
 def command(

@@ -25,7 +25,7 @@ from mlbackends.host.archive import ENDING as ARCHIVE_ENDING
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import PYTHON, TIMEOUT, depth_option, read_report, root_option
+from mlbackends_cli.options import PYTHON, TIMEOUT, depth_option, option, read_report, root_option
 from mlbackends_cli.output import indented, refuse_unwritable, write
 from mlbackends_cli.terminal import ProgressLine
 from mlbackends_cli.text.plain import binary_size, one_line, without_commands, wrapped
@@ -46,12 +46,11 @@ _NOTHING_REPLACED = "nothing was replaced: this names the machine and its user"
 
 @documented()
 @click.argument("target", metavar="FILE.json|FILE.machine|DIR")
-@click.option(
+@option(
     "--keep-identity",
-    is_flag=True,
-    help="Keep host name, user, home folders, serial numbers, UUIDs and hardware addresses as they are.",
+    "Keep host name, user, home folders, serial numbers, UUIDs and hardware addresses as they are.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace an existing file or recorded machine.")
+@option("--overwrite", "Replace an existing file or recorded machine.")
 @root_option("Save a recorded machine, not this one.")
 @PYTHON
 @depth_option(

@@ -34,7 +34,7 @@ from mlbackends.model.usage import Usage
 from mlbackends.usage.sampler import SORTS, Sampler, selected
 from mlbackends_cli import exits, formats
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import COLOR, OUTPUT, Seconds, format_option
+from mlbackends_cli.options import COLOR, OUTPUT, Seconds, format_option, option
 from mlbackends_cli.output import log, write
 from mlbackends_cli.terminal import Page, page
 
@@ -48,41 +48,26 @@ _HELP = (__doc__ or "").partition("Keys:\n")[2].partition("\n\n")[0].splitlines(
 
 
 @documented()
-@click.option("--once", is_flag=True, help="Print one page, measured over --interval, and exit.")
-@click.option(
-    "--interval",
-    type=Seconds(min=0.1, max=3600),
-    default=1.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time between two samples.",
+@option("--once", "Print one page, measured over --interval, and exit.")
+@option(
+    "--interval SECONDS", "Time between two samples.", usual=1.0, kind=Seconds(min=0.1, max=3600)
 )
-@click.option(
-    "--sort",
-    type=click.Choice([*SORTS]),
-    default="cpu",
-    show_default=True,
-    help="Sort key of the processes.",
+@option("--sort", "Sort key of the processes.", usual="cpu", one_of=[*SORTS])
+@option(
+    "--pid pids",
+    "Show only this process (repeatable). With --once, exit 1 if it does not exist.",
+    kind=click.IntRange(min=1),
+    many=True,
 )
-@click.option(
-    "--pid",
-    "pids",
-    type=click.IntRange(min=1),
-    multiple=True,
-    help="Show only this process (repeatable). With --once, exit 1 if it does not exist.",
-)
-@click.option(
-    "--filter",
-    "text",
-    metavar="TEXT",
-    default="",
-    help="Only processes with this text in their PID, name, user, command or libraries.",
+@option(
+    "--filter text TEXT",
+    "Only processes with this text in their PID, name, user, command or libraries.",
+    usual="",
 )
 @format_option(also=("table",), about="Output format of --once.")
-@click.option(
+@option(
     "--redact/--no-redact",
-    default=None,
-    help="Replace user names and home folders, and omit commands.  [default: --redact with --once]",
+    "Replace user names and home folders, and omit commands.  [default: --redact with --once]",
 )
 @OUTPUT
 @COLOR

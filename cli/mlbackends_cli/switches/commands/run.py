@@ -45,7 +45,7 @@ from mlbackends.inject import (
 from mlbackends.launch.options import OPTIONS, Options
 from mlbackends_cli import output
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import together
+from mlbackends_cli.options import option, together
 from mlbackends_cli.switches.commands.flags import complete_setting
 
 #: The options of the launcher, from their table.
@@ -73,21 +73,17 @@ _launch_options = together(
         "token_normalize_func": lambda name: name.replace("_", "-"),
     }
 )
-@click.option(
-    "--set",
-    "texts",
-    metavar="NAME=VALUE",
-    multiple=True,
-    shell_complete=complete_setting,
-    help="Set a switch, such as cudnn.benchmark=true. `backends flags list` has the names; none as"
+@option(
+    "--set texts NAME=VALUE",
+    "Set a switch, such as cudnn.benchmark=true. `backends flags list` has the names; none as"
     " the VALUE of a number leaves it to the library. May be given again.",
+    many=True,
+    shell_complete=complete_setting,
 )
-@click.option(
-    "--flags",
-    "files",
-    metavar="FILE.toml",
-    multiple=True,
-    help="Set the switches of a file; --set goes before it. May be given again.",
+@option(
+    "--flags files FILE.toml",
+    "Set the switches of a file; --set goes before it. May be given again.",
+    many=True,
 )
 @_launch_options
 @click.argument(

@@ -46,7 +46,7 @@ from mlbackends_cli.attention.options import (
 from mlbackends_cli.charts import plot, svg
 from mlbackends_cli.exits import cleared_up
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import COLOR, OUTPUT, format_option
+from mlbackends_cli.options import COLOR, OUTPUT, format_option, option
 from mlbackends_cli.output import refuse_unwritable, write
 from mlbackends_cli.terminal import ProgressLine, page
 
@@ -54,40 +54,30 @@ from mlbackends_cli.terminal import ProgressLine, page
 @documented()
 @problem_options
 @backend_option("Time only this backend or peer (repeatable).")
-@click.option("--peers", is_flag=True, help="Time peers too, each in its own process.")
+@option("--peers", "Time peers too, each in its own process.")
 @PYTHON
-@click.option(
-    "--against",
-    metavar="NAME",
-    default="",
+@option(
+    "--against NAME",
+    "The backend that the others are compared with.  [default: the first peer, else the slowest]",
+    usual="",
     shell_complete=complete_backend,
-    help="The backend that the others are compared with.  [default: the first peer, else the slowest]",
 )
 @rounds_option(1, 10_000, 11, "Number of timing rounds.")
 @time_limit(120.0)
-@click.option(
-    "--plot",
-    "plots",
-    metavar="[FILE.svg|FILE.png]",
-    multiple=True,
+@option(
+    "--plot plots [FILE.svg|FILE.png]",
+    "Draw speed over length, and a roofline; bars on the terminal without a FILE. PNG needs extra png.",
+    many=True,
     is_flag=False,
     flag_value="",
-    help="Draw speed over length, and a roofline; bars on the terminal without a FILE. PNG needs extra png.",
 )
 @SAVED
-@click.option(
-    "--compare",
-    "then",
-    metavar="FILE",
-    default="",
-    help="Compare with a run that was saved by --format json.",
-)
-@click.option(
-    "--fail-below",
-    type=click.FloatRange(min=0, max=100),
-    default=0.0,
-    metavar="RATIO",
-    help="With --compare, exit 1 if a backend has less than RATIO times its saved share of the peak.",
+@option("--compare then FILE", "Compare with a run that was saved by --format json.", usual="")
+@option(
+    "--fail-below RATIO",
+    "With --compare, exit 1 if a backend has less than RATIO times its saved share of the peak.",
+    usual=0.0,
+    kind=click.FloatRange(min=0, max=100),
 )
 @format_option(also=("table", "markdown", "html"))
 @OUTPUT

@@ -24,8 +24,6 @@ Examples:
 
 from typing import Any
 
-import click
-
 from mlbackends.model.checked import Checked
 from mlbackends.sdpa.verify.outcome import outcome_of
 from mlbackends.sdpa.verify.processes import Plan
@@ -46,7 +44,7 @@ from mlbackends_cli.attention.options import (
 )
 from mlbackends_cli.exits import cleared_up
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import COLOR, OUTPUT, format_option
+from mlbackends_cli.options import COLOR, OUTPUT, format_option, option
 from mlbackends_cli.output import refuse_unwritable, write
 from mlbackends_cli.report.judgement import write_outcome
 from mlbackends_cli.terminal import ProgressLine, page
@@ -58,7 +56,7 @@ from mlbackends_cli.terminal import ProgressLine, page
 @backend_option(
     "Exit 1 unless this backend computes every problem correctly.", "--require", "required"
 )
-@click.option("--peers", is_flag=True, help="Run peers too, each in its own process.")
+@option("--peers", "Run peers too, each in its own process.")
 @PYTHON
 @rounds_option(0, 1000, 7, "Number of timing rounds; 0 for no timing.")
 @time_limit(60.0)

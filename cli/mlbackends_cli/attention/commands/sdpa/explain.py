@@ -14,14 +14,12 @@ Examples:
 
 from typing import Any
 
-import click
-
 from mlbackends.sdpa import explaining
 from mlbackends_cli import exits, formats
 from mlbackends_cli.attention import backends
 from mlbackends_cli.attention.options import FORMAT, backend_option, problem_options, wordings_of
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import COLOR, OUTPUT
+from mlbackends_cli.options import COLOR, OUTPUT, option
 from mlbackends_cli.output import write
 from mlbackends_cli.terminal import page
 
@@ -30,7 +28,7 @@ from mlbackends_cli.terminal import page
 @problem_options
 @backend_option("Explain only this backend of ours (repeatable).")
 @backend_option("Exit 1 unless this backend supports every problem.", "--require", "required")
-@click.option("--all", "details", is_flag=True, help="Print all reasons, even for many problems.")
+@option("--all details", "Print all reasons, even for many problems.")
 @FORMAT
 @OUTPUT
 @COLOR

@@ -9,21 +9,19 @@ Examples:
   backends sdpa list --devices
 """
 
-import click
-
 from mlbackends.base.errors import BadInput
 from mlbackends.sdpa.listing import listing
 from mlbackends_cli import exits, formats
 from mlbackends_cli.attention import backends
 from mlbackends_cli.attention.options import FORMAT, PYTHON
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import COLOR, OUTPUT
+from mlbackends_cli.options import COLOR, OUTPUT, option
 from mlbackends_cli.output import write
 from mlbackends_cli.terminal import page
 
 
 @documented()
-@click.option("--devices", is_flag=True, help="List the names that --device takes instead.")
+@option("--devices", "List the names that --device takes instead.")
 @PYTHON
 @FORMAT
 @OUTPUT

@@ -35,7 +35,7 @@ from mlbackends.fleet.frames import frames
 from mlbackends.fleet.judging import Judge, fleet_outcome, places_of
 from mlbackends_cli.fleet.sources import OUTCOME, collected, reading
 from mlbackends_cli.lazy import FolderGroup
-from mlbackends_cli.options import timeout_option, together
+from mlbackends_cli.options import option, timeout_option, together
 from mlbackends_cli.output import write
 from mlbackends_cli.report.judgement import HAZARDS, POLICIES, finish
 
@@ -88,19 +88,9 @@ def as_json(words: Sequence[str], program: click.Command) -> tuple[str, ...]:
 
 #: The options that name a cluster with workers.
 CLUSTER = together(
-    click.option(
-        "--ray", metavar="[ADDRESS]", is_flag=False, flag_value="auto", help="Run on a Ray cluster."
-    ),
-    click.option(
-        "--dask",
-        metavar="ADDRESS",
-        help="Run on the Dask cluster with the scheduler at this address.",
-    ),
-    click.option(
-        "--engine",
-        metavar="NAME[=ADDRESS]",
-        help="Run on another engine, which a package provides.",
-    ),
+    option("--ray [ADDRESS]", "Run on a Ray cluster.", is_flag=False, flag_value="auto"),
+    option("--dask ADDRESS", "Run on the Dask cluster with the scheduler at this address."),
+    option("--engine NAME[=ADDRESS]", "Run on another engine, which a package provides."),
 )
 
 

@@ -17,7 +17,7 @@ from mlbackends_cli import exits, formats
 from mlbackends_cli.fleet import text as fleets
 from mlbackends_cli.fleet.sources import collected
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option
+from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option, option
 from mlbackends_cli.output import write
 from mlbackends_cli.terminal import page
 
@@ -25,14 +25,13 @@ from mlbackends_cli.terminal import page
 @documented()
 @click.argument("old", type=TypedPath())
 @click.argument("new", type=TypedPath())
-@click.option(
+@option(
     "--fail-on",
-    type=click.Choice(["change", "left-behind", "never"]),
-    default="change",
-    show_default=True,
-    help="Exit 1 where a node changed, came or went, or only where one was left behind or fell silent.",
+    "Exit 1 where a node changed, came or went, or only where one was left behind or fell silent.",
+    usual="change",
+    one_of=["change", "left-behind", "never"],
 )
-@click.option("--all", "details", is_flag=True, help="Show every fact and every node.")
+@option("--all details", "Show every fact and every node.")
 @format_option(also=("table", "markdown"))
 @OUTPUT
 @COLOR

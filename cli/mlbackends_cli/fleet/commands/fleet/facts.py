@@ -18,16 +18,16 @@ from mlbackends_cli import formats
 from mlbackends_cli.fleet import text as fleets
 from mlbackends_cli.fleet.sources import EXPECT, collected
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option
+from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option, option
 from mlbackends_cli.output import write
 from mlbackends_cli.terminal import page
 
 
 @documented()
 @click.argument("words", metavar="NAME [SOURCE]...", nargs=-1, type=TypedPath())
-@click.option("--differing", is_flag=True, help="Show every fact that has several values; no NAME.")
+@option("--differing", "Show every fact that has several values; no NAME.")
 @EXPECT
-@click.option("--all", "details", is_flag=True, help="Show every node.")
+@option("--all details", "Show every node.")
 @format_option(also=("table", "markdown"))
 @OUTPUT
 @COLOR

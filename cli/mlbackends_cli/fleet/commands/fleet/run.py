@@ -41,34 +41,24 @@ from mlbackends_cli.fleet.commands.fleet import (
 )
 from mlbackends_cli.fleet.sources import EXPECT, SUMMARY, Summary, expected_nodes
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import timeout_option
+from mlbackends_cli.options import option, timeout_option
 from mlbackends_cli.terminal import ProgressLine
 
 
 @documented(context_settings={"allow_interspersed_args": False})
-@click.option(
-    "--hosts",
-    metavar="NODESET",
-    default="",
-    help="Run by ssh; with another engine, only on these nodes.",
-)
-@click.option("--slurm", is_flag=True, help="Run by srun, on each node of this allocation.")
-@click.option("--mpi", is_flag=True, help="Run by mpirun, on each node that it knows.")
+@option("--hosts NODESET", "Run by ssh; with another engine, only on these nodes.", usual="")
+@option("--slurm", "Run by srun, on each node of this allocation.")
+@option("--mpi", "Run by mpirun, on each node that it knows.")
 @CLUSTER
 @timeout_option(60.0, "Time limit of the command on a node before it is killed.", most=86400)
-@click.option(
-    "--fanout",
-    metavar="N",
-    type=click.IntRange(min=1, max=65536),
-    default=64,
-    show_default=True,
-    help="Maximum number of simultaneous ssh connections.",
+@option(
+    "--fanout N",
+    "Maximum number of simultaneous ssh connections.",
+    usual=64,
+    kind=click.IntRange(min=1, max=65536),
 )
-@click.option(
-    "--program",
-    metavar="PATH",
-    default="",
-    help="Path of backends on the nodes.  [default: the path of this one]",
+@option(
+    "--program PATH", "Path of backends on the nodes.  [default: the path of this one]", usual=""
 )
 @EXPECT
 @SUMMARY

@@ -36,7 +36,7 @@ from mlbackends.switches.startup import as_error
 from mlbackends.switches.table import SWITCHES
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import FolderGroup
-from mlbackends_cli.options import completing, together
+from mlbackends_cli.options import completing, option, together
 from mlbackends_cli.output import json_line, log, write
 from mlbackends_cli.text.plain import log_line
 
@@ -76,20 +76,14 @@ def complete_setting(
 
 #: The options for the values of switches; for `apply`.
 with_values = together(
-    click.option(
-        "--flags",
-        "files",
-        metavar="FILE.toml",
-        multiple=True,
-        help="Apply the switches of this file first (repeatable).",
+    option(
+        "--flags files FILE.toml", "Apply the switches of this file first (repeatable).", many=True
     ),
-    click.option(
-        "--set",
-        "settings",
-        metavar="NAME=VALUE",
-        multiple=True,
+    option(
+        "--set settings NAME=VALUE",
+        "Assume that NAME is set to VALUE (repeatable).",
+        many=True,
         shell_complete=complete_setting,
-        help="Assume that NAME is set to VALUE (repeatable).",
     ),
 )
 
@@ -114,7 +108,7 @@ def apply(files: tuple[str, ...], settings: tuple[str, ...]) -> None:
 
 @command.command("get")
 @click.argument("name", shell_complete=complete)
-@click.option("--origin", is_flag=True, help="Print the origin of the value instead of the value.")
+@option("--origin", "Print the origin of the value instead of the value.")
 @with_values
 def get(name: str, origin: bool, files: tuple[str, ...], settings: tuple[str, ...]) -> int:
     """Print one bare value: text as it is, everything else as JSON.

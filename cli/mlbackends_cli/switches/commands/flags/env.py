@@ -13,14 +13,12 @@ Examples:
 import os
 from contextlib import suppress
 
-import click
-
 from mlbackends.base.errors import BadInput, shown
 from mlbackends.base.shells import SHELLS, assignment, own_shell
 from mlbackends.switches import store
 from mlbackends_cli import exits, formats
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import OUTPUT, format_option
+from mlbackends_cli.options import OUTPUT, format_option, option
 from mlbackends_cli.output import write
 from mlbackends_cli.switches.commands.flags import apply, with_values
 from mlbackends_cli.terminal import page
@@ -32,10 +30,10 @@ from mlbackends_cli.terminal import page
     default="shell",
     about="shell is for eval, dotenv for docker --env-file.",
 )
-@click.option(
+@option(
     "--shell",
-    type=click.Choice(SHELLS),
-    help="The shell that will read it.  [default: sh; on Windows the shell that runs backends]",
+    "The shell that will read it.  [default: sh; on Windows the shell that runs backends]",
+    one_of=SHELLS,
 )
 @with_values
 @OUTPUT

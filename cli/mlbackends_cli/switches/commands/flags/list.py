@@ -19,7 +19,7 @@ from mlbackends.model.switches import Switch, Switches
 from mlbackends.switches import listing
 from mlbackends_cli import exits, formats
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import COLOR, OUTPUT, format_option
+from mlbackends_cli.options import COLOR, OUTPUT, format_option, option
 from mlbackends_cli.output import write
 from mlbackends_cli.switches.commands.flags import apply, complete, with_values
 from mlbackends_cli.terminal import page
@@ -30,7 +30,7 @@ _SPLIT_K = "_split_k"
 
 @documented()
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete)
-@click.option("--changed", is_flag=True, help="Only switches that differ from their default.")
+@option("--changed", "Only switches that differ from their default.")
 @format_option("listing", "rows", about="Output format.")
 @with_values
 @OUTPUT

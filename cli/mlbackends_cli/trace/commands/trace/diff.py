@@ -32,7 +32,7 @@ from mlbackends.model.trace import Call
 from mlbackends.tracing import filters, viewing
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option
+from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option, option
 from mlbackends_cli.output import log, write
 from mlbackends_cli.terminal import page
 from mlbackends_cli.trace.listings import printed, uncompared
@@ -68,44 +68,28 @@ def _number(text: str, otherwise: str, whole: float) -> float:
 @click.argument("before", metavar="BEFORE", type=TypedPath())
 @click.argument("after", metavar="AFTER", type=TypedPath())
 @GROUP_BY
-@click.option(
-    "--measure",
-    type=click.Choice(["median", "mean", "min", "total"]),
-    default="median",
-    show_default=True,
-    help="What is compared.",
+@option("--measure", "What is compared.", usual="median", one_of=["median", "mean", "min", "total"])
+@option(
+    "--threshold RATIO",
+    "From which on a call is slower: 10%, or 1.1 times as long.",
+    usual="10%",
+    kind=_ratio,
 )
-@click.option(
-    "--threshold",
-    type=_ratio,
-    default="10%",
-    show_default=True,
-    metavar="RATIO",
-    help="From which on a call is slower: 10%, or 1.1 times as long.",
+@option(
+    "--smallest-share SHARE",
+    "Calls that take less of the time, before and after, are noise.",
+    usual="1%",
+    kind=_share,
 )
-@click.option(
-    "--smallest-share",
-    type=_share,
-    default="1%",
-    show_default=True,
-    metavar="SHARE",
-    help="Calls that take less of the time, before and after, are noise.",
-)
-@click.option(
-    "--whole-threshold",
-    type=_ratio,
-    default=None,
-    metavar="RATIO",
-    help="Fail also if all calls together take this much longer.",
+@option(
+    "--whole-threshold RATIO", "Fail also if all calls together take this much longer.", kind=_ratio
 )
 @WHERE
 @TOP
 @SKIP_FIRST
-@click.option(
-    "--all",
-    "everything",
-    is_flag=True,
-    help="Show the calls too that stayed the same or are noise; the formats for programs always do.",
+@option(
+    "--all everything",
+    "Show the calls too that stayed the same or are noise; the formats for programs always do.",
 )
 @format_option("listing", also=ROWS)
 @OUTPUT

@@ -45,7 +45,7 @@ from mlbackends.tracing import EXPORTS, filters, reader, viewing
 from mlbackends.tracing.sources import Source
 from mlbackends_cli import exits, formats
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option
+from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option, option
 from mlbackends_cli.output import log, write
 from mlbackends_cli.terminal import is_terminal, page
 from mlbackends_cli.text.plain import cleaned
@@ -76,24 +76,22 @@ _OF_LINES = frozenset({_RECORDS, "findings", "dispatch"})
 
 @documented()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=TypedPath())
-@click.option(
-    "--view",
-    "views",
-    type=click.Choice([*_VIEWS, "records"]),
-    multiple=True,
-    help="summary: which calls took the time; findings: what to look at; dispatch: why faster"
+@option(
+    "--view views",
+    "summary: which calls took the time; findings: what to look at; dispatch: why faster"
     " implementations refused; timeline: when; repro: how to run a call again (benchdnn"
     " for oneDNN, JSON for MKL); roofline: work"
     " against traffic; records: every line. Repeatable.  [default: summary; records for"
     " jsonl, csv, parquet and perfetto]",
+    one_of=[*_VIEWS, "records"],
+    many=True,
 )
 @GROUP_BY
-@click.option(
+@option(
     "--of",
-    type=click.Choice(["work", "creations", "partitions", "all"]),
-    default="work",
-    show_default=True,
-    help="Calls to summarize; work counts each call once.",
+    "Calls to summarize; work counts each call once.",
+    usual="work",
+    one_of=["work", "creations", "partitions", "all"],
 )
 @WHERE
 @TOP
@@ -104,14 +102,11 @@ _OF_LINES = frozenset({_RECORDS, "findings", "dispatch"})
     about="Output format. html is one page with all views and plots; perfetto is Chrome's trace.",
 )
 @OUTPUT
-@click.option("--follow", is_flag=True, help="Keep reading as the file grows, until Ctrl-C.")
-@click.option(
-    "--list-malformed", is_flag=True, help="List only the lines that could not be read, and why."
-)
-@click.option(
+@option("--follow", "Keep reading as the file grows, until Ctrl-C.")
+@option("--list-malformed", "List only the lines that could not be read, and why.")
+@option(
     "--this-machine",
-    is_flag=True,
-    help="The trace was taken on this machine: findings compare with its processor, limits and speeds,"
+    "The trace was taken on this machine: findings compare with its processor, limits and speeds,"
     " which are measured for a second; the roofline shows these speeds as its roof.",
 )
 @COLOR
