@@ -440,6 +440,28 @@ except KeyboardInterrupt:
 
 
 @built
+@pytest.mark.parametrize("kind", ["TimeoutError", "ValueError", "RuntimeError"])
+def test_what_a_signal_handler_raises_arrives(kind: str) -> None:
+    """After the first call, which imports: Python's importer takes a TimeoutError for the system's."""
+    program = f"""
+import time
+from mlbackends.sdpa import scaled_dot_product_attention
+def handler(*_): raise {kind}("of the user")
+signal.signal(signal.SIGALRM, handler)
+x, raised = np.ones((1, 2, 64, 16), "f4"), 0
+scaled_dot_product_attention(x, x, x)
+for trial in range(20):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0004 * (trial + 2))
+        end = time.monotonic() + 5
+        while time.monotonic() < end: scaled_dot_product_attention(x, x, x)
+    except {kind}: raised += 1
+print(raised)
+"""
+    assert in_process(program) == "20"
+
+
+@built
 def test_other_threads_of_python_run_meanwhile() -> None:
     program = """
 import threading

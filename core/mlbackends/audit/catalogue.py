@@ -35,7 +35,7 @@ class Hazard(Struct, frozen=True):
     sections: tuple[tuple[str, str], ...]
     warnings: tuple[tuple[str, str], ...]
     symptoms: Callable[[ReportView], Symptoms]
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
 @cache

@@ -78,7 +78,9 @@ def load(package: str, name: str) -> ModuleType:
         found: Any = importlib.import_module(target)
         for part in attribute.split(".") if attribute else ():
             found = getattr(found, part)
-    except Exception as error:  # noqa: BLE001  code of others; what it raises is in its report
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001  code of others; what it raises is in its report
         failure = error
     else:
         return found  # type: ignore[no-any-return]
@@ -92,7 +94,7 @@ def load(package: str, name: str) -> ModuleType:
     return module
 
 
-def import_error(entry: object) -> Exception | None:
+def import_error(entry: object) -> BaseException | None:
     """Return what importing an entry of another distribution raised; None for an entry that is whole."""
     return getattr(entry, "import_error", None) if isinstance(entry, ModuleType) else None
 

@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Collection, Iterable, Iterator
 from typing import Self
 
@@ -22,7 +23,10 @@ SENT_ON = _those("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 FROM_THE_TERMINAL = _those("SIGINT", "SIGQUIT")
 #: Python ignores these for itself; a program that is started expects the system's own answer.
 RESTORED = _those("SIGPIPE", "SIGXFSZ")
-_BLOCKED = (*SENT_ON, *_those("SIGCHLD"))
+_OF_CHILDREN = _those("SIGCHLD")
+_BLOCKED = (*SENT_ON, *_OF_CHILDREN)
+#: How long a signal that is to be sent on may wait.
+_SLICE_SECONDS = 0.05
 
 
 class WaitedSignals:
@@ -57,11 +61,16 @@ class WaitedSignals:
 
     def next(self, seconds: float) -> int:
         """Wait for a signal, the end of a program included; return the one to send on, or 0."""
-        received = signal.sigtimedwait(_BLOCKED, seconds)
-        if received is None or received.si_signo == signal.SIGCHLD:
-            return 0
-        # kill() and its like have a code of 0 or less; what the kernel sends, as for Ctrl-C, is above 0.
-        return received.si_signo if received.si_code <= 0 else 0
+        end = time.monotonic() + seconds
+        while True:
+            if received := signal.sigtimedwait(SENT_ON, 0):
+                # kill() and its like have a code of 0 or less; the kernel's, as for Ctrl-C, is above 0.
+                return received.si_signo if received.si_code <= 0 else 0
+            left = end - time.monotonic()
+            # If its time is over when a stop ends, CPython's function returns what was on the stack, which
+            # may look like any signal. A limit of 0 cannot be interrupted, and this result is not read.
+            if left <= 0 or signal.sigtimedwait(_OF_CHILDREN, min(left, _SLICE_SECONDS)):
+                return 0
 
 
 def ended(processes: Collection[int]) -> Iterator[tuple[int, int]]:
