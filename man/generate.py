@@ -120,7 +120,7 @@ def page(command: click.Command, context: click.Context) -> str:
         *definitions({str(code): text for code, text in exits.MEANINGS.items()}),
     ]
     lines += [".SH ENVIRONMENT", *definitions(ENVIRONMENT), ".SH FILES", *definitions(FILES)]
-    examples = [each for each in (command.epilog or "").split("\n\n") if "Examples:" in each]
+    examples = [part for part in (command.epilog or "").split("\n\n") if "Examples:" in part]
     for text in examples:
         lines += [
             ".SH EXAMPLES",
@@ -128,8 +128,11 @@ def page(command: click.Command, context: click.Context) -> str:
             escaped(inspect.cleandoc(text.split("Examples:\n")[1])),
             ".fi",
         ]
-    others = ["backends", *(f"backends-{each}" for each in group.list_commands(context))]
-    also = [f".BR {escaped(each)} (1)" for each in others if each != name]
+    others = [
+        "backends",
+        *(f"backends-{command_name}" for command_name in group.list_commands(context)),
+    ]
+    also = [f".BR {escaped(other)} (1)" for other in others if other != name]
     lines += [
         ".SH SEE ALSO",
         ",\n".join([*also, ".BR backends\\-facts (7)", ".BR backends\\-flags (7)"]),
@@ -248,10 +251,10 @@ def deviations_page() -> str:
         ".SH DESCRIPTION",
         escaped(DEVIATIONS_HEAD),
     ]
-    for each in DEVIATIONS:
+    for deviation in DEVIATIONS:
         lines += [
-            f".SH {escaped(each.code)}",
-            *definitions(dict(explain.deviation(each).lines)),
+            f".SH {escaped(deviation.code)}",
+            *definitions(dict(explain.deviation(deviation).lines)),
         ]
     lines += [".SH SEE ALSO", ".BR backends\\-explain (1),\n.BR backends\\-flags (7)"]
     return "\n".join(lines) + "\n"
@@ -330,8 +333,8 @@ def main(arguments: list[str] | None = None) -> int:
             (options.into / name).write_text(text, encoding="utf-8")
         return 0
     made = kept()
-    there = {f"man/{each.name}" for each in (ROOT / "man").glob("*.[1-9]")}
-    there |= {f"core/{each.relative_to(ROOT / 'core')}" for each in (ROOT / "core").rglob("*.pyi")}
+    there = {f"man/{path.name}" for path in (ROOT / "man").glob("*.[1-9]")}
+    there |= {f"core/{path.relative_to(ROOT / 'core')}" for path in (ROOT / "core").rglob("*.pyi")}
     changed = [
         path
         for path, text in made.items()

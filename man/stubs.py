@@ -110,11 +110,11 @@ def _type_of(value: ast.expr) -> str:
 
 def _signature(node: ast.FunctionDef, indent: str = "") -> str:
     decorators = [
-        ast.unparse(each)
-        for each in node.decorator_list
-        if "contextmanager" not in ast.unparse(each)
+        ast.unparse(decorator)
+        for decorator in node.decorator_list
+        if "contextmanager" not in ast.unparse(decorator)
     ]
-    lines = [f"{indent}@{each}" for each in decorators if "lru_cache" not in each]
+    lines = [f"{indent}@{decorator}" for decorator in decorators if "lru_cache" not in decorator]
     returned = ast.unparse(node.returns) if node.returns else "None"
     lines.append(
         f"{indent}def {node.name}({_bare(ast.unparse(node.args))}) -> {_bare(returned)}: ..."
@@ -131,10 +131,13 @@ def _class(node: ast.ClassDef) -> str:
     bases = ", ".join(ast.unparse(base) for base in node.bases)
     lines = [f"class {node.name}({bases}):" if bases else f"class {node.name}:"]
     lines += [
-        _signature(each, "    ")
-        for each in node.body
-        if isinstance(each, ast.FunctionDef)
-        and (not each.name.startswith("_") or each.name in ("__init__", "__enter__", "__exit__"))
+        _signature(statement, "    ")
+        for statement in node.body
+        if isinstance(statement, ast.FunctionDef)
+        and (
+            not statement.name.startswith("_")
+            or statement.name in ("__init__", "__enter__", "__exit__")
+        )
     ]
     return "\n".join(lines)
 

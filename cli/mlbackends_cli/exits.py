@@ -37,12 +37,14 @@ def cleared_up() -> Iterator[None]:
     signals = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
     is_main = threading.current_thread() is threading.main_thread()
     changed = [
-        each for each in signals if is_main and each and signal.getsignal(each) is signal.SIG_DFL
+        number
+        for number in signals
+        if is_main and number and signal.getsignal(number) is signal.SIG_DFL
     ]
-    for each in changed:
-        signal.signal(each, leave)
+    for changed_signal in changed:
+        signal.signal(changed_signal, leave)
     try:
         yield
     finally:
-        for each in changed:
-            signal.signal(each, signal.SIG_DFL)
+        for changed_signal in changed:
+            signal.signal(changed_signal, signal.SIG_DFL)

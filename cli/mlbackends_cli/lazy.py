@@ -37,7 +37,7 @@ def narrowed(text: str, width: int) -> str:
     """Return the text with the descriptions of commands below them, in paragraphs that are too wide."""
     paragraphs = text.split("\n\n")
     for at, paragraph in enumerate(paragraphs):
-        if any(len(found[0]) > width for found in _EXPLAINED.finditer(paragraph)):
+        if any(len(match[0]) > width for match in _EXPLAINED.finditer(paragraph)):
             paragraphs[at] = _EXPLAINED.sub(r"\1\2\n\1    \3", paragraph)
     return "\n\n".join(paragraphs)
 
@@ -309,14 +309,16 @@ def _before_command(
         if option not in _options(last):
             return f"`{path}` has no option {option}", _near_option(option, last)
         rest = list(arguments)
-        for each in named[1:]:
-            rest.remove(each.info_name or "")
+        for context in named[1:]:
+            rest.remove(context.info_name or "")
         written = f"{last.command_path} {command_line(rest)}"
         return f"{option} belongs behind `{last.command_path}`, not before it", f"write `{written}`"
     group = cast("click.Group", ctx.command)
     commands = {name: group.get_command(ctx, name) for name in group.list_commands(ctx)}
     owners = [
-        name for name, each in commands.items() if each and option in _options(click.Context(each))
+        name
+        for name, command in commands.items()
+        if command and option in _options(click.Context(command))
     ]
     if not owners:
         return f"`{path}` has no option {option}", _near_option(option, ctx)
@@ -334,7 +336,7 @@ def _options(ctx: click.Context) -> dict[str, click.Option]:
 def _near_option(option: str, ctx: click.Context) -> str:
     # Without the dashes, which all options share, so that --root is not considered similar to --color.
     options = {option.lstrip("-"): option for option in _options(ctx)}
-    near = did_you_mean([options[each] for each in nearest(option.lstrip("-"), tuple(options))])
+    near = did_you_mean([options[name] for name in nearest(option.lstrip("-"), tuple(options))])
     return near or f"`{ctx.command_path} --help` has them all"
 
 

@@ -123,7 +123,7 @@ def depth_option(default: str | None, about: str) -> Callable[[Command], Command
         "--depth",
         about,
         usual=default,
-        one_of=[each.value for each in Presence if each is not Presence.ABSENT],
+        one_of=[presence.value for presence in Presence if presence is not Presence.ABSENT],
     )
 
 

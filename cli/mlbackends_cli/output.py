@@ -102,9 +102,9 @@ def json_data(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, dict):
-        return {json_data(name): json_data(each) for name, each in value.items()}
+        return {json_data(name): json_data(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [json_data(each) for each in value]
+        return [json_data(item) for item in value]
     return value
 
 

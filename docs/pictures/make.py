@@ -89,17 +89,17 @@ def terminal(command: str, printed: str) -> str:
     """Return the picture of a terminal in which a command was run."""
     lines = [f"\033[2m$\033[0m \033[1m{command}\033[0m", *printed.rstrip("\n").split("\n")]
     shown = [pieces(line) for line in lines]
-    columns = max(COLUMNS, *(each.column + len(each.text) for line in shown for each in line))
+    columns = max(COLUMNS, *(span.column + len(span.text) for line in shown for span in line))
     width = round(columns * CHARACTER) + 2 * MARGIN
     height = len(lines) * LINE + 2 * MARGIN
     texts = []
     for number, line in enumerate(shown):
         spans = []
-        for each in line:
-            names = " ".join(f"s{style}" for style in each.styles)
+        for span in line:
+            names = " ".join(f"s{style}" for style in span.styles)
             kind = f' class="{names}"' if names else ""
-            x = f"{MARGIN + each.column * CHARACTER:g}"
-            spans.append(f'<tspan x="{x}"{kind}>{escape(each.text, quote=False)}</tspan>')
+            x = f"{MARGIN + span.column * CHARACTER:g}"
+            spans.append(f'<tspan x="{x}"{kind}>{escape(span.text, quote=False)}</tspan>')
         if spans:
             texts.append(f'<text y="{MARGIN + number * LINE + 14}">{"".join(spans)}</text>')
     return (

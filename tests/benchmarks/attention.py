@@ -202,7 +202,7 @@ def calls(case: Case) -> tuple[Callable[[], Any], Callable[[], Any]]:
         full = (length, keys) if shape == "LS" else (batch, heads, length, keys)
         numbers = torch.randn(full, generator=generator)
         mask = numbers > -1 if kind == "bool" else numbers.to(dtype)
-    arrays = [as_numpy(each) for each in tensors]
+    arrays = [as_numpy(tensor) for tensor in tensors]
     seen = None if mask is None else as_numpy(mask)
     specs = [TensorSpec(array.shape, case.dtype) for array in arrays]
     problem = AttentionProblem(

@@ -113,9 +113,9 @@ def main() -> None:
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     base = statistics.median(cpu for cpu, _, _ in taken["file"])
     for way, rounds in taken.items():
-        cpu = statistics.median(each[0] for each in rounds)
-        wall = statistics.median(each[1] for each in rounds)
-        arrived = "" if way == "/dev/null" else str(min(each[2] for each in rounds))
+        cpu = statistics.median(times[0] for times in rounds)
+        wall = statistics.median(times[1] for times in rounds)
+        arrived = "" if way == "/dev/null" else str(min(times[2] for times in rounds))
         print(
             f"| {way} | {cpu:.2f} | {cpu - base:+.2f} | {cpu / base:.2f} | {wall:.2f} | {arrived} |"
         )

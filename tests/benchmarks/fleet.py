@@ -72,12 +72,12 @@ def reports(count: int, kib: float) -> Iterator[tuple[str, bytes]]:
         700: template(kib, fabric_manager=False),
     }
     for at in range(count):
-        pieces = next((found for each, found in faults.items() if at % each == 3), sound)
+        pieces = next((parts for period, parts in faults.items() if at % period == 3), sound)
         # Within a hundredth of each other, as what the kernel leaves of the same memory.
         numbers = (b"%d" % (2_160_000_000_000 + rng.randrange(10**9)) for _ in pieces[1:])
         yield (
             f"node{at:06}",
-            b"".join(each for pair in zip(pieces, (*numbers, b""), strict=True) for each in pair),
+            b"".join(piece for pair in zip(pieces, (*numbers, b""), strict=True) for piece in pair),
         )
 
 
@@ -151,7 +151,7 @@ def read_by_workers(engine: str, workers: int, count: int, kib: float, form: str
                 found.append(subprocess.run(command, capture_output=True, check=True).stdout)
                 times[name].append(time.perf_counter() - start)
         fleets = [msgspec.json.decode(text) for text in found]
-        print("the same fleet" if all(each == fleets[0] for each in fleets) else "ANOTHER FLEET")
+        print("the same fleet" if all(fleet == fleets[0] for fleet in fleets) else "ANOTHER FLEET")
     for name, seconds in times.items():
         print(f"{name}: {statistics.median(seconds):.1f} s, the median of {len(seconds)}")
 

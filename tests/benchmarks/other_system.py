@@ -73,20 +73,20 @@ def main() -> None:
     parser.add_argument("command", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()
     workers = [Worker([sys.executable, "-c"]), Worker(arguments.command)]
-    for each in workers:
-        print(f"{each.system}: {each.level}, {each.threads} threads")
+    for worker in workers:
+        print(f"{worker.system}: {worker.level}, {worker.threads} threads")
     print(
         f"{platform.machine()}, {arguments.rounds} rounds\n\n| problem | here µs | there µs | ratio |"
     )
     print("| --- | ---: | ---: | ---: |")
     for name, problem in PROBLEMS.items():
-        rounds = [[each.least_ns(problem) for each in workers] for _ in range(arguments.rounds)]
+        rounds = [[worker.least_ns(problem) for worker in workers] for _ in range(arguments.rounds)]
         here, there = (statistics.median(times) / 1000 for times in zip(*rounds, strict=True))
         ratio = statistics.median(other / own for own, other in rounds)
         print(f"| {name} | {here:.1f} | {there:.1f} | {ratio:.2f} |", flush=True)
-    for each in workers:
-        each.talk.close()
-        each.process.terminate()
+    for worker in workers:
+        worker.talk.close()
+        worker.process.terminate()
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def main() -> None:
     for _ in range(given.rounds):
         alone = float(_output(given.python, "-c", ALONE.format(length=given.length)))
         record = json.loads(_output(BACKENDS, *words, "--python", given.python))
-        results = {each["backend"]: each for each in record["problems"][0]["results"]}
+        results = {result["backend"]: result for result in record["problems"][0]["results"]}
         timing = results["torch_flash"]["timing"]
         ratio = timing["median_seconds"] / alone
         print(

@@ -165,15 +165,15 @@ def written(path: Path, lines: Iterator[str]) -> str:
 
 def compared(name: str, commands: dict[str, list[str]], rounds: int) -> None:
     """Run the commands in turn, and print medians, and ratios to the first."""
-    times: dict[str, list[tuple[float, float]]] = {each: [] for each in commands}
+    times: dict[str, list[tuple[float, float]]] = {tool: [] for tool in commands}
     for _ in range(rounds):
-        for each, command in commands.items():
-            times[each].append(measured(command))
+        for tool, command in commands.items():
+            times[tool].append(measured(command))
     first = statistics.median(cpu for cpu, _ in times[next(iter(commands))])
-    for each, found in times.items():
-        cpu = statistics.median(value for value, _ in found)
-        memory = max(value for _, value in found)
-        print(f"| {name} | {each} | {cpu:.2f} | {cpu / first:.3f} | {memory:.0f} |", flush=True)
+    for tool, figures in times.items():
+        cpu = statistics.median(value for value, _ in figures)
+        memory = max(value for _, value in figures)
+        print(f"| {name} | {tool} | {cpu:.2f} | {cpu / first:.3f} | {memory:.0f} |", flush=True)
 
 
 def processor() -> str:

@@ -63,7 +63,7 @@ class Local:
 
 
 def _start(processes: Processes, name: str, lowered: str) -> Any:
-    ours_too = {each.name for each in attention_backends()} | {VALUES, PEAK, BANDWIDTH}
+    ours_too = {backend.name for backend in attention_backends()} | {VALUES, PEAK, BANDWIDTH}
     if lowered or name not in ours_too:
         return REAL_START(processes, name, lowered)
     services: dict[Any, Any] = processes._services
@@ -108,4 +108,4 @@ def record(*arguments: str, run: Any = ran, **options: Any) -> dict[str, Any]:
 
 def results(problem: dict[str, Any]) -> dict[str, Any]:
     """Return the results of a problem, by the name of the backend."""
-    return {each["backend"]: each for each in problem["results"]}
+    return {result["backend"]: result for result in problem["results"]}

@@ -100,9 +100,9 @@ def faults(page: Any) -> Iterator[str]:
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)
         options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
-        for found in page.evaluate("options => axe.run(options)", options)["violations"]:
-            node = found["nodes"][0]
-            where = f"{width} {scheme}: {found['id']} × {len(found['nodes'])}"
+        for violation in page.evaluate("options => axe.run(options)", options)["violations"]:
+            node = violation["nodes"][0]
+            where = f"{width} {scheme}: {violation['id']} × {len(violation['nodes'])}"
             yield f"{where}: {node['html'][:200]}: {node['failureSummary']}"
     page.emulate_media(media="print", color_scheme="dark")
     page.set_viewport_size({"width": 690, "height": 1000})  # A4 without its margins

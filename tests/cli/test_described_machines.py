@@ -181,17 +181,17 @@ def test_cuda_python_is_told_the_same(
     if "refused" in told:
         assert nvidia["reasons"][0]["message"].startswith("nvmlInit returned")
     else:
-        gpus = [one for one in nvidia["devices"] if one["kind"] == "cuda"]
+        gpus = [device for device in nvidia["devices"] if device["kind"] == "cuda"]
         assert told["driver"] == nvidia["facts"]["driver_release"]
         assert told["names"] == [
-            "GpuIsLostError" if one["presence"] == "found" else one["name"] for one in gpus
+            "GpuIsLostError" if gpu["presence"] == "found" else gpu["name"] for gpu in gpus
         ]
     if told["init"]:
         assert f"cuInit returned {told['init']} " in driver["reasons"][0]["message"]
         return
     assert told["devices"] == [
-        [one["name"], *map(int, one["capability"].split(".")), one["pci_address"]]
-        for one in driver["devices"]
+        [device["name"], *map(int, device["capability"].split(".")), device["pci_address"]]
+        for device in driver["devices"]
     ]
     lines = [line for line in log.read_text().splitlines() if line.startswith(("launch", "arg"))]
     assert lines[0].startswith("launch attention grid=4,2,1 block=128,1,1 shared=1000 stream ")

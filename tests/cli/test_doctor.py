@@ -37,7 +37,7 @@ def two_runtimes(tmp_path_factory: pytest.TempPathFactory) -> str:
 def checks(*arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:
     done = backends("doctor", "--format", "json", *arguments)
     assert done.stderr == ""
-    return done.returncode, {each["code"]: each for each in json.loads(done.stdout)["checks"]}
+    return done.returncode, {check["code"]: check for check in json.loads(done.stdout)["checks"]}
 
 
 @pytest.mark.parametrize(

@@ -142,8 +142,8 @@ def test_markdown_has_a_table_that_no_name_can_break() -> None:
 
 def test_devices_that_differ_are_named_by_their_numbers() -> None:
     devices = tuple(
-        Device("cuda", at, presence=Presence.LOADABLE, capability=one)
-        for at, one in enumerate(("7.5", "8.0"))
+        Device("cuda", at, presence=Presence.LOADABLE, capability=capability)
+        for at, capability in enumerate(("7.5", "8.0"))
     )
     report = Report(
         SCHEMA,
@@ -151,7 +151,7 @@ def test_devices_that_differ_are_named_by_their_numbers() -> None:
         {"cuda_driver": ProbeReport(Presence.USABLE, devices=devices)},
     )
     page = device_limits.page_of("cuda", report)
-    here = {each.limit.what: each.here for each in page.limits}["bfloat16"]
+    here = {limit.limit.what: limit.here for limit in page.limits}["bfloat16"]
 
     assert explain.applies(here) == (
         "Applies for device 0, not for device 1: device 1 has compute capability 8.0, device 0 not."

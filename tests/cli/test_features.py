@@ -28,7 +28,7 @@ FACTS = {
 
 
 def report(facts: dict[str, dict[str, Any]], devices: tuple[Device, ...] = ()) -> Report:
-    probes = {name: ProbeReport(Presence.FOUND, facts=each) for name, each in facts.items()}
+    probes = {name: ProbeReport(Presence.FOUND, facts=fact) for name, fact in facts.items()}
     probes["nvidia"] = ProbeReport(Presence.FOUND, facts=facts.get("nvidia", {}), devices=devices)
     return Report(SCHEMA, "b 1", Presence.FOUND, "/", "2026-01-02T12:00:00Z", 0.0, False, probes)
 
@@ -100,4 +100,4 @@ def test_a_collector_may_read_its_file_whatever_the_umask_is(tmp_path: Path) -> 
             assert stat.S_IMODE((tmp_path / form).stat().st_mode) == mode
     finally:
         os.umask(before)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["json", "nfd", "prometheus"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["json", "nfd", "prometheus"]

@@ -21,8 +21,8 @@ def test_list_names_every_switch_with_value_default_origin_and_who_obeys() -> No
     told = json.loads(done.stdout)
     assert done.returncode == 0
     assert told["schema"] == "backends.flags/1"
-    assert [each["name"] for each in told["flags"]] == list(SWITCHES)
-    benchmark = next(each for each in told["flags"] if each["name"] == "cudnn.benchmark")
+    assert [flag["name"] for flag in told["flags"]] == list(SWITCHES)
+    benchmark = next(flag for flag in told["flags"] if flag["name"] == "cudnn.benchmark")
     assert benchmark["value"] is False
     assert benchmark["default"] is False
     assert benchmark["origin"] == "default"
@@ -162,7 +162,7 @@ def test_list_and_check_tell_what_an_older_torch_lacks(tmp_path: Path) -> None:
     assert (
         "cuda.matmul.fp32_precision (2.15), cuda.matmul.prefer_cublaslt_grouped_gemm (2.14)" in note
     )
-    lacked = {each["name"] for each in json.loads(records.stdout)["flags"] if each["lacking"]}
+    lacked = {flag["name"] for flag in json.loads(records.stdout)["flags"] if flag["lacking"]}
     assert lacked == {name for name, switch in SWITCHES.items() if switch.since}
     assert done.returncode == 0
     assert (
@@ -209,7 +209,7 @@ def test_env_prints_variables_that_give_the_same_state_again(tmp_path: Path) -> 
     there = backends("flags", "list", "--format", "json", "--flags", str(file))
 
     def values(text: str) -> dict[str, object]:
-        return {each["name"]: each["value"] for each in json.loads(text)["flags"]}
+        return {flag["name"]: flag["value"] for flag in json.loads(text)["flags"]}
 
     assert all(line[0] == "export" for line in lines)
     assert variables["TORCH_BLAS_PREFER_CUBLASLT"] == "1"

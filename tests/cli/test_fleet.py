@@ -96,9 +96,9 @@ def test_a_folder_of_files_that_are_nothing(tmp_path: Path) -> None:
 
     done = backends("fleet", "summarize", str(tmp_path), "--format", "json")
     fleet = valid(done.stdout, "fleet")
-    named = {node for each in fleet["configurations"] for node in each["nodes"]}
+    named = {node for configuration in fleet["configurations"] for node in configuration["nodes"]}
     assert named == {"node1", "10.0.0.1", "10.0.0.2"}
-    errors = {node: each["error"] for each in fleet["silent"] for node in each["nodes"]}
+    errors = {node: group["error"] for group in fleet["silent"] for node in group["nodes"]}
     assert [*errors] == ["node3", "node4", "node2"]
     assert "backends.fleet/9" in errors["node3"] and "cannot be read" in errors["node4"]
     assert "did not come whole" in errors["node2"]
@@ -206,7 +206,7 @@ def test_a_histogram(reports: Path) -> None:
         backends("fleet", "facts", "--differing", str(reports), "--format", "json").stdout,
         "fleet-facts",
     )
-    assert [each["name"] for each in found["facts"]] == ["nvidia.kernel_module"]
+    assert [fact["name"] for fact in found["facts"]] == ["nvidia.kernel_module"]
     assert backends("fleet", "facts", "nvidia.kernel_modul", str(reports)).returncode == 2
 
 
@@ -239,7 +239,7 @@ def test_doctor_and_audit_say_on_which_nodes(reports: Path, tmp_path: Path) -> N
     outcome = valid(done.stdout, "outcome")
 
     assert done.returncode == 1
-    (failed,) = (each for each in outcome["checks"] if each["status"] == "failed")
+    (failed,) = (check for check in outcome["checks"] if check["status"] == "failed")
     assert failed["message"].startswith("1 of 7 nodes (node03): ")
     strict = backends("fleet", "audit", str(reports), "--policy", str(policy), "--strict")
     assert strict.returncode == 1

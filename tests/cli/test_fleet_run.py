@@ -113,7 +113,7 @@ def test_srun_is_used_as_it_is_there(tmp_path: Path) -> None:
     done = backends("fleet", "run", "--slurm", "--format", "json", environment=variables)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    silent = {node: each["status"] for each in found["silent"] for node in each["nodes"]}
+    silent = {node: group["status"] for group in found["silent"] for node in group["nodes"]}
     assert silent == {"n3": "unreachable", "n4": "error", "n5": "missing"}
     assert found["configurations"][0]["nodes"] == ["n1", "n2"]
     empty, step = (tmp_path / "words").read_text().splitlines()

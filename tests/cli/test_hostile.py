@@ -249,7 +249,7 @@ def test_libraries_that_hang_cost_the_time_limit_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "moment", [0.2, *(pytest.param(each, marks=pytest.mark.slow) for each in (0.1, 0.3, 0.6))]
+    "moment", [0.2, *(pytest.param(number, marks=pytest.mark.slow) for number in (0.1, 0.3, 0.6))]
 )
 def test_an_interrupt_at_any_moment_leaves_no_process(tmp_path: Path, moment: float) -> None:
     libraries = hanging(tmp_path)

@@ -72,7 +72,7 @@ def test_a_disk_that_is_full_in_the_middle_leaves_the_old_file(
     with pytest.raises(BadInput, match="No space left on device"):
         finish(sample(), output=str(file))
 
-    assert [each.name for each in tmp_path.iterdir()] == ["outcome"]
+    assert [path.name for path in tmp_path.iterdir()] == ["outcome"]
     assert file.read_text() == "before"
 
 

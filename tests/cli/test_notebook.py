@@ -87,7 +87,9 @@ def test_nothing_of_the_page_reaches_the_notebook(name: str) -> None:
 
     tags = ["style", "/style", "iframe", "/iframe", "pre", "/pre"]
     assert re.findall(r"<(/?\w+)", outside) == tags
-    assert all(each.strip().endswith(".mlbackends") for rule in rules for each in rule.split(","))
+    assert all(
+        selector.strip().endswith(".mlbackends") for rule in rules for selector in rule.split(",")
+    )
 
 
 @pytest.mark.parametrize("name", THINGS)

@@ -36,7 +36,8 @@ VOID = {"meta"}
 def changed(one: BenchedProblem, backend: str, **fields: Any) -> BenchedProblem:
     """Return the problem with another result of one backend."""
     results = tuple(
-        replace(each, **fields) if each.backend == backend else each for each in one.checked.results
+        replace(result, **fields) if result.backend == backend else result
+        for result in one.checked.results
     )
     return replace(one, checked=replace(one.checked, results=results))
 
@@ -69,11 +70,11 @@ WITHOUT = run(
 
 
 def texts(root: ET.Element) -> list[str]:
-    return [each.text or "" for each in root.iter(f"{SVG}text")]
+    return [node.text or "" for node in root.iter(f"{SVG}text")]
 
 
 def shapes(root: ET.Element, kind: str) -> list[ET.Element]:
-    return [each for each in root.iter(f"{SVG}path") if kind in each.get("class", "").split()]
+    return [node for node in root.iter(f"{SVG}path") if kind in node.get("class", "").split()]
 
 
 @pytest.mark.parametrize("benched", [SAMPLE, WITHOUT, run(), *map(kinds, (1, 2, 3, 5, 14))])
@@ -97,7 +98,7 @@ def test_ticks_are_round_numbers_apart_from_each_other(numbers: list[float]) -> 
 
     assert len(ticks) >= 2
     assert all(axis.at(right) - axis.at(left) > 19 for left, right in pairwise(ticks))
-    assert {f"{each:.1e}"[:3] for each in ticks} <= {"1.0", "2.0", "5.0"}
+    assert {f"{tick:.1e}"[:3] for tick in ticks} <= {"1.0", "2.0", "5.0"}
 
 
 def test_what_a_backend_could_not_do_is_a_cross_with_its_reason() -> None:
@@ -107,7 +108,7 @@ def test_what_a_backend_could_not_do_is_a_cross_with_its_reason() -> None:
     assert title is not None and title.text == "math at 128: no answer within 60 s"
     assert "✗ math at 128: no answer within 60 s" in texts(root)
     # Nothing leads over the gap: two parts of math, one line of torch_flash.
-    assert [each.get("class") for each in shapes(root, "line")].count("series s0 line") == 2
+    assert [shape.get("class") for shape in shapes(root, "line")].count("series s0 line") == 2
 
 
 def test_a_wrong_result_is_no_point_however_fast() -> None:
@@ -116,10 +117,10 @@ def test_a_wrong_result_is_no_point_however_fast() -> None:
         problem("--shape 1,1,64,16", math=4e-5, torch_flash=1e-9), "torch_flash", errors=errors
     )
     lengths, roofline = plots(run(wrong))
-    (series,) = [each for each in lengths.series if each.name == "torch_flash"]
+    (series,) = [curve for curve in lengths.series if curve.name == "torch_flash"]
     assert series.points == ()
     assert series.missing[0][1].startswith("wrong: the largest error is 1")
-    assert all(not each.points for each in roofline.series if each.name == "torch_flash")
+    assert all(not curve.points for curve in roofline.series if curve.name == "torch_flash")
 
 
 def test_an_unstable_time_is_hollow() -> None:
@@ -143,9 +144,9 @@ def test_one_length_is_drawn_as_bars_the_fastest_first_and_names_its_problem() -
     assert lines[1].count("█") == pytest.approx(4 * lines[2].count("█"), abs=2)
     assert max(map(len, lines)) <= 60
     widths = [
-        float(each.attrib["width"])
-        for each in ET.fromstring(picture(alone))
-        if "dot" in each.attrib.get("class", "") and "width" in each.attrib
+        float(node.attrib["width"])
+        for node in ET.fromstring(picture(alone))
+        if "dot" in node.attrib.get("class", "") and "width" in node.attrib
     ]
     assert widths[0] == pytest.approx(4 * widths[1], rel=0.01)
 
@@ -196,7 +197,7 @@ class Reader(HTMLParser):
 
 
 def checked(benched: Benched) -> Checked:
-    problems = tuple(each.checked for each in benched.problems)
+    problems = tuple(timed.checked for timed in benched.problems)
     return Checked(SCHEMA, "backends 1", "2026-01-01", "a CPU <1>", 2, problems)
 
 
@@ -279,9 +280,9 @@ def test_the_fastest_is_first_and_named_but_not_among_unstable_times() -> None:
 def test_a_reason_that_holds_for_all_problems_is_printed_once() -> None:
     refused = [
         changed(
-            each, "math", ended=Ended.CANNOT, timing=None, reasons=(Reason("gone", "it is gone"),)
+            bare, "math", ended=Ended.CANNOT, timing=None, reasons=(Reason("gone", "it is gone"),)
         )
-        for each in WITHOUT.problems
+        for bare in WITHOUT.problems
     ]
     text = tables.check_text(checked(run(*refused)), Page())
     assert text.count("math: it is gone [gone]") == 1

@@ -138,8 +138,8 @@ def words(picture: ET.Element) -> list[str]:
     narrow = [
         "".join(part.itertext()) for part in picture.iter() if "narrow" in part.get("class", "")
     ]
-    for each in narrow:
-        found.remove(each)
+    for rule in narrow:
+        found.remove(rule)
     return found
 
 
@@ -353,7 +353,7 @@ def test_many_cores_share_squares_and_say_so() -> None:
 def test_cards_stand_at_their_node_with_their_bus() -> None:
     said = drawn(EIGHT_GPUS)
 
-    assert sum(one.startswith("◐ cuda") for one in said) == 8
+    assert sum(cell.startswith("◐ cuda") for cell in said) == 8
     assert said.count("PCIe 5 ×16") == 8
     assert "141 GiB · node 0" in said and "141 GiB · node 1" in said
 

@@ -182,9 +182,9 @@ def test_records_are_a_table_where_they_fit_and_else_a_list() -> None:
 
 def test_pairs_of_gpus_are_a_matrix() -> None:
     pairs: list[dict[str, Any]] = [
-        {"gpus": [one, other], "path": "host-bridge", "nvlinks": 18}
-        for one in range(8)
-        for other in range(one + 1, 8)
+        {"gpus": [number, other], "path": "host-bridge", "nvlinks": 18}
+        for number in range(8)
+        for other in range(number + 1, 8)
     ]
     pairs[6] = {"gpus": [0, 7], "path": "system"}
     one = report(nvidia={"presence": "found", "facts": {"topology": pairs}})
@@ -228,7 +228,7 @@ def test_a_fact_of_many_settings_is_counted_and_says_how_to_see_them() -> None:
     settings = {f"USE_{number}": "ON" * 40 for number in range(27)}
     one = report(torch={"presence": "found", "facts": {"build_settings": settings}})
 
-    (line,) = [each for each in lines(one, details=True) if "build_settings" in each]
+    (line,) = [line for line in lines(one, details=True) if "build_settings" in line]
     assert line.split(maxsplit=1)[1] == "27 of them: backends info --get torch.build_settings"
 
 
@@ -320,16 +320,16 @@ def recorded() -> dict[str, Report]:
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
 def test_the_page_of_a_recorded_machine_fits_and_breaks_no_word(width: int) -> None:
-    for name, one in recorded().items():
-        page = lines(one, width=width, terminal=True)
+    for name, machine in recorded().items():
+        page = lines(machine, width=width, terminal=True)
         assert max(map(len, page)) <= width, name
         assert "not found: backends info --absent" in " ".join(page), name
         text = "\n".join(page)
         words = {"", *re.split(r"[\s/]+", text)}
-        found = [f"{reason.message} {reason.hint}" for _, reason in probes.broken(one)]
+        found = [f"{reason.message} {reason.hint}" for _, reason in probes.broken(machine)]
         found += [
             text
-            for texts in probes.used_libraries(one.probes.get("uses")).values()
+            for texts in probes.used_libraries(machine.probes.get("uses")).values()
             for text in texts
         ]
         for word in re.split(r"[\s/]+", " ".join(found)):

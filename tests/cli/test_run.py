@@ -80,7 +80,7 @@ def test_the_variables_and_the_file_of_the_environment_arrive(
     beside = backends("run", "--set", "cudnn.enabled=0", "--", *command, environment=said)
     above = backends("run", "--set", "cudnn.benchmark=0", "--", *command, environment=said)
 
-    assert [each.stdout for each in (alone, both, beside, above)] == [
+    assert [run.stdout for run in (alone, both, beside, above)] == [
         "True True\n", "True False\n", "True False\n", "False True\n",
     ]  # fmt: skip
 
@@ -298,4 +298,4 @@ def test_names_and_values_are_completed(word: str, offered: list[str]) -> None:
     }
     done = backends(environment=environment)
     found = [line.partition("\t")[0].partition(",")[2] for line in done.stdout.splitlines()]
-    assert [each for each in found if each] == offered
+    assert [line for line in found if line] == offered

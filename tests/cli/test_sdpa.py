@@ -117,8 +117,10 @@ def test_explain_tells_all_sides_and_their_reasons() -> None:
     assert data["exit"] == 0
     assert hopper["torch_chosen"] == "CUDNN_ATTENTION"
     assert turing["torch_chosen"] == "EFFICIENT_ATTENTION"
-    flash = next(each for each in turing["torch_verdicts"] if each["backend"] == "FLASH_ATTENTION")
-    assert [each["code"] for each in flash["reasons"]] == ["wrong-capability"]
+    flash = next(
+        verdict for verdict in turing["torch_verdicts"] if verdict["backend"] == "FLASH_ATTENTION"
+    )
+    assert [reason["code"] for reason in flash["reasons"]] == ["wrong-capability"]
     assert turing["chosen"] == "efficient_cuda"
 
 
@@ -208,7 +210,7 @@ def test_a_problem_that_no_memory_holds_is_not_begun() -> None:
 
 def test_list_tells_what_each_takes_and_whether_it_is_usable() -> None:
     data = record("list")
-    entries = {each["name"]: each for each in data["backends"]}
+    entries = {backend["name"]: backend for backend in data["backends"]}
 
     assert entries["math"]["unavailable_reasons"] == []
     assert "no mask other than a causal one" in entries["flash_attn_2"]["takes"]
@@ -228,7 +230,7 @@ def test_an_addition_that_cannot_be_imported_is_listed_with_why(tmp_path: Path) 
     metadata.mkdir()
     (metadata / "entry_points.txt").write_text("[mlbackends.kernels]\nbroken = nothing_there\n")
     data = record("list", run=ran_alone, environment={"PYTHONPATH": str(tmp_path)})
-    (entry,) = [each for each in data["backends"] if each["name"] == "broken"]
+    (entry,) = [backend for backend in data["backends"] if backend["name"] == "broken"]
 
     assert "nothing_there" in entry["unavailable_reasons"][0]["message"]
 
@@ -254,7 +256,7 @@ def test_check_tells_error_time_and_memory() -> None:
 @pytest.mark.slow
 def test_every_feature_is_right() -> None:
     # The plain formula is what others are held to: where there is another, that one is enough.
-    (flash,) = [each for each in record("list")["backends"] if each["name"] == "flash_cpu"]
+    (flash,) = [backend for backend in record("list")["backends"] if backend["name"] == "flash_cpu"]
     name = "math" if flash["unavailable_reasons"] else "flash_cpu"
     words = ("--problems", str(PROBLEMS / "small.txt"), "--rounds", "0", "--backend", name)
     data = record("check", *words)
@@ -289,7 +291,7 @@ def test_whatever_a_backend_does_is_a_row(additions: dict[str, str]) -> None:
         "wrong": "ran", "unfinished": "ran", "short": "raised", "noisy": "ran",
     }  # fmt: skip
     said = {
-        name: " ".join(each["message"] for each in row.get("reasons", ()))
+        name: " ".join(reason["message"] for reason in row.get("reasons", ()))
         for name, row in rows.items()
     }
     assert "SIGSEGV" in said["crashing"]
@@ -306,13 +308,13 @@ def test_whatever_a_backend_does_is_a_row(additions: dict[str, str]) -> None:
 def test_a_failure_prints_the_command_that_repeats_it(additions: dict[str, str]) -> None:
     words = (*QUICK, "--mask", "bool:8,1", "--scale", "0.5", "--seed", "7")
     done = ran_alone("check", *words, "--backend", "wrong", environment=additions)
-    (line,) = [each.strip() for each in done.stdout.splitlines() if "backends sdpa check" in each]
+    (line,) = [line.strip() for line in done.stdout.splitlines() if "backends sdpa check" in line]
     again = backends(*shlex.split(line)[1:], "--rounds", "0", environment=additions)
 
     assert done.returncode == again.returncode == 1
     assert "wrong is wrong: the largest error is" in done.stdout
     assert "--seed 7" in line and "--mask bool:8,1" in line
-    row, again_row = (each.stdout.splitlines()[3] for each in (done, again))
+    row, again_row = (run.stdout.splitlines()[3] for run in (done, again))
     # Without its last column, the memory that was seen, which varies by a page.
     assert row.rpartition("+")[0] == again_row.rpartition("+")[0] != ""
 
@@ -397,7 +399,7 @@ def test_who_computes_no_gradients_says_so(additions: dict[str, str]) -> None:
 
     assert data["exit"] == 0
     for row in results(data["problems"][0]).values():
-        assert [each["code"] for each in row["reasons"]] == ["gradient"]
+        assert [reason["code"] for reason in row["reasons"]] == ["gradient"]
 
 
 def test_a_wrong_gradient_is_named(additions: dict[str, str]) -> None:
@@ -412,8 +414,8 @@ def test_a_wrong_gradient_is_named(additions: dict[str, str]) -> None:
     assert row["errors"]["in_reference_errors"] == 1
     wrong = [
         name
-        for name, each in row["gradients"].items()
-        if each["largest_absolute"] > each["largest_allowed"]
+        for name, gradient in row["gradients"].items()
+        if gradient["largest_absolute"] > gradient["largest_allowed"]
     ]
     assert wrong == ["key"]
 
@@ -450,7 +452,7 @@ def test_a_processor_of_less_than_this_one_is_taken_at_its_word() -> None:
     if row["ended"] == "ran":
         assert row["details"]["instruction set"] in ("baseline", "neon")
     else:
-        assert [each["code"] for each in row["reasons"]] == ["missing-part"]
+        assert [reason["code"] for reason in row["reasons"]] == ["missing-part"]
 
 
 @pytest.mark.parametrize("words", ["torch_flash=", ""])

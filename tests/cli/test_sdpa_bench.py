@@ -39,9 +39,9 @@ def problem(text: str, **seconds: float) -> BenchedProblem:
             ended=Ended.RAN,
             command="",
             peer=name.startswith("torch"),
-            timing=Timing(3, each, each * 0.9, each * 1.1, 1e-3 / each, 1e-5 / each),
+            timing=Timing(3, own, own * 0.9, own * 1.1, 1e-3 / own, 1e-5 / own),
         )
-        for name, each in seconds.items()
+        for name, own in seconds.items()
     )
     checked = CheckedProblem(
         text,
@@ -55,10 +55,10 @@ def problem(text: str, **seconds: float) -> BenchedProblem:
         "a product",
     )
     ratios = tuple(
-        Ratio(one, two, seconds[two] / seconds[one], 1.0, 2.0)
-        for one in seconds
+        Ratio(backend, two, seconds[two] / seconds[backend], 1.0, 2.0)
+        for backend in seconds
         for two in seconds
-        if one != two
+        if backend != two
     )
     return BenchedProblem(checked, 4096, wording.shape[-2], "--shape 1,1,L,16", ratios)
 
@@ -78,8 +78,8 @@ SAMPLE = run(
 def steady(saved: Path) -> None:
     """Take all times of a saved run for stable, on whatever machine it was made."""
     data: dict[str, Any] = msgspec.json.decode(saved.read_bytes())
-    for each in data["problems"]:
-        for result in each["checked"]["results"]:
+    for row in data["problems"]:
+        for result in row["checked"]["results"]:
             if result["timing"]:
                 result["timing"]["unstable"] = ""
     saved.write_bytes(msgspec.json.encode(data))
@@ -95,7 +95,7 @@ def test_a_run_is_saved_drawn_and_compared(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     Draft202012Validator(SCHEMAS["sdpa-bench"]()).validate(data)
-    assert [each["kind"] for each in data["problems"]] == ["--shape 1,1,L,16"] * 2
+    assert [row["kind"] for row in data["problems"]] == ["--shape 1,1,L,16"] * 2
     assert data["bandwidth_bytes_per_second"] > 0
     assert ET.fromstring(drawn.read_text()).tag.endswith("svg")
     assert again.returncode == 1
@@ -212,8 +212,8 @@ def test_what_changed_is_told_by_time_and_by_share_of_the_peak() -> None:
     faster = run(problem("--shape 1,1,64,16", math=2e-5), problem("--shape 1,1,7,16", math=1.0))
     now = compared(faster, SAMPLE)
 
-    assert [each.by_time for each in now.problems[0].changes] == [2.0]
-    assert [each.by_share for each in now.problems[0].changes] == [2.0]
+    assert [change.by_time for change in now.problems[0].changes] == [2.0]
+    assert [change.by_share for change in now.problems[0].changes] == [2.0]
     assert now.problems[1].changes == ()
 
 

@@ -173,7 +173,7 @@ def test_the_record_is_as_its_schema_says() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     jsonschema.validate(record, SCHEMAS["top"]())
     assert record["redacted"] is True
-    assert {one["command"] for one in record["processes"]} == {""}
+    assert {process["command"] for process in record["processes"]} == {""}
 
 
 def test_one_page_of_one_process() -> None:

@@ -362,7 +362,7 @@ def test_calls_are_told_apart_by_the_file_and_the_rank_they_came_from(tmp_path: 
     table = backends("trace", "show", *files, "--format", "csv").stdout
     assert {row["source"] for row in csv.DictReader(io.StringIO(table))} == set(rows)
     timeline = json.loads(backends("trace", "show", *files, "--format", "perfetto").stdout)
-    calls = [each for each in timeline["traceEvents"] if each["ph"] == "X"]
+    calls = [event for event in timeline["traceEvents"] if event["ph"] == "X"]
     assert {call["args"]["source"] for call in calls} == set(rows)
     assert len({call["pid"] for call in calls}) == 2
 

@@ -101,7 +101,7 @@ def pictures(text: str) -> dict[str, ET.Element]:
         for part in text.split("<svg ")[1:]
         if not part.startswith('class="bar"')
     ]
-    return {each.attrib["class"]: each for each in found}
+    return {node.attrib["class"]: node for node in found}
 
 
 def words(picture: ET.Element) -> list[str]:

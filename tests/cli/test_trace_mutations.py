@@ -52,7 +52,7 @@ csv.field_size_limit(1 << 20)
 def mutated(dice: random.Random, line: bytes) -> bytes:
     """Return a line with one to three pieces of damage."""
     for _ in range(dice.randint(1, 3)):
-        words = [found.span() for found in re.finditer(rb"[0-9]+|[A-Za-z_]+|[^\w]+", line)] or [
+        words = [match.span() for match in re.finditer(rb"[0-9]+|[A-Za-z_]+|[^\w]+", line)] or [
             (0, 0)
         ]
         begin, end = dice.choice(words)

@@ -109,7 +109,7 @@ def test_an_error_is_one_line_that_nobody_takes_for_a_command(arguments: tuple[s
 
     assert done.returncode in (2, 127)
     assert 1 <= done.stderr.count("\n") <= 2
-    assert all(each.isprintable() or each == "\n" for each in done.stderr)
+    assert all(line.isprintable() or line == "\n" for line in done.stderr)
     assert "##[" not in done.stderr
 
 

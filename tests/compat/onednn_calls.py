@@ -115,7 +115,7 @@ def main(path: str) -> None:
 def _convolution(dnn: OneDnn) -> None:
     """Convolve in the format that oneDNN likes best, with the reorders that this takes; then relu."""
     shapes = {_SOURCE: (8, 16, 56, 56), _WEIGHTS: (32, 16, 3, 3), _DESTINATION: (8, 32, 56, 56)}
-    source, weights, destination = (dnn.described(each, _ANY_FORMAT) for each in shapes.values())
+    source, weights, destination = (dnn.described(shape, _ANY_FORMAT) for shape in shapes.values())
     ones, zeros = _dimensions((1, 1)), _dimensions((0, 0))
     plan = dnn.planned(
         "convolution_forward",
@@ -125,7 +125,7 @@ def _convolution(dnn: OneDnn) -> None:
     query = dnn.library.dnnl_primitive_desc_query_md
     query.restype = ctypes.c_void_p
     chosen = {operand: ctypes.c_void_p(query(plan, _QUERIES[operand], 0)) for operand in shapes}
-    memories = {operand: dnn.memory(each) for operand, each in chosen.items()}
+    memories = {operand: dnn.memory(shape) for operand, shape in chosen.items()}
     for operand in (_SOURCE, _WEIGHTS):
         plain = dnn.described(shapes[operand], _NCHW)
         _reorder(dnn, plain, chosen[operand], memories[operand])

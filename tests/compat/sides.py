@@ -73,12 +73,12 @@ POOL: tuple[Any, ...] = (
 def pool_of(flag: Switch) -> list[Any]:
     """Every value to try on a switch: the pool, and each word that it takes, in two cases."""
     words = list(getattr(flag.kind, "words", ())) + list(getattr(flag.kind, "aliases", ()))
-    words = [each for each in words if flag.needed_torch(each) <= TORCH_RELEASE]
-    more: list[Any] = [each for word in words for each in (word, word.upper(), f"{word} ")]
+    words = [word for word in words if flag.needed_torch(word) <= TORCH_RELEASE]
+    more: list[Any] = [form for word in words for form in (word, word.upper(), f"{word} ")]
     if flag.name == "cuda.sdp_priority_order":
         # A list of more than five writes past torch's array.
         more = [(2, 1, 0, 3, 4), [4, 3, 2, 1, 0], (1, 2), (0, 0, 0, 0, 0), (9, 1, 2, 3, 4), (1.0,)]
-    unique: dict[str, Any] = {repr(each): each for each in (*POOL, *more)}
+    unique: dict[str, Any] = {repr(value): value for value in (*POOL, *more)}
     return list(unique.values())
 
 
@@ -205,7 +205,7 @@ def attempt(side: Side, action: Callable[[], Any]) -> Outcome:
                 inside = value
             elif value is not None:
                 result = f"accepted, returned {value}"
-    warned = tuple(sorted(each.category.__name__ for each in caught))
+    warned = tuple(sorted(warning.category.__name__ for warning in caught))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return Outcome(result, warned, inside, side.state())
@@ -262,7 +262,7 @@ def try_values(flag: Switch, way: str, values: list[Any]) -> tuple[int, list[Dif
         ):
             found.append(Difference(flag.name, f"{way} {value!r}: after a refusal", "", "changed"))
         untouched = all(now == FRESH[name][0] for name, now in both[0].state.items())
-        if any(each.result.startswith("accepted") for each in both) or not untouched:
+        if any(side.result.startswith("accepted") for side in both) or not untouched:
             return number, found
     return len(values), found
 
@@ -288,7 +288,7 @@ def fresh() -> Iterator[Difference]:
             state = side.state()
             state["cpu.get_cpu_capability()"] = side.root.cpu.get_cpu_capability()
         states.append(state)
-        said = {str(each.message): each.category.__name__ for each in (*earlier, *caught)}
+        said = {str(warning.message): warning.category.__name__ for warning in (*earlier, *caught)}
         complaints.append(
             {name: kind for name in os.environ for text, kind in said.items() if f"{name}:" in text}
         )
@@ -296,7 +296,7 @@ def fresh() -> Iterator[Difference]:
         if value != states[1][name]:
             yield Difference(name, "fresh", value, states[1][name])
     for name in sorted({*complaints[0], *complaints[1]}):
-        both = [each.get(name, "silent") for each in complaints]
+        both = [complaint.get(name, "silent") for complaint in complaints]
         if both[0] != both[1]:
             yield Difference(name, f"complaint about {os.environ[name]!r}", *both)
 
@@ -322,7 +322,11 @@ def _frozen(flag: Switch, way: str, lifted: bool) -> list[Difference]:
         with scope():
             both.append(attempt(side, functools.partial(side.set, flag, way, value)))
     aspect = f"frozen{', lifted' if lifted else ''}: {way}"
-    return [each for each in compared(flag.name, aspect, *both) if " of " not in each.aspect]
+    return [
+        difference
+        for difference in compared(flag.name, aspect, *both)
+        if " of " not in difference.aspect
+    ]
 
 
 def look_away() -> None:
@@ -347,8 +351,8 @@ def main(what: str, *names: str) -> None:
         "freezing": freezing,
         "values": functools.partial(values, names),
     }
-    for each in work[what]():
-        print(json.dumps(each), flush=True)
+    for row in work[what]():
+        print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ archspec: Any = pytest.importorskip("archspec.cpu", reason="archspec is not inst
 
 def test_every_name_is_one_of_archspec() -> None:
     names = table("host/cpu/microarchitectures")
-    ours = {each["archspec"] for each in names["x86"] if "archspec" in each}
+    ours = {row["archspec"] for row in names["x86"] if "archspec" in row}
 
     assert {*ours, *names["archspec"].values()} <= set(archspec.TARGETS)
 

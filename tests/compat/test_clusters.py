@@ -161,9 +161,9 @@ def free_ports(count: int) -> list[int]:
     import socket
 
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    ports = [listener.getsockname()[1] for listener in sockets]
+    for listener in sockets:
+        listener.close()
     return ports
 
 
@@ -266,7 +266,7 @@ def test_icinga_accepts_the_command() -> None:
         folder.chmod(0o777)
         config = written(folder / "icinga2.conf", block("conf", "CheckCommand"))
 
-        folders = (f"-D{each}={folder}" for each in ("DataDir", "LogDir", "CacheDir"))
+        folders = (f"-D{option}={folder}" for option in ("DataDir", "LogDir", "CacheDir"))
         done = run(icinga, "daemon", "-C", "-c", config, *folders)
 
     assert done.returncode == 0, done.stdout
@@ -289,7 +289,7 @@ def test_node_problem_detector_gets_what_it_documents() -> None:
     assert {key for table in tables for key in table} <= OF_NPD
     assert config["plugin"] == "custom"
     assert config["pluginConfig"]["timeout"] == "60s"
-    conditions = {each["type"] for each in config["conditions"]}
+    conditions = {condition["type"] for condition in config["conditions"]}
     assert all(rule["condition"] in conditions for rule in config["rules"])
     (rule,) = config["rules"]
     for machine, code in ((SICK, 1), (WELL, 0), (Path("/nowhere"), 2)):
@@ -376,7 +376,7 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
 def test_every_command_of_the_manifests_can_be_typed(tmp_path: Path) -> None:
     daemon = yaml.safe_load(block("yaml", "DaemonSet"))
     (container,) = daemon["spec"]["template"]["spec"]["containers"]
-    mounts = [each["mountPath"] for each in container["volumeMounts"]]
+    mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
     script = container["args"][0].replace("sleep 600 & wait", "exit")
     for mount in mounts:
         script = script.replace(f" {mount}/", f" {tmp_path}{mount}/")
@@ -389,7 +389,7 @@ def test_every_command_of_the_manifests_can_be_typed(tmp_path: Path) -> None:
     done = run("/bin/sh", "-c", script, env={**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"})
 
     assert (done.returncode, done.stderr) == (0, "")
-    files = sorted(str(each.relative_to(tmp_path)) for each in tmp_path.glob("*/*"))
+    files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*"))
     assert files == [
         "features.d/backends-doctor",
         "features.d/backends-info",

@@ -115,22 +115,22 @@ def test_lscpu_measures_the_same_caches(facts: dict[str, Any]) -> None:
         pytest.skip("lscpu adds up the caches of different kinds of core")
     letters = {"data": "d", "instruction": "i", "unified": ""}
     ours = {
-        f"L{one['level']}{letters[one['type']]}": (
-            one["size_bytes"],
-            one["size_bytes"] * one["instances"],
-            one.get("ways"),
-            one.get("line_bytes"),
+        f"L{cache['level']}{letters[cache['type']]}": (
+            cache["size_bytes"],
+            cache["size_bytes"] * cache["instances"],
+            cache.get("ways"),
+            cache.get("line_bytes"),
         )
-        for one in facts.get("caches", [])
+        for cache in facts.get("caches", [])
     }
     theirs = {
-        one["name"]: (
-            int(one["one-size"]),
-            int(one["all-size"]),
-            int(one["ways"]) if one.get("ways") else None,
-            int(one["coherency-size"]) if one.get("coherency-size") else None,
+        cache["name"]: (
+            int(cache["one-size"]),
+            int(cache["all-size"]),
+            int(cache["ways"]) if cache.get("ways") else None,
+            int(cache["coherency-size"]) if cache.get("coherency-size") else None,
         )
-        for one in told
+        for cache in told
     }
     assert ours == theirs
 
@@ -289,7 +289,7 @@ def test_torch_sees_the_same_features(facts: dict[str, Any]) -> None:
     assert ours == {name for name in compared if capabilities[name]}
     assert facts["threads"] == capabilities["num_logical_cores"]
     assert facts["cores"] == capabilities["num_physical_cores"]
-    first = {(one["level"], one["type"]): one["size_bytes"] for one in facts["caches"]}
+    first = {(cache["level"], cache["type"]): cache["size_bytes"] for cache in facts["caches"]}
     assert first[1, "data"] == capabilities["l1d_cache_size"]
     assert first[2, "unified"] == capabilities["l2_cache_size"]
 

@@ -20,11 +20,13 @@ def test_the_members_have_torch_s_names_and_numbers(name: str) -> None:
     from mlbackends.cuda import preferences
 
     theirs, ours = getattr(torch._C, name), getattr(preferences, name)
-    assert {each.name: int(each) for each in ours} == {
-        each: int(member) for each, member in theirs.__members__.items()
+    assert {member.name: int(member) for member in ours} == {
+        text: int(member) for text, member in theirs.__members__.items()
     }
     assert repr(ours.Default) == repr(theirs.Default)
-    assert {str(each) for each in ours} == {str(member) for member in theirs.__members__.values()}
+    assert {str(member) for member in ours} == {
+        str(member) for member in theirs.__members__.values()
+    }
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def surveyed(probe: str, package: str) -> tuple[ProbeReport, Library]:
     except PackageNotFoundError:
         pytest.skip(f"the wheel {package} is not installed here")
     report = survey((probe,), Host(), Presence.USABLE, timeout=30.0).probes[probe]
-    owned = [one for one in report.libraries if one.owner == f"{package} {installed}"]
+    owned = [library for library in report.libraries if library.owner == f"{package} {installed}"]
     assert owned, f"{package} is installed, and {probe} did not find its library"
     assert report.failure is None
     return report, owned[0]

@@ -99,12 +99,12 @@ def warned(action: Callable[[], Any]) -> list[type[Warning]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         action()
-    return [each.category for each in caught]
+    return [warning.category for warning in caught]
 
 
 def test_each_deviation_is_shown_by_a_test() -> None:
     elsewhere = [code for tests in ELSEWHERE.values() for code in tests]
-    assert sorted([*shown, *elsewhere]) == sorted(each.code for each in DEVIATIONS)
+    assert sorted([*shown, *elsewhere]) == sorted(deviation.code for deviation in DEVIATIONS)
     for file, tests in ELSEWHERE.items():
         written = Path(__file__).with_name(file).read_text()
         assert [name for name in tests.values() if f"\ndef {name}" not in written] == []
@@ -402,7 +402,7 @@ def test_leaving_a_scope_of_einsum_fails_in_torch_and_restores_here(einsum: Any)
 
 @shows("cxx-warnings-are-warnings")
 def test_a_warning_of_torchs_is_printed_and_ours_is_a_warning() -> None:
-    theirs, ours = (each.cuda.preferred_blas_library for each in (torch.backends, mlbackends))
+    theirs, ours = (package.cuda.preferred_blas_library for package in (torch.backends, mlbackends))
     with put_back(theirs, theirs):
         assert warned(lambda: theirs("ck")) == []
     assert warned(lambda: ours("ck")) == [UserWarning]
@@ -474,21 +474,21 @@ def test_messages_name_functions_inside_torch_and_the_switch_here(
         return str(raised.value)
 
     theirs, ours = (
-        said(functools.partial(each.cuda.enable_flash_sdp, 1), RuntimeError)
-        for each in (torch.backends, mlbackends)
+        said(functools.partial(package.cuda.enable_flash_sdp, 1), RuntimeError)
+        for package in (torch.backends, mlbackends)
     )
     assert "set_sdp_use" in theirs
     assert ours == "cuda.flash_sdp expects a bool, but got int"
     theirs, ours = (
-        said(functools.partial(each.cuda.preferred_rocm_fa_library, 3), ValueError)
-        for each in (torch.backends, mlbackends)
+        said(functools.partial(package.cuda.preferred_rocm_fa_library, 3), ValueError)
+        for package in (torch.backends, mlbackends)
     )
     assert (theirs[:20], ours[:25]) == ("Unknown input value.", "Unknown input value type.")
 
     freeze()
     theirs, ours = (
-        said(lambda: setattr(each.python_native.triton, "enabled", False), RuntimeError)  # noqa: B023
-        for each in (torch.backends, mlbackends)
+        said(lambda: setattr(package.python_native.triton, "enabled", False), RuntimeError)  # noqa: B023
+        for package in (torch.backends, mlbackends)
     )
     assert "flags()" in theirs
     assert "flags()" not in ours

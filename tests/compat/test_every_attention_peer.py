@@ -43,8 +43,8 @@ def drawn(chance: random.Random) -> str:
 
 def test_each_peer_is_right_or_has_its_reasons() -> None:
     chance = random.Random(20)
-    wordings = [each for _ in range(60) for each in parse(drawn(chance))]
-    ran = {each.name: 0 for each in peers()}
+    wordings = [problem for _ in range(60) for problem in parse(drawn(chance))]
+    ran = {peer.name: 0 for peer in peers()}
 
     for problem in check(wordings, Plan(names=tuple(ran), rounds=0)).problems:
         for result in problem.results:

@@ -24,7 +24,7 @@ flash_backward: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 def exact(tensors: Any, grad_out: Any, causal: bool) -> Any:
     """Return the gradients that torch's formula has in float64."""
-    wide = [each.double().requires_grad_() for each in tensors]
+    wide = [tensor.double().requires_grad_() for tensor in tensors]
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         out = torch.nn.functional.scaled_dot_product_attention(*wide, is_causal=causal)
     return torch.autograd.grad(out, wide, grad_out.double())

@@ -120,8 +120,8 @@ def test_after_any_steps_every_switch_reads_as_in_torch(steps: list[tuple[str, A
         assert set_ours(name, value) is None
     for name, value in steps:
         assert set_ours(name, value) == set_torchs(name, value), (name, value)
-        for each in (*ENTRIES, *OLDER):
-            assert ours(each) == torchs(each), (steps, each)
+        for entry in (*ENTRIES, *OLDER):
+            assert ours(entry) == torchs(entry), (steps, entry)
 
 
 #: Each list of steps in a fork of one process in which neither side has been set.

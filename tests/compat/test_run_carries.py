@@ -320,14 +320,14 @@ def test_pairs_contradict_each_other_before_the_start_exactly_where_they_do_in_t
     """Every pair of precision switches, set and read back in a fork of a fresh torch."""
     monkeypatch.setattr("mlbackends.inject.steps.refuse_contradictions", lambda values: None)
     cases = [
-        {one: first, other: second}
-        for at, (one, values) in enumerate(PAIRS)
+        {pair: first, other: second}
+        for at, (pair, values) in enumerate(PAIRS)
         for other, others in PAIRS[at + 1 :]
         for first in values
         for second in others
     ]
     steps = [[dict(step) for step in _steps(case)] for case in cases]
-    held = [seen is not None for seen in in_forks([(each, "None") for each in steps])]
+    held = [seen is not None for seen in in_forks([(name, "None") for name in steps])]
     said = [not lost(case) for case in cases]
     assert [case for case, a, b in zip(cases, held, said, strict=True) if a != b] == []
 

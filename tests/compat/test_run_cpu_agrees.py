@@ -244,7 +244,8 @@ def test_every_option_of_torch_is_here_with_its_default() -> None:
     theirs.create_args(parser)
     mine = ours.create_args()
     flags = [
-        {flag for one in each._actions for flag in one.option_strings} for each in (parser, mine)
+        {flag for action in side._actions for flag in action.option_strings}
+        for side in (parser, mine)
     ]
     assert flags[1] - flags[0] == {"--cores"}
     assert flags[0] <= flags[1]

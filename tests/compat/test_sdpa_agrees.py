@@ -706,7 +706,7 @@ def test_no_fused_kernel_for_cuda_takes_tensors_of_the_cpu() -> None:
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             assert getattr(cuda_surface, function)(OurParams(*arguments), debug=True) is False
-        assert any("these are on cpu" in str(each.message) for each in told)
+        assert any("these are on cpu" in str(warning.message) for warning in told)
         with pytest.raises(TypeError):
             theirs(Q)
         with pytest.raises(TypeError):

@@ -86,7 +86,7 @@ def test_results_and_gradients_are_torch_s(case: str, dtype: Any, sunk: bool) ->
     found, sums = ours(*tensors[:3], **options, return_logsumexp=True)
     gradients = torch.autograd.grad(found, tensors, grad_out)
 
-    wide = [each.detach().double().requires_grad_() for each in tensors]
+    wide = [tensor.detach().double().requires_grad_() for tensor in tensors]
     if sunk:
         options["sinks"] = wide[3]
     wanted, logarithms = composed(*wide[:3], **options)
@@ -106,7 +106,7 @@ def test_packed_sequences_and_their_gradients_are_those_of_each_alone() -> None:
     sinks = drawn(4)
     options: dict[str, Any] = {"softcap": 1.0, "lower_right": True, "window": (2, 0)}
     grad_out = torch.randn(1, 4, 7, 8, dtype=torch.float64)
-    packed = [each.transpose(0, 1)[None] for each in tensors]
+    packed = [tensor.transpose(0, 1)[None] for tensor in tensors]
 
     found = ours(
         *packed, **options, sinks=sinks, query_lengths=torch.tensor(rows), key_lengths=keys
@@ -115,7 +115,7 @@ def test_packed_sequences_and_their_gradients_are_those_of_each_alone() -> None:
 
     sizes = rows, keys, keys
     parts = zip(
-        *(each.split(size, 2) for each, size in zip(packed, sizes, strict=True)), strict=True
+        *(tensor.split(size, 2) for tensor, size in zip(packed, sizes, strict=True)), strict=True
     )
     wanted = torch.cat([composed(*part, **options, sinks=sinks)[0] for part in parts], 2)
     torch.testing.assert_close(found, wanted)

@@ -33,9 +33,10 @@ DTYPES = {
 SMALL = TensorSpec((1, 1, 2, 8), "float32")
 ON_CPU = AttentionProblem(query=SMALL, key=SMALL, value=SMALL)
 DIFFERENTIABLE = [
-    each.answers_to
-    for each in backends()
-    if "gradient" in each.takes and not (each.missing_parts() or each.unsupported_reasons(ON_CPU))
+    backend.answers_to
+    for backend in backends()
+    if "gradient" in backend.takes
+    and not (backend.missing_parts() or backend.unsupported_reasons(ON_CPU))
 ]
 
 
@@ -67,7 +68,7 @@ CASES: dict[str, Any] = {
     ),
     "mask that broadcasts": lambda f, q, k, v: f(q, k, v, LOWER.expand(2, 1, 5, 7)),
     "heads behind": lambda f, q, k, v: f(
-        *(each.transpose(1, 2).contiguous().transpose(1, 2) for each in (q, k, v))
+        *(tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in (q, k, v))
     ),
     "rows backwards": lambda f, q, k, v: f(q.flip(2), k[:, :, ::2], v[:, :, ::2]),
     "query as value": lambda f, q, k, v: f(q, q, q) + 0 * (k.sum() + v.sum()),
@@ -160,11 +161,11 @@ def test_a_checkpoint_drops_the_same_again() -> None:
 
 @pytest.mark.parametrize("needed", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1)])
 def test_only_what_requires_a_gradient_gets_one(needed: Any, kind: Any) -> None:
-    tensors = [torch.randn(1, 2, 3, 4, requires_grad=bool(each)) for each in needed]
+    tensors = [torch.randn(1, 2, 3, 4, requires_grad=bool(flag)) for flag in needed]
 
     ours(*tensors).sum().backward()
 
-    assert [each.grad is not None for each in tensors] == [bool(each) for each in needed]
+    assert [tensor.grad is not None for tensor in tensors] == [bool(flag) for flag in needed]
 
 
 def test_without_grad_mode_the_result_is_plain() -> None:
@@ -211,7 +212,7 @@ def test_the_logsumexp_is_a_tensor_without_a_gradient(kind: Any) -> None:
 @pytest.mark.parametrize("which", range(5))
 def test_what_was_written_to_after_the_forward_pass_is_noticed(which: int, kind: Any) -> None:
     leaves = [drawn(1, 2, 3, 4) for _ in "qkv"] + [drawn(3, 3)]
-    tensors = [each * 1 for each in leaves]
+    tensors = [leave * 1 for leave in leaves]
     tensors.append(ours(*tensors))
     total = (tensors[4] * 1).sum()
 
@@ -264,9 +265,9 @@ def test_numbers_that_are_none_go_where_those_of_torch_go(
     with torch.nn.attention.sdpa_kernel(peer):
         theirs = torch.autograd.grad(attention(*tensors, named["mask"]), tensors, named["grad_out"])
 
-    for one, other in zip(mine, theirs, strict=True):
-        assert torch.equal(one.isnan(), other.isnan())
-        assert torch.equal(one.isinf(), other.isinf())
+    for tensor, other in zip(mine, theirs, strict=True):
+        assert torch.equal(tensor.isnan(), other.isnan())
+        assert torch.equal(tensor.isinf(), other.isinf())
 
 
 def test_a_row_that_sees_nothing_gives_nothing(kind: Any) -> None:
@@ -277,7 +278,7 @@ def test_a_row_that_sees_nothing_gives_nothing(kind: Any) -> None:
     found = torch.autograd.grad(ours(*tensors, mask).sum(), tensors)
 
     assert found[0].any(-1).flatten().tolist() == [True, False, True, True]
-    assert all(each.isfinite().all() for each in found)
+    assert all(tensor.isfinite().all() for tensor in found)
 
 
 @pytest.mark.parametrize("shape", [(0, 2, 4, 8), (1, 2, 0, 8), (1, 0, 4, 8)])
@@ -321,7 +322,7 @@ def test_on_the_meta_device_shapes_go_back() -> None:
         ours(query, key, value.float(), mask, enable_gqa=True).sum(), (query, key, mask)
     )
 
-    assert [tuple(each.shape) for each in found] == [(2, 4, 5, 8), (2, 2, 7, 8), (5, 7)]
+    assert [tuple(tensor.shape) for tensor in found] == [(2, 4, 5, 8), (2, 2, 7, 8), (5, 7)]
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch's own, at a break
@@ -348,7 +349,7 @@ def test_it_takes_and_gives_torch_s_tensors(kind: Any) -> None:
 
     found = backward(grad_out, *tensors, *results)
 
-    leaves = [each.clone().requires_grad_() for each in tensors]
+    leaves = [tensor.clone().requires_grad_() for tensor in tensors]
     wanted = torch.autograd.grad(attention(*leaves), leaves, grad_out)
     torch.testing.assert_close(tuple(found[:3]), wanted)
     assert found.mask is None
@@ -404,7 +405,7 @@ def test_tensors_on_another_device_are_refused() -> None:
 
 def test_a_backend_without_gradients_says_so() -> None:
     query = drawn(1, 2, 3, 4)
-    kinds = [each.answers_to for each in backends() if "gradient" not in each.takes]
+    kinds = [backend.answers_to for backend in backends() if "gradient" not in backend.takes]
     if not kinds:
         return
     with (

@@ -36,7 +36,7 @@ def test_torch_computes_every_small_problem_that_its_rules_take() -> None:
 def test_it_says_its_version() -> None:
     (problem,) = check(parse("--shape 1,2,8,16"), PLAN).problems
 
-    assert {each.details["version"] for each in problem.results} == {torch.__version__}
+    assert {result.details["version"] for result in problem.results} == {torch.__version__}
 
 
 def test_what_our_rules_say_that_torch_takes_is_what_torch_takes() -> None:

@@ -42,7 +42,7 @@ def test_a_file_that_torch_misses_is_missed_in_the_recording_too(tmp_path: Path)
 
     found = examine(report_of(str(tmp_path / "copy"))).failed()
 
-    assert "wheel-files-missing" in [each.code for each in found]
+    assert "wheel-files-missing" in [reason.code for reason in found]
 
 
 def _without(torch_folder: Path, folder: Path, name: str) -> Path:

@@ -44,7 +44,7 @@ class Explained(NamedTuple):
 
 
 def rules(explained: dict[str, list[tuple[str, ...]]]) -> tuple[Explained, ...]:
-    return tuple(Explained(code, *each) for code, all_of in explained.items() for each in all_of)
+    return tuple(Explained(code, *row) for code, all_of in explained.items() for row in all_of)
 
 
 TAKEN, REFUSED = "accepted.*", r"\w+Error"
@@ -113,7 +113,9 @@ FREEZING = rules(
         ],
     }
 )
-_LATER = next(each for each in DEVIATIONS if each.code == "variables-are-checked-together")
+_LATER = next(
+    deviation for deviation in DEVIATIONS if deviation.code == "variables-are-checked-together"
+)
 VARIABLES = rules(
     {
         "workspaces-without-cuda": [("cuda.*_workspace_size", "fresh", "AttributeError")],
@@ -196,8 +198,8 @@ def is_own(module: Any, name: str, value: object) -> bool:
 def signature(function: Any) -> str:
     """Return a signature without annotations."""
     parameters = [
-        each.replace(annotation=inspect.Parameter.empty)
-        for each in inspect.signature(function).parameters.values()
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in inspect.signature(function).parameters.values()
     ]
     return str(inspect.Signature(parameters))
 
@@ -223,15 +225,15 @@ def differences_of(name: str, theirs: Any, ours: Any) -> list[tuple[str, ...]]:
 def differences_of_classes(name: str, theirs: type, ours: Any) -> list[tuple[str, ...]]:
     assert isinstance(ours, type), name
     found: list[tuple[str, ...]] = []
-    wanted = {each.__name__ for each in theirs.__mro__} - {
+    wanted = {ancestor.__name__ for ancestor in theirs.__mro__} - {
         "pybind11_object",
         "IntEnum",
         "Tensor",
         "TensorBase",
     }
-    if not wanted <= {each.__name__ for each in ours.__mro__}:
+    if not wanted <= {ancestor.__name__ for ancestor in ours.__mro__}:
         found.append((name, "bases", str(theirs.__mro__), str(ours.__mro__)))
-    if "Tensor" in {each.__name__ for each in theirs.__mro__}:
+    if "Tensor" in {ancestor.__name__ for ancestor in theirs.__mro__}:
         found.append((name, "bases", "a Tensor", "no Tensor"))
     if name.rpartition(".")[2] not in IN_CXX and signature(theirs) != signature(ours):
         found.append((name, "signature", signature(theirs), signature(ours)))
@@ -240,7 +242,9 @@ def differences_of_classes(name: str, theirs: type, ours: Any) -> list[tuple[str
     for member, value in vars(theirs).items():
         if member.startswith("_"):
             continue
-        if not hasattr(place, member) and not any(member in vars(each) for each in ours.__mro__):
+        if not hasattr(place, member) and not any(
+            member in vars(ancestor) for ancestor in ours.__mro__
+        ):
             found.append((f"{name}.{member}", "name", "there", "missing"))
         elif isinstance(value, types.FunctionType):
             bound = getattr(place, member)
@@ -272,16 +276,18 @@ def differences_of_names() -> list[tuple[str, ...]]:
 
 def test_no_module_of_torch_is_left_out() -> None:
     walked = pkgutil.walk_packages(torch.backends.m.__path__, "torch.backends.")
-    found = {each.name.removeprefix("torch.backends.") for each in walked if "._" not in each.name}
+    found = {
+        entry.name.removeprefix("torch.backends.") for entry in walked if "._" not in entry.name
+    }
 
     assert found == set(MODULES) - {""}
 
 
 def test_each_public_name_is_there_with_the_same_signature_and_value() -> None:
     found = differences_of_names()
-    found = [each for each in found if not any(fnmatch.fnmatch(each[0], old) for old in OLDER)]
+    found = [entry for entry in found if not any(fnmatch.fnmatch(entry[0], old) for old in OLDER)]
     # A torch with CUDA lists Triton where it is installed; ours asks for a driver, too.
-    found = [each for each in found if each[0] != "python_native.available_dsls"]
+    found = [entry for entry in found if entry[0] != "python_native.available_dsls"]
     assert unexplained(found, NAMES) == []
 
 

@@ -154,7 +154,7 @@ def test_a_mask_of_float32_beside_doubles_is_ours(
     close(ours, theirs)
     assert calls
     if grad:
-        found, wanted = (torch.autograd.grad(each.sum(), inputs) for each in (ours, theirs))
+        found, wanted = (torch.autograd.grad(result.sum(), inputs) for result in (ours, theirs))
         torch.testing.assert_close(found, wanted)
 
 
@@ -195,7 +195,7 @@ class Block(torch.nn.Module):  # type: ignore[misc,unused-ignore]
     def forward(self, x: Any) -> Any:
         batch, length, width = x.shape
         q, k, v = self.inside(self.norm(x)).chunk(3, dim=-1)
-        q, k, v = (each.view(batch, length, 4, 4).transpose(1, 2) for each in (q, k, v))
+        q, k, v = (tensor.view(batch, length, 4, 4).transpose(1, 2) for tensor in (q, k, v))
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return x + self.outside(mixed.transpose(1, 2).view(batch, length, width))
 
@@ -324,8 +324,8 @@ def allowed(monkeypatch: pytest.MonkeyPatch) -> Kinds:
 
 
 SCOPES: dict[str, Any] = {
-    "ours": lambda *kinds: mlbackends.sdpa_kernel([mlbackends.SDPBackend[each] for each in kinds]),
-    "torch's": lambda *kinds: torch_scope([getattr(TorchKind, each) for each in kinds]),
+    "ours": lambda *kinds: mlbackends.sdpa_kernel([mlbackends.SDPBackend[kind] for kind in kinds]),
+    "torch's": lambda *kinds: torch_scope([getattr(TorchKind, kind) for kind in kinds]),
 }
 
 

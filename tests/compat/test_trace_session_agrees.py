@@ -43,13 +43,13 @@ def test_a_session_has_torchs_primitives(capfd: pytest.CaptureFixture[str]) -> N
     ran = [
         record for record in session.records if isinstance(record, Primitive) and record.executed
     ]
-    assert "convolution" in {each.operation for each in ran}
-    assert all(each.duration_ns is not None for each in ran)
-    assert not [each for each in session if isinstance(each, Malformed)]
-    assert {each.process for each in session} == {os.getpid()}
+    assert "convolution" in {call.operation for call in ran}
+    assert all(call.duration_ns is not None for call in ran)
+    assert not [record for record in session if isinstance(record, Malformed)]
+    assert {record.process for record in session} == {os.getpid()}
     if shim_path():
-        assert {each.thread for each in ran} == {threading.get_native_id()}
-        starts = [each.start_ns for each in ran]
+        assert {call.thread for call in ran} == {threading.get_native_id()}
+        starts = [call.start_ns for call in ran]
         assert all(starts)
     assert capfd.readouterr().out == "the program's\n"
 
@@ -76,7 +76,7 @@ def test_lines_are_those_that_torchs_own_scope_prints(
     ]  # fmt: skip
     with mlbackends.trace("mkl") as session:
         multiply()
-    (collected,) = [each for each in session if isinstance(each, MklCall)]
+    (collected,) = [record for record in session if isinstance(record, MklCall)]
     assert collected.operation == printed.operation
     assert collected.shape == printed.shape
     assert collected.dtype == printed.dtype
@@ -103,4 +103,4 @@ def test_every_line_round_trips() -> None:
     for record in session.records:
         assert not isinstance(record, Malformed | Text)
         again = list(reader.line_records(f"{record}\n".encode()))
-        assert [str(each) for each in again] == [str(record)]
+        assert [str(call) for call in again] == [str(record)]

@@ -45,13 +45,13 @@ def run(calls: str, library: Path) -> bytes:
 def records(printed: bytes) -> Sequence[Record]:
     """Read what was printed, and hold that nothing of it is lost or misread."""
     found: list[Record] = list(reader.records([printed]))
-    assert not [each for each in found if isinstance(each, Malformed | Text)]
+    assert not [record for record in found if isinstance(record, Malformed | Text)]
     assert "\n".join(map(str, found)).encode() == printed.rstrip(b"\n")
     return found
 
 
 def versions(found: Sequence[Record]) -> set[str]:
-    return {each.version for each in found if isinstance(each, Header) and each.version}
+    return {record.version for record in found if isinstance(record, Header) and record.version}
 
 
 def test_every_line_of_onednn_is_a_record() -> None:
@@ -61,7 +61,7 @@ def test_every_line_of_onednn_is_a_record() -> None:
     for library in libraries:
         found = records(run("onednn_calls", library))
         assert versions(found)
-        assert {"matmul", "reorder"} <= {each.operation for each in found}
+        assert {"matmul", "reorder"} <= {record.operation for record in found}
 
 
 def test_versions_of_onednn_years_apart_are_read_alike() -> None:
@@ -72,8 +72,8 @@ def test_versions_of_onednn_years_apart_are_read_alike() -> None:
     for library in libraries:
         found = records(run("onednn_calls", library))
         (version,) = versions(found)
-        executed = [each for each in found if each.executed and each.operation == "matmul"]
-        by_version[version] = {(each.dtype, each.flops) for each in executed}
+        executed = [record for record in found if record.executed and record.operation == "matmul"]
+        by_version[version] = {(call.dtype, call.flops) for call in executed}
     assert len(by_version) >= 2
     first, *others = by_version.values()
     assert first
@@ -87,4 +87,4 @@ def test_every_line_of_mkl_is_a_record() -> None:
     for library in libraries:
         found = records(run("mkl_calls", library))
         assert versions(found)
-        assert {"SGEMM", "DGEMM", "DGETRF"} <= {each.operation for each in found}
+        assert {"SGEMM", "DGEMM", "DGETRF"} <= {record.operation for record in found}

@@ -169,7 +169,7 @@ def main(folder: Path) -> int:
     faults = sdist_faults(sdist, tracked) + ([] if wheels else [f"{folder} holds no wheel"])
     for wheel in wheels:
         faults += wheel_faults(wheel, tracked)
-    print(*(faults or [f"{each.name}: as it should be" for each in (sdist, *wheels)]), sep="\n")
+    print(*(faults or [f"{file.name}: as it should be" for file in (sdist, *wheels)]), sep="\n")
     return int(bool(faults))
 
 

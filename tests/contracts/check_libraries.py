@@ -139,7 +139,7 @@ def _read_elf(platform: Platform, content: bytes) -> Library | None:
         return None
     tags, faults = ELF.DynamicEntry.TAG, []
     folders = [
-        path for each in file.dynamic_entries if each.tag == tags.RUNPATH for path in each.paths
+        path for entry in file.dynamic_entries if entry.tag == tags.RUNPATH for path in entry.paths
     ]
     if file.get(tags.RPATH) or set(folders) - {"$ORIGIN"}:
         faults.append(f"looks for libraries in {folders or 'its RPATH'}")
@@ -167,7 +167,7 @@ def _read_elf(platform: Platform, content: bytes) -> Library | None:
             or not name.startswith("GLIBC_")
         ]
     exported = {str(symbol.name) for symbol in file.exported_functions}
-    name = next((str(each.name) for each in file.dynamic_entries if each.tag == tags.SONAME), "")
+    name = next((str(entry.name) for entry in file.dynamic_entries if entry.tag == tags.SONAME), "")
     return Library(_word(file.header.machine_type), name, list(file.libraries), exported, faults)
 
 
@@ -178,9 +178,9 @@ def _read_pe(platform: Platform, content: bytes) -> Library | None:
     if file is None:
         return None
     exported = {str(symbol.name) for symbol in file.exported_functions}
-    needed = [str(each.name) for each in (*file.imports, *file.delay_imports)]
+    needed = [str(name.name) for name in (*file.imports, *file.delay_imports)]
     # The linker's own sign that no time is in the file.
-    is_repeatable = any(each.type == PE.Debug.TYPES.REPRO for each in file.debug)
+    is_repeatable = any(entry.type == PE.Debug.TYPES.REPRO for entry in file.debug)
     faults = [] if is_repeatable else ["holds the time at which it was linked"]
     table = file.get_export()
     name = str(table.name) if table else ""
@@ -198,11 +198,13 @@ def _read_mach_o(platform: Platform, content: bytes) -> Library | None:
     oldest = tuple(file.build_version.minos) if file.build_version else ()
     if not oldest or oldest[:2] > platform.oldest:
         faults.append(f"is for macOS {oldest or 'of no version'}, the tag for {platform.oldest}")
-    own = [each for each in file.libraries if each.command == MachO.LoadCommand.TYPE.ID_DYLIB]
+    own = [
+        library for library in file.libraries if library.command == MachO.LoadCommand.TYPE.ID_DYLIB
+    ]
     if platform.processor == "arm64" and not file.has_code_signature:
         faults.append("is not signed, and macOS loads no such code on this processor")
     name = str(own[0].name) if own else ""
-    needed = [str(each.name) for each in file.libraries if each not in own]
+    needed = [str(library.name) for library in file.libraries if library not in own]
     exported = {str(symbol.name).removeprefix("_") for symbol in file.exported_functions}
     return Library(_word(file.header.cpu_type), name, needed, exported, faults)
 

@@ -51,7 +51,7 @@ def commands(page: str) -> list[str]:
         "\n".join(blocks),
         re.MULTILINE,
     )
-    return list(dict.fromkeys(each.strip() for each in found if "audit: see" not in each))
+    return list(dict.fromkeys(line.strip() for line in found if "audit: see" not in line))
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_a_command_of_the_page_does_what_it_says(command: str, place: Path) -> N
 def test_the_page_has_every_input_with_its_default() -> None:
     rows = dict(re.findall(r"^\| `([\w-]+)` \| (?:`(\w+)`)? *\|", PAGE, re.MULTILINE))
 
-    given = {name: each["default"] for name, each in ACTION["inputs"].items()}
+    given = {name: declared["default"] for name, declared in ACTION["inputs"].items()}
     assert rows == {**given, "python": "python3"}
 
 
@@ -168,7 +168,7 @@ def recorder(tmp_path: Path) -> str:
 
 def calls(folder: Path) -> list[list[str]]:
     text = (folder / "calls").read_text().split("--\n")
-    return [each.splitlines() for each in text if each]
+    return [part.splitlines() for part in text if part]
 
 
 def test_the_action_runs_doctor_and_says_what_it_ended_with(tmp_path: Path, recorder: str) -> None:
@@ -284,7 +284,7 @@ def test_the_hooks_are_what_pre_commit_takes() -> None:
 
 def hook_run(name: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a hook's entry as pre-commit does: its words, then its arguments, then files."""
-    hook = next(each for each in HOOKS if each["id"] == name)
+    hook = next(hook for hook in HOOKS if hook["id"] == name)
     stub(folder / "bin" / "backends", f'exec {shlex.quote(sys.executable)} -m mlbackends "$@"')
     return subprocess.run(
         [*shlex.split(hook["entry"]), *hook.get("args", []), *arguments],

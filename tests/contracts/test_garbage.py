@@ -138,10 +138,11 @@ def faults(host: Host, probes: Sequence[str]) -> list[str]:
     report = survey(probes, host, Presence.FOUND)
     msgspec.json.decode(msgspec.json.encode(report), type=type(report))
     return [
-        f"{name}: {told.failure.traceback}"
-        for name, told in report.probes.items()
+        f"{name}: {probe.failure.traceback}"
+        for name, probe in report.probes.items()
         # One that could read nothing says so: that is its answer, and no failure of its code.
-        if told.failure and told.failure.message != "none of what it reads is here, or makes sense"
+        if probe.failure
+        and probe.failure.message != "none of what it reads is here, or makes sense"
     ]
 
 

@@ -128,14 +128,14 @@ def test_a_part_that_gives_nothing_is_recorded_and_is_stopped_in_time(tmp_path: 
     measuring.write(tmp_path / "RESULTS.md", "B", "newer")
     measuring.write(tmp_path / "RESULTS.md", "A", "again")
     sections = (tmp_path / "RESULTS.md").read_text().split("\n## ")[1:]
-    assert [each.split() for each in sections] == [["A", "again"], ["B", "newer"]]
+    assert [section.split() for section in sections] == [["A", "again"], ["B", "newer"]]
 
 
 def test_a_run_that_was_stopped_leaves_the_last_whole_one(tmp_path: Path) -> None:
     file = tmp_path / "RESULTS.md"
 
     def titles() -> list[str]:
-        return [each.split("\n")[0] for each in file.read_text().split("\n## ")[1:]]
+        return [part.split("\n")[0] for part in file.read_text().split("\n## ")[1:]]
 
     measuring.write(file, "A", "whole")
     measuring.write(file, "A", "begun", ended=False)

@@ -125,7 +125,7 @@ def test_what_only_looks_like_a_hazard_is_said_of_nearly_all() -> None:
 
 
 def test_a_code_is_words_with_hyphens_and_means_one_thing() -> None:
-    others = {*all_codes(), *SWITCHES, *groups(), *(one.code for one in DEVIATIONS)}
+    others = {*all_codes(), *SWITCHES, *groups(), *(deviation.code for deviation in DEVIATIONS)}
     for code in CODES:
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", code), code
         assert code not in others, f"`backends explain` would have two pages named {code}"
@@ -159,8 +159,8 @@ def test_a_warning_of_a_machine_is_told_by_its_hazard_or_as_it_is() -> None:
     for host in HOSTS:
         failed = [check for check in checks(host) if check.status is Status.FAILED]
         untold = []
-        for probe, told in report(host).probes.items():
-            for warning in told.warnings:
+        for probe, found_report in report(host).probes.items():
+            for warning in found_report.warnings:
                 speakers = owners.get((probe, warning.code), [OTHERS])
                 if not any(check.code in speakers for check in failed) and not _told_with_another(
                     warning.message, failed
@@ -220,9 +220,9 @@ def with_junk(host: str, value: Any) -> Report:
     """Return a report in which every fact of every probe is that value."""
     base = report(host)
     probes = {}
-    for name, told in base.probes.items():
+    for name, probe in base.probes.items():
         facts = dict.fromkeys(facts_of(name), value)
-        probes[name] = msgspec.structs.replace(told, facts=facts)
+        probes[name] = msgspec.structs.replace(probe, facts=facts)
     return msgspec.structs.replace(base, probes=probes)
 
 

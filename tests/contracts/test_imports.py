@@ -76,10 +76,10 @@ def loaded_with(name: str) -> set[str]:
     left = [name]
     while left:
         module = left.pop()
-        for each in (*tops().get(module, ()), module.rpartition(".")[0]):
-            if each and each not in found:
-                found.add(each)
-                left.append(each)
+        for needed in (*tops().get(module, ()), module.rpartition(".")[0]):
+            if needed and needed not in found:
+                found.add(needed)
+                left.append(needed)
     return found
 
 

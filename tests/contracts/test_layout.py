@@ -133,7 +133,7 @@ def importers(package: str) -> set[str]:
 def package_of(name: str) -> str:
     """Return the package of a module of ours, "torch's names" for one of these, "" for any other module."""
     package, _, rest = name.partition(".")
-    if package not in {each.__name__ for each in PACKAGES}:
+    if package not in {package.__name__ for package in PACKAGES}:
         return ""
     if package != "mlbackends":
         return package

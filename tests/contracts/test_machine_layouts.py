@@ -45,30 +45,30 @@ def size(number: int) -> str:
 def cache_lines(facts: dict[str, Any]) -> list[str]:
     """Return "L1d 8 x 32K" of each kind of cache, with the kind of core that alone has it."""
     counts: dict[tuple[str, str], Any] = {}
-    for each in facts.get("caches", ()):
-        name = f"L{each['level']}{'' if each['type'] == 'unified' else each['type'][0]}"
-        key = name, " ".join((size(each["size_bytes"]), *filter(None, [each.get("kind")])))
+    for fact in facts.get("caches", ()):
+        name = f"L{fact['level']}{'' if fact['type'] == 'unified' else fact['type'][0]}"
+        key = name, " ".join((size(fact["size_bytes"]), *filter(None, [fact.get("kind")])))
         # Those that more CPUs share are apart; here they count together, as in lscpu.
-        counts[key] = counts.get(key, 0) + each["instances"] if "instances" in each else "?"
+        counts[key] = counts.get(key, 0) + fact["instances"] if "instances" in fact else "?"
     return sorted(f"{name} {count} x {what}" for (name, what), count in counts.items())
 
 
 def kind_lines(facts: dict[str, Any]) -> list[str]:
     """Return "Cortex-A55 0-3" of each kind of core, with its highest frequency where it is known."""
     return [
-        f"{each['name']} {each['cpus']}"
-        + (f" {each['max_hertz'] // 10**6} MHz" if "max_hertz" in each else "")
-        for each in facts.get("kinds", ())
+        f"{kind['name']} {kind['cpus']}"
+        + (f" {kind['max_hertz'] // 10**6} MHz" if "max_hertz" in kind else "")
+        for kind in facts.get("kinds", ())
     ]
 
 
 def node_lines(facts: dict[str, Any]) -> list[str]:
     """Return "0: 0-15" of each NUMA node, with its kind, what CPUs are near, and its cache."""
     lines = []
-    for each in facts.get("numa_nodes", ()):
-        words = [f"{each['node']}: {each['cpus'] or '-'}"]
-        words += [f"{name} {each[name]}" for name in ("kind", "near_cpus") if name in each]
-        if cache := each.get("memory_side_cache_bytes"):
+    for node in facts.get("numa_nodes", ()):
+        words = [f"{node['node']}: {node['cpus'] or '-'}"]
+        words += [f"{name} {node[name]}" for name in ("kind", "near_cpus") if name in node]
+        if cache := node.get("memory_side_cache_bytes"):
             words.append(f"side cache {size(cache)}")
         lines.append(" ".join(words))
     return lines
@@ -93,9 +93,9 @@ def test_the_probes_find_what_the_source_says(name: str, tmp_path: Path) -> None
         if key != "absent"
     }
     present = [
-        each
-        for each in expected.get("absent", ())
-        if each.partition(".")[2] in findings[each.partition(".")[0]].facts
+        probe
+        for probe in expected.get("absent", ())
+        if probe.partition(".")[2] in findings[probe.partition(".")[0]].facts
     ]
 
     if "caches" in expected:
@@ -115,11 +115,11 @@ def contradictions(facts: dict[str, Any]) -> list[str]:
     if cores % facts.get("dies", facts.get("sockets", 1)) and "uneven" not in facts:
         found.append("cores do not divide into sockets or dies")
     covered = [
-        each.get("instances", 0) * each.get("shared_by_cpus", 0) for each in facts.get("caches", ())
+        fact.get("instances", 0) * fact.get("shared_by_cpus", 0) for fact in facts.get("caches", ())
     ]
     if max(covered, default=0) > threads and not facts["offline_cpus"]:
         found.append("a cache is shared by more CPUs than there are")
-    if facts.get("kinds") and sum(each["threads"] for each in facts["kinds"]) != threads:
+    if facts.get("kinds") and sum(kind["threads"] for kind in facts["kinds"]) != threads:
         found.append("the kinds have not all CPUs")
     return found
 

@@ -43,7 +43,9 @@ def calls(name: str, *, in_text: bool = False) -> Iterator[list[str]]:
     lines: list[str] = []
     for token in tokens(name):
         if in_text:
-            lines += [each.content for each in token.children or () if each.type == "code_inline"]
+            lines += [
+                child.content for child in token.children or () if child.type == "code_inline"
+            ]
         elif token.type == "fence" and token.info in {"sh", "console"}:
             lines += token.content.replace("\\\n", " ").splitlines()
     for line in dict.fromkeys(lines):
@@ -148,15 +150,15 @@ def anchors(page: Path) -> set[str]:
     """Return the anchors that GitHub gives the headings of a page."""
     found = tokens(str(page.relative_to(ROOT)))
     headings = [
-        found[at + 1].content for at, each in enumerate(found) if each.type == "heading_open"
+        found[at + 1].content for at, token in enumerate(found) if token.type == "heading_open"
     ]
     return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_link_of_a_page_leads_somewhere(name: str) -> None:
-    inside = [each for token in tokens(name) for each in token.children or ()]
-    links = [str(each.attrs.get("href") or each.attrs.get("src") or "") for each in inside]
+    inside = [child for token in tokens(name) for child in token.children or ()]
+    links = [str(token.attrs.get("href") or token.attrs.get("src") or "") for token in inside]
     for link in filter(None, links):
         if re.match(r"\w+:", link):
             continue
@@ -196,7 +198,7 @@ def test_a_picture_is_small_and_loads_nothing(picture: Path) -> None:
     text = picture.read_text("utf-8")
 
     assert len(text) < 60_000
-    assert not {each.tag.rpartition("}")[2] for each in ET.fromstring(text).iter()} & {"script"}
+    assert not {node.tag.rpartition("}")[2] for node in ET.fromstring(text).iter()} & {"script"}
     assert not re.search(r"@import|@font-face|url\((?!#)|\bon\w+=", text)
     assert "prefers-color-scheme:dark" in text
 

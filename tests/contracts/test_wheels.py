@@ -177,7 +177,8 @@ def test_a_wheel_that_disagrees_with_itself_is_wrong(
     tmp_path: Path, name: str, changes: dict[str, str], fault: str
 ) -> None:
     assert any(
-        fault in found for found in check_dist.metadata_faults(*wheel(tmp_path, name, **changes))
+        fault in message
+        for message in check_dist.metadata_faults(*wheel(tmp_path, name, **changes))
     )
 
 
@@ -224,7 +225,7 @@ def test_the_workflow_publishes_a_tag_alone_and_after_all_else() -> None:
 def test_the_workflows_actions_are_pinned_by_commit() -> None:
     used = [step["uses"] for step in STEPS if "uses" in step]
     assert used
-    assert [each for each in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", each)] == []
+    assert [action for action in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action)] == []
 
 
 def test_the_workflow_runs_scripts_that_are_there() -> None:

@@ -15,12 +15,12 @@ from mlbackends.sdpa.dispatch import backends
 
 np = pytest.importorskip("numpy")
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
-NAMES = [each.name for each in backends() if not each.on_host and each.name != "flash_cpu"]
+NAMES = [kind.name for kind in backends() if not kind.on_host and kind.name != "flash_cpu"]
 
 
 @pytest.fixture(params=NAMES)
 def backend(request: pytest.FixtureRequest) -> Any:
-    (found,) = [each for each in backends() if each.name == request.param]
+    (found,) = [kind for kind in backends() if kind.name == request.param]
     if reasons := found.missing_parts():
         pytest.skip(reasons[0].message)
     return found
@@ -34,7 +34,7 @@ def inputs(*shape: int) -> list[Any]:
 def on_device(arrays: list[Any], index: int = 0) -> list[Any]:
     from mlbackends_kernels.cuda.device_array import to_device
 
-    return [to_device(each, index) for each in arrays]
+    return [to_device(array, index) for array in arrays]
 
 
 def problem_of(arrays: list[Any], **options: Any) -> Any:
@@ -118,7 +118,7 @@ def test_a_backend_gives_back_what_it_allocates(backend: Any) -> None:
 def test_arrays_of_cupy_come_and_go_by_dlpack(backend: Any) -> None:
     cupy = pytest.importorskip("cupy")
     arrays = inputs(2, 4, 128, 64)
-    there = [cupy.asarray(each) for each in arrays]
+    there = [cupy.asarray(array) for array in arrays]
     found = cupy.from_dlpack(backend.run(problem_of(there), *there))
     assert np.abs(found.get().astype("f8") - right(arrays)).max() < 4e-3
 
@@ -156,7 +156,7 @@ def test_tensors_of_torch_stay_on_its_stream(backend: Any) -> None:
         pytest.skip("this torch has no CUDA")
     arrays = inputs(2, 4, 128, 64)
     with torch.cuda.stream(torch.cuda.Stream()):
-        there = [torch.from_numpy(each).cuda() for each in arrays]
+        there = [torch.from_numpy(array).cuda() for array in arrays]
         found = backend.run(problem_of(there), *there)
         twice = found + found
     torch.cuda.synchronize()

@@ -46,7 +46,9 @@ def test_attention_on_a_device_agrees_with_float64(name: str) -> None:
     case = CASES[name]
     tensors, chosen = cases.Tensors(case), EfficientCuda()
     expected, limit = cases.answer(tensors), cases.LIMITS[case.dtype] * case.slack
-    arrays = {name: on_device(each, tensors.dtype_of(name)) for name, each in tensors.named.items()}
+    arrays = {
+        name: on_device(array, tensors.dtype_of(name)) for name, array in tensors.named.items()
+    }
     more = {name: arrays.pop(name) for name in ("sinks",) if name in arrays}
     inputs = [arrays.get(name) for name in ("query", "key", "value", "mask")]
     problem = tensors.problem()
@@ -67,7 +69,9 @@ def test_attention_on_a_device_agrees_with_float64(name: str) -> None:
         results = (*inputs, out, logsumexp)
         found = chosen.run_backward(problem, coming, *results, **more)._asdict()
         again = chosen.run_backward(problem, coming, *results, **more)._asdict()
-    largest = max(float(np.abs(each).max(initial=1e-3)) for each in expected.gradients.values())
-    for tensor, each in expected.gradients.items():
-        assert cases.worst(found[tensor].numpy(), each, largest) < 4 * limit
+    largest = max(
+        float(np.abs(gradient).max(initial=1e-3)) for gradient in expected.gradients.values()
+    )
+    for tensor, gradient in expected.gradients.items():
+        assert cases.worst(found[tensor].numpy(), gradient, largest) < 4 * limit
         assert np.array_equal(found[tensor].numpy(), again[tensor].numpy(), equal_nan=True)

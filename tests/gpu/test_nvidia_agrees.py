@@ -36,7 +36,7 @@ def ours() -> Report:
 
 
 def gpus(probe: str) -> list[Device]:
-    return [one for one in ours().probes[probe].devices if one.kind == "cuda"]
+    return [device for device in ours().probes[probe].devices if device.kind == "cuda"]
 
 
 def test_nvidia_smi_tells_the_same() -> None:
@@ -61,5 +61,5 @@ def test_torch_tells_the_same() -> None:
 
     told = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
     assert [(gpu.name, gpu.capability) for gpu in gpus("cuda_driver")] == [
-        (one.name, f"{one.major}.{one.minor}") for one in told
+        (gpu.name, f"{gpu.major}.{gpu.minor}") for gpu in told
     ]

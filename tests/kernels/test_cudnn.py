@@ -127,7 +127,7 @@ def test_the_graph_is_that_of_the_problem(frontend: Callable[[str], None]) -> No
     assert ("query", [2, 4, 64, 64], [16384, 4096, 64, 1]) in tensors
     assert kind == "sdpa"
     assert options["attn_scale"] == 0.5
-    assert not {each for each in options if "causal" in each}
+    assert not {option for option in options if "causal" in option}
     assert set(graph.tensors) == {"query", "key", "value", "mask", "output", "logsumexp"}
 
 
@@ -153,7 +153,7 @@ def test_gradients_have_a_graph_of_their_own(
 def test_one_row_in_all_is_kept_from_it_where_a_gradient_is_required() -> None:
     spec = TensorSpec((1, 1, 1, 64), "float16", requires_grad=True)
     one = AttentionProblem(query=spec, key=spec, value=spec, device=H100)
-    assert [each.code for each in backend.Cudnn().unsupported_reasons(one)] == [
+    assert [reason.code for reason in backend.Cudnn().unsupported_reasons(one)] == [
         "length-unsupported"
     ]
     assert backend.Cudnn().unsupported_reasons(problem(grad=True)) == ()

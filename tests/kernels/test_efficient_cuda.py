@@ -86,7 +86,7 @@ def test_what_is_missing_is_told_by_name(tmp_path: Path) -> None:
     reasons = attention_cuda.missing_parts(Host(str(tmp_path)))
     assert [reason.code for reason in reasons] == ["missing-part"] * 3
     words = ("cuda.core", "libnvrtc.so", "libcuda.so.1")
-    assert all(word in each.message for word, each in zip(words, reasons, strict=True))
+    assert all(word in reason.message for word, reason in zip(words, reasons, strict=True))
 
 
 def test_its_switch_takes_it_out_of_dispatch() -> None:

@@ -221,7 +221,7 @@ def answers(
     """Compute it all with full matrices in the type `wide`; what is between the passes rounded to `dtype`."""
     scale = (problem.head_dim or 1) ** -0.5 if problem.scale is None else problem.scale
     query, key, value = (
-        expanded(problem, numbers(each, problem.dtype, wide)) for each in tensors[:3]
+        expanded(problem, numbers(tensor, problem.dtype, wide)) for tensor in tensors[:3]
     )
     length, keys = problem.query_length, problem.key_length
     scale = np.asarray(scale, wide)
@@ -274,8 +274,8 @@ class Case:
         rough = answers(*given, narrow if narrow == "float64" else dtype, narrow)
         self.rough_out = self.error(stored(rough.out, dtype), self.right.out)
         self.rough_gradients = [
-            self.error(stored(each, kind), wanted, kind)
-            for each, wanted, kind in zip(
+            self.error(stored(gradient, kind), wanted, kind)
+            for gradient, wanted, kind in zip(
                 rough.gradients, self.right.gradients, self.kinds(), strict=True
             )
         ]
@@ -294,8 +294,8 @@ class Case:
         problem, dtype = self.problem, self.problem.dtype
         scale = (problem.head_dim or 1) ** -0.5 if problem.scale is None else abs(problem.scale)
         query, key, value, coming = (
-            np.linalg.norm(numbers(each, dtype), axis=-1).max(initial=0)
-            for each in (*self.tensors[:3], self.grad_out)
+            np.linalg.norm(numbers(tensor, dtype), axis=-1).max(initial=0)
+            for tensor in (*self.tensors[:3], self.grad_out)
         )
         enlarged = 1 / (1 - problem.dropout) if problem.dropout < 1 else 1
         # Numbers that a mask adds are at most about 4.
@@ -393,9 +393,9 @@ def test_each_refuses_by_name_what_torch_has_no_argument_for_or_takes_it(
 ) -> None:
     (wording,) = parse(f"--shape 1,4,8,64 --dtype float16 {WITH_FIELDS[name]}")
     refused = any(
-        each.code == BEYOND_TORCH[name].code
+        reason.code == BEYOND_TORCH[name].code
         for device in DEVICES
-        for each in backend.unsupported_reasons(wording.problem(device))
+        for reason in backend.unsupported_reasons(wording.problem(device))
     )
 
     assert refused == (name not in backend.takes)

@@ -154,11 +154,11 @@ def test_a_row_whose_scores_all_overflow_is_nan(name: str, length: int) -> None:
                 assert np.isnan(out).all() and np.isnan(logsumexp).all()
             mask = np.zeros((2, length), bool)
             mask[1, -1] = True
-            for each, kind in (
+            for array, kind in (
                 (mask, "bool"),
                 (np.where(mask, 0, -np.inf).astype("f4"), "float32"),
             ):
-                out, _ = both(arrays, dtype, each, kind)
+                out, _ = both(arrays, dtype, array, kind)
                 assert not out[..., 0, :].any() and np.isnan(out[..., 1, :]).all()
 
 
@@ -352,14 +352,14 @@ def test_the_result_does_not_depend_on_the_threads(
         for count in (1, 2, 3, 7):
             any_threads(count)
             results.append(run(arrays, dtype, is_causal=query[2] > 1, dropout=dropout, seed=7))
-        assert all(np.array_equal(results[0], each) for each in results[1:])
+        assert all(np.array_equal(results[0], result) for result in results[1:])
 
 
 @built
 def test_many_threads_of_python_may_call_at_once(any_threads: Callable[[int], None]) -> None:
     any_threads(3)
     arrays = [random_arrays(*[(1, 4, 90, 32)] * 3, seed=seed) for seed in range(6)]
-    wanted = [run(each) for each in arrays]
+    wanted = [run(array) for array in arrays]
     wrong: list[int] = []
 
     def work(number: int) -> None:
@@ -368,10 +368,10 @@ def test_many_threads_of_python_may_call_at_once(any_threads: Callable[[int], No
             wrong.extend(() if same else (number,))
 
     running = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-    for each in running:
-        each.start()
-    for each in running:
-        each.join()
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
     assert not wrong
 
 

@@ -243,7 +243,8 @@ def test_large_scores_are_as_exact_as_in_the_plain_formula(
     inputs = [[array.astype(kind) for array in (grad_out, *arrays)] for kind in (wide, dtype)]
     masks = [None if mask is None else mask.astype(kind) for kind in (wide, dtype)]
     want, plain = (
-        wanted(problem, each[0], each[1:], one)[1] for each, one in zip(inputs, masks, strict=True)
+        wanted(problem, tensor[0], tensor[1:], mask)[1]
+        for tensor, mask in zip(inputs, masks, strict=True)
     )
     for array, right, other in zip(found, want, plain, strict=True):
         if right is None:
@@ -285,8 +286,8 @@ def test_gradients_of_parts_of_the_keys_add_up(scale: float) -> None:
         *(np.concatenate([part[place] for part in parts], axis=-2) for place in (1, 2)),
     )
     allowed = 1e-3 if scale > 1 else 1e-5  # scores of some hundreds are no finer themselves
-    for found, right in zip(together, whole, strict=False):
-        assert np.abs(found - right).max() <= allowed * np.abs(right).max()
+    for gradient, right in zip(together, whole, strict=False):
+        assert np.abs(gradient - right).max() <= allowed * np.abs(right).max()
 
 
 def test_a_row_of_nan_does_not_reach_other_rows_of_the_query() -> None:

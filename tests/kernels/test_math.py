@@ -44,9 +44,9 @@ def test_a_row_whose_scores_all_overflow_is_nan() -> None:
 
     assert np.isnan(run(x, -x, x / x)).all()
     assert np.isnan(run(x, -x, x / x, is_causal=True)).all()
-    for each in (mask, np.where(mask, 0, -np.inf).astype("float32")):
-        assert np.isnan(run(x, -x, x / x, each)[0, 0]).all(-1).tolist() == [True, False, True]
-        assert not run(x, -x, x / x, each)[0, 0, 1].any()
+    for tensor in (mask, np.where(mask, 0, -np.inf).astype("float32")):
+        assert np.isnan(run(x, -x, x / x, tensor)[0, 0]).all(-1).tolist() == [True, False, True]
+        assert not run(x, -x, x / x, tensor)[0, 0, 1].any()
 
 
 def test_large_scores_do_not_overflow() -> None:

@@ -21,8 +21,8 @@ backend = registry.load("mlbackends_kernels", "math").Math()
 def asked(tensors: tuple[Any, ...], **more: Any) -> AttentionProblem:
     """Return the problem of query, key, value and mask, all of which require gradients."""
     specs: list[Any] = [
-        None if each is None else TensorSpec(each.shape, each.dtype.name, requires_grad=True)
-        for each in tensors
+        None if tensor is None else TensorSpec(tensor.shape, tensor.dtype.name, requires_grad=True)
+        for tensor in tensors
     ]
     if specs[3] is not None and specs[3].dtype == "bool":
         specs[3] = replace(specs[3], requires_grad=False)
@@ -47,7 +47,7 @@ def drawn(*shapes: tuple[int, ...], dtype: str = "float64") -> tuple[Any, ...]:
 
 def closed(grad_out: Any, tensors: tuple[Any, ...], scale: float, inner: str) -> tuple[Any, ...]:
     """Return the gradients in float64, of scores that are rounded once, where the mask is added."""
-    query, key, value = (each.astype("f8") for each in tensors[:3])
+    query, key, value = (tensor.astype("f8") for tensor in tensors[:3])
     mask = 0 if tensors[3] is None else tensors[3].astype(inner)
     scores = ((query @ key.swapaxes(-1, -2) * scale).astype(inner) + mask).astype("f8")
     highest = scores.max(-1, keepdims=True)
@@ -67,7 +67,9 @@ def closed(grad_out: Any, tensors: tuple[Any, ...], scale: float, inner: str) ->
 def eighths(element: Any) -> tuple[Any, ...]:
     """Return query, key, value and a gradient whose products every type holds as they are."""
     shapes = ((2, 40, 16), (2, 40, 16), (2, 40, 8), (2, 40, 8))
-    return tuple((np.round(each.clip(-2, 2) * 8) / 8).astype(element) for each in drawn(*shapes))
+    return tuple(
+        (np.round(tensor.clip(-2, 2) * 8) / 8).astype(element) for tensor in drawn(*shapes)
+    )
 
 
 @pytest.mark.parametrize("fill", ["min", -1e9, -1e4, -np.inf])
@@ -104,7 +106,7 @@ def test_a_large_scale_costs_no_more_than_the_rounding_of_scores(
     found = gradients(grad_out, (*tensors, None), scale=scale, dropout=dropout, seed=3)
 
     if dropout:
-        wide = (*(each.astype("f8") for each in tensors), None)
+        wide = (*(tensor.astype("f8") for tensor in tensors), None)
         wanted: Any = gradients(grad_out.astype("f8"), wide, scale=scale, dropout=dropout, seed=3)
     else:
         wanted = closed(grad_out, (*tensors, None), scale, dtype)
@@ -135,17 +137,17 @@ def test_parts_add_up_where_a_part_sees_masked_keys_only() -> None:
 
 
 def test_scores_far_apart_neither_overflow_nor_vanish_together() -> None:
-    query, key, value = (200 * each for each in drawn((2, 4), (6, 4), (6, 4), dtype="float32"))
+    query, key, value = (200 * tensor for tensor in drawn((2, 4), (6, 4), (6, 4), dtype="float32"))
 
     found = gradients(np.ones((2, 4), "float32"), (query, key, value, None), scale=3.0)
 
-    assert all(np.isfinite(each).all() for each in found[:3])
+    assert all(np.isfinite(gradient).all() for gradient in found[:3])
     assert np.allclose(found.value.sum(0), 2)
 
 
 def test_the_inputs_stay_as_they_are() -> None:
     tensors = (*drawn((2, 3, 4), (2, 5, 4), (2, 5, 4), (3, 5)), drawn((2, 3, 4))[0])
-    before = [each.copy() for each in tensors]
+    before = [tensor.copy() for tensor in tensors]
 
     gradients(tensors[4], tensors[:4])
 

@@ -43,11 +43,11 @@ def call(
     more = {"sinks": sinks, "page_table": page_table}
     named = {"query": query, "key": key, "value": value, "mask": mask, **more}
     specs: dict[str, Any] = {
-        name: spec(each, requires_grad=gradients and each.dtype.kind == "f")
-        for name, each in named.items()
-        if each is not None
+        name: spec(array, requires_grad=gradients and array.dtype.kind == "f")
+        for name, array in named.items()
+        if array is not None
     }
-    given = {name: each for name, each in more.items() if each is not None}
+    given = {name: array for name, array in more.items() if array is not None}
     return Call(AttentionProblem(**specs, **options), (query, key, value, mask), given)
 
 
@@ -96,7 +96,7 @@ def by_hand(
 ) -> tuple[Any, Any]:
     """Return what `run_with_logsumexp` must, of tensors (B, H, L, E); complex numbers stay complex."""
     batch, heads, length, _ = query.shape
-    given = [each for each in (query, key, value, mask, sinks) if each is not None]
+    given = [tensor for tensor in (query, key, value, mask, sinks) if tensor is not None]
     kind = np.result_type(*given)
     out = np.zeros((batch, heads, length, value.shape[-1]), kind)
     logs = np.zeros((batch, heads, length), kind)
@@ -118,7 +118,7 @@ def by_hand(
                 own_values = own_values.reshape(keys, value.shape[-1])
             elif problem.query_lengths:
                 own_keys, own_values = (
-                    each[0, serving, first_key : first_key + keys] for each in (key, value)
+                    tensor[0, serving, first_key : first_key + keys] for tensor in (key, value)
                 )
             else:
                 own_keys, own_values = key[taken], value[taken]
@@ -191,8 +191,8 @@ def slope(asked: Call, grad_out: Any, name: str, direction: Any) -> float:
     names = ("query", "key", "value", "mask")
     tensors = dict(zip(names, asked.tensors, strict=True)) | asked.more
     tensors[name] = tensors[name] + 1j * step * direction
-    more = {each: tensors[each] for each in asked.more}
-    out, _ = by_hand(asked.problem, *(tensors[each] for each in names), **more)
+    more = {array: tensors[array] for array in asked.more}
+    out, _ = by_hand(asked.problem, *(tensors[field] for field in names), **more)
     return float((out * grad_out).sum().imag / step)
 
 
@@ -250,7 +250,7 @@ def test_a_sink_beyond_every_score_takes_all_the_weight() -> None:
 
 def test_packed_sequences_drop_what_a_batch_of_them_drops() -> None:
     dense = drawn((2, 3, 5, 4), (2, 3, 5, 4), (2, 3, 5, 4))
-    packed = [each.swapaxes(0, 1).reshape(1, 3, 10, 4) for each in dense]
+    packed = [array.swapaxes(0, 1).reshape(1, 3, 10, 4) for array in dense]
     options: dict[str, Any] = {"dropout": 0.5, "seed": 3, "is_causal": True}
     lengths: dict[str, Any] = {"query_lengths": (5, 5), "key_lengths": (5, 5)}
 
@@ -284,12 +284,12 @@ def test_rows_in_turn_give_what_all_rows_give(
         found = backend.run_backward(
             asked.problem, grad_out, *asked.tensors, *results, **asked.more
         )
-        return [*results, *(each for each in found if each is not None)]
+        return [*results, *(array for array in found if array is not None)]
 
     whole = computed()
     monkeypatch.setattr(of_rows, "SCORES_AT_ONCE", 130)
-    for one, other in zip(computed(), whole, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-13)
+    for tensor, other in zip(computed(), whole, strict=True):
+        np.testing.assert_allclose(tensor, other, atol=1e-13)
 
 
 def test_a_part_of_the_keys_adds_its_gradients_beside_a_sink() -> None:
@@ -311,10 +311,10 @@ def test_a_part_of_the_keys_adds_its_gradients_beside_a_sink() -> None:
 
     np.testing.assert_allclose(found[0].query + found[1].query, wanted.query, atol=1e-13)
     np.testing.assert_allclose(
-        np.concatenate([each.key for each in found], 2), wanted.key, atol=1e-13
+        np.concatenate([array.key for array in found], 2), wanted.key, atol=1e-13
     )
-    for each in found:
-        np.testing.assert_allclose(each.sinks, wanted.sinks, atol=1e-13)
+    for array in found:
+        np.testing.assert_allclose(array.sinks, wanted.sinks, atol=1e-13)
 
 
 @pytest.mark.parametrize("page", [-1, 4])
@@ -348,18 +348,18 @@ def test_narrower_elements_give_results_of_their_own_type(dtype: str) -> None:
         "window": (2, 0), "softcap": 1.0, "enable_gqa": True, "lower_right": True,
         "query_lengths": (2, 7), "key_lengths": (5, 7), "gradients": True,
     }  # fmt: skip
-    tensors = [each.astype(dtype) for each in (query, key, value)]
+    tensors = [tensor.astype(dtype) for tensor in (query, key, value)]
 
     def computed(kind: str, tensors: list[Any]) -> list[Any]:
         asked = call(*tensors, sinks=sinks.astype("float32").astype(kind), **options)
         results = backend.run_with_logsumexp(asked.problem, *asked.tensors, **asked.more)
         coming = grad_out.astype(tensors[0].dtype)
         found = backend.run_backward(asked.problem, coming, *asked.tensors, *results, **asked.more)
-        return [*results, *(each for each in found if each is not None)]
+        return [*results, *(array for array in found if array is not None)]
 
     found = computed("float32", tensors)
-    wanted = computed("float64", [each.astype("float64") for each in tensors])
+    wanted = computed("float64", [tensor.astype("float64") for tensor in tensors])
 
-    assert [str(each.dtype) for each in found] == [dtype, "float32", *[dtype] * 3, "float32"]
-    for one, other in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(one, other, atol=0.01 if dtype == "float16" else 1e-5)
+    assert [str(array.dtype) for array in found] == [dtype, "float32", *[dtype] * 3, "float32"]
+    for tensor, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(tensor, other, atol=0.01 if dtype == "float16" else 1e-5)

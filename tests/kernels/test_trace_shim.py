@@ -103,7 +103,7 @@ def bench(shim: Path, tmp_path: Path) -> Bench:
 
 
 def lines(done: Done) -> list[str]:
-    return [each.line for each in done.trace]
+    return [call.line for call in done.trace]
 
 
 WAYS = {
@@ -221,7 +221,7 @@ def test_pieces_of_threads_and_processes_do_not_mix(bench: Bench) -> None:
             while (wait(0) > 0) {}
         }"""
     )
-    processes = {each.process for each in done.trace}
+    processes = {call.process for call in done.trace}
     wanted = {
         f"onednn_verbose,{process},{thread},{line}"
         for process in processes
@@ -525,7 +525,7 @@ def test_mkls_own_file_is_stamped(bench: Bench) -> None:
             }
         }"""
     )
-    wanted = [f"MKL_VERBOSE SGEMM(N,N,{each}) 63.62us CNR:OFF" for each in (1, 2)]
+    wanted = [f"MKL_VERBOSE SGEMM(N,N,{number}) 63.62us CNR:OFF" for number in (1, 2)]
     assert lines(done) == wanted
 
 
@@ -537,7 +537,7 @@ def test_mkl_that_prints_is_traced_too(bench: Bench) -> None:
 def test_a_rank_has_its_own_file(bench: Bench) -> None:
     bench.run("int main(void) { puts(LINE); }", MLBACKENDS_TRACE_RANKS="PMI_RANK,RANK", RANK="12")
     own = bench.read(bench.folder / "trace.rank12.log")
-    assert [each.line for each in own] == [LINE]
+    assert [call.line for call in own] == [LINE]
     assert not bench.trace.exists()
 
 

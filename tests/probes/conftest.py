@@ -46,7 +46,7 @@ def asked(fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Asked:
             monkeypatch.setenv(name, value)
         host = Host(python={"path": []})
         report = survey((probe,), host, Presence.USABLE, timeout=timeout).probes[probe]
-        (asked_one,) = (one for one in report.libraries if one.path == str(path))
+        (asked_one,) = (copy for copy in report.libraries if copy.path == str(path))
         return report, asked_one
 
     return ask

@@ -73,7 +73,7 @@ def test_tpu_chips_without_nodes_have_no_driver(tmp_path: Path) -> None:
 def test_libtpu_without_chips_has_no_device(tmp_path: Path) -> None:
     write(tmp_path, {"/usr/lib/libtpu.so": "x"})
 
-    assert [one.code for one in tpu.find(Host(str(tmp_path))).reasons] == ["no-device"]
+    assert [reason.code for reason in tpu.find(Host(str(tmp_path))).reasons] == ["no-device"]
 
 
 def test_a_named_libtpu_that_is_gone_is_dangling(tmp_path: Path) -> None:
@@ -247,7 +247,9 @@ def test_garbage_never_raises(tmp_path: Path, name: str, garbage: str) -> None:
         card(tmp_path, f"0000:0{i}:00.0", number, "120000", "driver")
         files = ("numa_node", "fw_version", "cpucp_ver", "max_link_speed", "max_link_width")
         write(tmp_path, {f"{PCI}/0000:0{i}:00.0/{file}": garbage for file in files})
-    write(tmp_path, {f"/sys/module/{one}/version": garbage for one in ("neuron", "habanalabs")})
+    write(
+        tmp_path, {f"/sys/module/{module}/version": garbage for module in ("neuron", "habanalabs")}
+    )
     write(tmp_path, {"/sys/class/habanalabs/hl0/pci_addr": garbage})
     write(tmp_path, {"/usr/local/Ascend/driver/version.info": garbage})
 

@@ -79,7 +79,7 @@ def test_a_plugin_of_another_version_is_a_conflict(
 
     warnings = jax.find(machine(JAX | installed(*names))).warnings
 
-    assert [(one.code, one.message) for one in warnings] == [("conflict", said)]
+    assert [(warning.code, warning.message) for warning in warnings] == [("conflict", said)]
 
 
 def test_a_plugin_release_of_its_own_goes_with_jaxlib(machine: Machine) -> None:
@@ -163,7 +163,7 @@ def test_a_cpu_build_of_tensorflow_beside_a_gpu_is_a_warning(machine: Machine) -
     finding = tensorflow.find(machine(files))
 
     assert finding.facts["distribution"] == "tensorflow-cpu"
-    assert [(one.code, one.hint) for one in finding.warnings] == [
+    assert [(warning.code, warning.hint) for warning in finding.warnings] == [
         ("degraded", "uninstall tensorflow-cpu, then install tensorflow[and-cuda]")
     ]
 

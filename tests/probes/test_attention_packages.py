@@ -58,7 +58,7 @@ def test_a_variable_that_names_no_ptxas_is_a_warning(machine: Machine) -> None:
     finding = triton.find(machine(files, TRITON_PTXAS_PATH="/gone/ptxas"))
 
     assert finding.facts["environment"] == {"TRITON_PTXAS_PATH": "/gone/ptxas"}
-    assert [one.code for one in finding.warnings] == ["override-invalid"]
+    assert [warning.code for warning in finding.warnings] == ["override-invalid"]
 
 
 # ---- CUTLASS -------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def test_parts_that_do_not_go_together_are_a_conflict(
 
     warnings = transformer_engine.find(machine(files)).warnings
 
-    assert [(one.code, one.message) for one in warnings] == [("conflict", said)]
+    assert [(warning.code, warning.message) for warning in warnings] == [("conflict", said)]
 
 
 # ---- opt_einsum ----------------------------------------------------------------------------------

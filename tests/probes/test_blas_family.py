@@ -139,7 +139,9 @@ def test_the_copies_of_numpy_before_2_are_found_under_their_long_names(
 
     finding = openblas.find(Host(python={"path": [str(tmp_path)]}, environment={}))
 
-    found = [one.path for one in finding.libraries if one.path.startswith(str(tmp_path))]
+    found = [
+        library.path for library in finding.libraries if library.path.startswith(str(tmp_path))
+    ]
     assert found == [f"{tmp_path}/numpy.libs/{name}" for name in names]
 
 
@@ -183,7 +185,7 @@ def test_mkl_inside_torch_is_found_by_its_function(
 
     report = survey(("mkl",), host, Presence.USABLE).probes["mkl"]
 
-    (library,) = (one for one in report.libraries if one.path == str(inner))
+    (library,) = (library for library in report.libraries if library.path == str(inner))
     assert library.found_by.startswith("inside ")
     assert (library.presence, library.version) == (Presence.USABLE, "2024.2")
 
@@ -363,7 +365,7 @@ def test_a_libblas_is_told_by_the_functions_inside(
         Host(python={"path": []}, environment={"LD_LIBRARY_PATH": str(path.parent)})
     )
 
-    (library,) = (one for one in finding.libraries if one.path == str(path))
+    (library,) = (library for library in finding.libraries if library.path == str(path))
     assert library.facts.get("implementation") == implementation
     # One of the machine's own may tell what this one does not.
     assert implementation is None or finding.facts["blas"] == implementation

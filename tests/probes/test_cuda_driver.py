@@ -161,7 +161,7 @@ def test_a_library_without_the_functions_is_named(
 
     report = survey(("cuda_driver",), Host(), Presence.USABLE).probes["cuda_driver"]
 
-    (library,) = (one for one in report.libraries if one.path == str(path))
+    (library,) = (library for library in report.libraries if library.path == str(path))
     assert (library.presence, library.reasons[0].code) == (Presence.FOUND, "missing-symbol")
 
 

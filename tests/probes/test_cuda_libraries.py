@@ -346,7 +346,7 @@ def test_every_copy_has_its_own_version(machine: Machine) -> None:
 
     finding = registry.load("mlbackends_probes", "nvrtc").find(machine.host(CUDA_HOME="/opt/mine"))
 
-    told = [(one.version, one.found_by, one.wins) for one in finding.libraries]
+    told = [(library.version, library.found_by, library.wins) for library in finding.libraries]
     assert told == [("13.5", "site-packages", True), ("12.4", "CUDA_HOME", True)]
     assert finding.version == "13.5"
 
@@ -481,7 +481,7 @@ def test_cublas_speaks_for_itself_and_cublaslt(machine: Machine) -> None:
 
     finding = registry.load("mlbackends_probes", "cublas").find(machine.host())
 
-    assert [one.name for one in finding.libraries] == ["cublas", "cublasLt"]
+    assert [library.name for library in finding.libraries] == ["cublas", "cublasLt"]
     assert finding.warnings == ()
 
 

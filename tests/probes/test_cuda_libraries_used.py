@@ -92,7 +92,7 @@ def asked(fakes: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.Monk
         probe = "cublas" if name == "cublasLt" else name
         report = survey((probe,), Host(), Presence.USABLE).probes[probe]
         path = str(tmp_path / SONAMES[name])
-        (library,) = (one for one in report.libraries if one.path == path)
+        (library,) = (library for library in report.libraries if library.path == path)
         assert report.failure is None
         return report, library
 
@@ -289,5 +289,5 @@ def test_a_library_without_its_functions_lacks_a_symbol(
 
     report = survey((name,), Host(), Presence.USABLE).probes[name]
 
-    (library,) = (one for one in report.libraries if one.path == str(tmp_path / soname))
+    (library,) = (library for library in report.libraries if library.path == str(tmp_path / soname))
     assert only_reason(library)[0] == "missing-symbol"

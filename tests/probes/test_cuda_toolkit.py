@@ -104,7 +104,7 @@ def test_every_toolkit_is_reported_and_the_variable_chooses(machine: Machine) ->
 
     toolkits = finding.facts["toolkits"]
     assert isinstance(toolkits, list)
-    assert [(one["path"], one["version"], one["found_by"]) for one in toolkits] == [
+    assert [(row["path"], row["version"], row["found_by"]) for row in toolkits] == [
         ("/opt/mine", "12.4", "CUDA_HOME"),
         ("/usr/local/cuda-12.8", "12.8", "well-known-folder"),
         ("/usr/local/cuda-13.0", "13.0", "well-known-folder"),

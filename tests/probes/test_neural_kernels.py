@@ -206,7 +206,7 @@ def test_fbgemm_is_usable_where_it_rounds_right(
     monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
 
     probe = survey(["fbgemm"], Host()).probes["fbgemm"]
-    library = next(each for each in probe.libraries if each.path == str(path))
+    library = next(library for library in probe.libraries if library.path == str(path))
 
     assert library.presence is presence
     assert [reason.code for reason in library.reasons] == ([code] if code else [])

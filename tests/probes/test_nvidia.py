@@ -19,7 +19,11 @@ NVML = ("nvml", "libnvidia-ml.so.1")
 
 def by_kind(report: ProbeReport, kind: str, pci: str = "0000:") -> list[Device]:
     """Return the devices that the fake told: those of this machine have other addresses or none."""
-    return [one for one in report.devices if one.kind == kind and one.presence is Presence.LOADABLE]
+    return [
+        device
+        for device in report.devices
+        if device.kind == kind and device.presence is Presence.LOADABLE
+    ]
 
 
 def test_everything_that_nvml_tells_of_a_gpu(asked: Asked) -> None:
@@ -115,7 +119,7 @@ def test_mig_instances_are_devices_of_their_own(asked: Asked) -> None:
 
     gpus, instances = by_kind(report, "cuda"), by_kind(report, "mig")
     assert [gpu.facts["mig"] for gpu in gpus] == [True, True]
-    assert [(one.facts["parent"], one.index) for one in instances] == [
+    assert [(instance.facts["parent"], instance.index) for instance in instances] == [
         (0, 0),
         (0, 1),
         (1, 0),
@@ -188,7 +192,7 @@ def test_a_lost_gpu_stays_a_device_with_its_reason(asked: Asked) -> None:
 
     assert library.presence is Presence.USABLE
     assert [gpu.index for gpu in by_kind(report, "cuda")] == [0, 2]
-    (lost,) = (one for one in report.devices if one.reasons[0].code == "gpu-lost")
+    (lost,) = (device for device in report.devices if device.reasons[0].code == "gpu-lost")
     assert (lost.index, lost.presence) == (1, Presence.FOUND)
 
 
@@ -288,7 +292,7 @@ def test_mig_instances_are_told_without_nvml(machine: Machine) -> None:
     access = b"DeviceFileMinor: 21\nDeviceFileMode: 292\nDeviceFileModify: 1\n"
     instances = ("gpu0/mig/gi2", "gpu0/mig/gi13", "gpu10/mig/gi3")
     parts = ("gpu0/mig/gi2/ci1", "gpu0/mig/gi2/ci0")
-    shown = ("mig/config", *(f"{one}/access" for one in instances + parts))
+    shown = ("mig/config", *(f"{instance}/access" for instance in instances + parts))
     none = (
         "gpu0/mig/gi9/other",
         "gpu0/mig/gix/access",

@@ -122,7 +122,7 @@ def test_the_copy_inside_torch_tells_its_version_as_a_cxx_string(
     host = Host(python={"path": [str(tmp_path)]}, environment={})
     report = survey(("onednn",), host, Presence.USABLE).probes["onednn"]
 
-    (library,) = (one for one in report.libraries if one.path == str(carrier))
+    (library,) = (library for library in report.libraries if library.path == str(carrier))
     assert (library.presence, library.version) == (Presence.LOADABLE, "3.7.1")
     assert {**library.facts, **report.facts}["commit"] == "8d263e693366ef8db40acc569cc7d8ed"
     assert [reason.code for reason in library.reasons] == ["no-use-check"]

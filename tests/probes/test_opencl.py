@@ -27,17 +27,17 @@ def test_a_driver_without_a_loader_says_what_is_missing(machine: Machine) -> Non
 
 def test_a_driver_file_that_names_nothing_is_a_warning(machine: Machine) -> None:
     assert [
-        one.code
-        for one in opencl.find(
+        warning.code
+        for warning in opencl.find(
             machine({"/etc/OpenCL/vendors/gone.icd": "/opt/gone/libgone.so"})
         ).warnings
     ] == ["dangling-link"]
 
 
 def test_a_loader_without_drivers_says_so(machine: Machine) -> None:
-    assert [one.code for one in opencl.find(machine({"/usr/lib/libOpenCL.so.1": "x"})).reasons] == [
-        "no-driver"
-    ]
+    assert [
+        reason.code for reason in opencl.find(machine({"/usr/lib/libOpenCL.so.1": "x"})).reasons
+    ] == ["no-driver"]
 
 
 def test_a_variable_replaces_the_folder_of_drivers(machine: Machine) -> None:
@@ -56,7 +56,7 @@ def test_a_driver_can_stand_in_the_variable_itself(machine: Machine) -> None:
     found = opencl.find(machine({}, OCL_ICD_VENDORS="/a/libb.so.1"))
 
     assert found.facts["drivers"] == [{"file": "OCL_ICD_VENDORS", "library": "/a/libb.so.1"}]
-    assert [one.code for one in found.warnings] == ["dangling-link"]
+    assert [warning.code for warning in found.warnings] == ["dangling-link"]
 
 
 def test_a_driver_that_no_file_names_is_the_hint(machine: Machine) -> None:

@@ -85,7 +85,9 @@ def test_a_runtime_of_llvm_under_the_name_of_gnus_is_llvms(
 
     finding = openmp.find(host)
 
-    (library,) = (one for one in finding.libraries if one.path.startswith(str(tmp_path)))
+    (library,) = (
+        library for library in finding.libraries if library.path.startswith(str(tmp_path))
+    )
     assert library.facts == {"runtime": "llvm"}
 
 
@@ -118,7 +120,7 @@ def test_the_highest_symbol_version_of_a_gnu_runtime_is_told(
 
     finding = openmp.find(host)
 
-    (library,) = (one for one in finding.libraries if one.path == str(path))
+    (library,) = (library for library in finding.libraries if library.path == str(path))
     assert library.facts == {"runtime": "gnu", **facts}
 
 

@@ -68,7 +68,7 @@ def test_old_metadata_in_the_same_folder_is_a_conflict(machine: Machine) -> None
     finding = packages.find(machine(files))
 
     assert finding.facts["count"] == 1
-    assert [one.code for one in finding.warnings] == ["installed-twice"]
+    assert [warning.code for warning in finding.warnings] == ["installed-twice"]
     assert finding.warnings[0].message == "/site has metadata of thing 1.0 and 1.1"
 
 
@@ -136,7 +136,7 @@ def test_an_egg_info_of_another_folder_is_another_installation(machine: Machine)
 
     finding = packages.find(machine(files, python=on("/site", "/dist")))
 
-    assert [one["version"] for one in finding.facts["installed_twice"]] == ["2.0", "1.0"]  # type: ignore[index, union-attr]
+    assert [package["version"] for package in finding.facts["installed_twice"]] == ["2.0", "1.0"]  # type: ignore[index, union-attr]
 
 
 def test_metadata_without_a_version_is_told_as_such(machine: Machine) -> None:
@@ -161,8 +161,8 @@ def test_what_is_installed_twice_is_told_by_one_probe(machine: Machine, name: st
 
     tellers = {
         probe: warning.message
-        for probe, told in report.probes.items()
-        for warning in told.warnings
+        for probe, answer in report.probes.items()
+        for warning in answer.warnings
         if "1.0" in warning.message and "2.0" in warning.message
     }
 

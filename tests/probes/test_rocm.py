@@ -99,7 +99,7 @@ def test_variables_leave_gpus_visible(machine: Machine, told: dict[str, str], co
 def test_two_variables_that_differ_are_a_conflict(machine: Machine) -> None:
     found = rocm.find(machine(consumer_card(), HIP_VISIBLE_DEVICES="0", CUDA_VISIBLE_DEVICES="0,1"))
 
-    assert [one.code for one in found.warnings] == ["conflict"]
+    assert [warning.code for warning in found.warnings] == ["conflict"]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_two_variables_that_differ_are_a_conflict(machine: Machine) -> None:
 def test_an_override_of_the_target(machine: Machine, value: str, code: str | None) -> None:
     found = rocm.find(machine(consumer_card(), HSA_OVERRIDE_GFX_VERSION=value))
 
-    assert [one.code for one in found.warnings] == ([code] if code else [])
+    assert [warning.code for warning in found.warnings] == ([code] if code else [])
     assert found.facts["environment"] == {"HSA_OVERRIDE_GFX_VERSION": value}
 
 

@@ -240,7 +240,11 @@ WITH_TORCH = {
 
 
 def winners(host: Host, probe: str) -> dict[str, Library]:
-    return {one.path: one for one in survey((probe,), host).probes[probe].libraries if one.wins}
+    return {
+        library.path: library
+        for library in survey((probe,), host).probes[probe].libraries
+        if library.wins
+    }
 
 
 def test_one_runtime_of_openmp_wins_for_the_package_that_takes_it(tmp_path: Path) -> None:
@@ -259,7 +263,7 @@ def test_what_a_wheel_brings_is_taken_by_that_wheel(tmp_path: Path) -> None:
     info.mkdir()
     (info / "RECORD").write_text(f"{own.removeprefix('/site/')},,\n")
 
-    taken = {one.used_by for one in winners(host, "openmp").values()}
+    taken = {library.used_by for library in winners(host, "openmp").values()}
 
     assert taken == {("torch",), ("xgboost",)}
 
@@ -411,7 +415,9 @@ def test_a_package_that_the_process_has_not_loaded_is_absent(
         (with_torch["numpy"], f"the process has mapped no file of {tmp_path}/numpy"),
     ):
         assert (probe.presence, probe.version, probe.facts) == (Presence.ABSENT, "", {})
-        assert [(one.code, one.message) for one in probe.reasons] == [("not-mapped", message)]
+        assert [(reason.code, reason.message) for reason in probe.reasons] == [
+            ("not-mapped", message)
+        ]
     assert with_torch["torch"].presence is Presence.FOUND
     # What has no compiled file leaves no trace in a process.
     assert without["opt_einsum"].presence is Presence.FOUND
@@ -440,8 +446,8 @@ def test_a_file_that_was_replaced_since_has_no_version(
         report = survey(("openblas",), Host(pid=process.pid, python={})).probes["openblas"]
         process.kill()
 
-    (library,) = (one for one in report.libraries if one.path == str(path))
-    assert (library.version, [one.code for one in library.reasons]) == ("", ["replaced"])
+    (library,) = (library for library in report.libraries if library.path == str(path))
+    assert (library.version, [reason.code for reason in library.reasons]) == ("", ["replaced"])
 
 
 def test_a_table_that_cannot_be_made_costs_the_others_nothing(

@@ -44,7 +44,7 @@ MODULES = {f"{SITE}/numpy/__init__.py": b"", f"{SITE}/torch/__init__.py": b""}
 def test_condas_mkl_and_pips_torch_bring_a_libiomp5md_each(windows_machine: WindowsMachine) -> None:
     found = openmp.find(windows_machine(TWO, MODULES))
 
-    assert [(one.path, one.used_by, one.wins) for one in found.libraries] == [
+    assert [(library.path, library.used_by, library.wins) for library in found.libraries] == [
         (f"{TORCH}/libiomp5md.dll", ("torch",), True),
         (f"{LIBRARY}/libiomp5md.dll", ("numpy",), True),
     ]
@@ -60,7 +60,7 @@ def test_one_libiomp5md_for_all_is_no_conflict(windows_machine: WindowsMachine) 
 
     found = openmp.find(windows_machine(alone, MODULES))
 
-    assert [one.used_by for one in found.libraries] == [("numpy",)]
+    assert [library.used_by for library in found.libraries] == [("numpy",)]
     assert not found.warnings
 
 

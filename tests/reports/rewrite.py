@@ -128,7 +128,7 @@ def asked(saved: Saved, library: Path) -> ProbeReport:
         os.environ.update(before)
     probe = report.probes["nvidia"]
     facts = {name: value for name, value in probe.facts.items() if name in TOLD_BY_NVML}
-    mine = next(one for one in probe.libraries if one.path == str(library))
+    mine = next(copy for copy in probe.libraries if copy.path == str(library))
     return replace(probe, presence=mine.presence, facts=facts, reasons=mine.reasons)
 
 

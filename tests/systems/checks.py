@@ -47,7 +47,7 @@ def run(*arguments: str, code: tuple[int, ...] = (0,), **variables: str) -> str:
         env={**os.environ, "PYTHONIOENCODING": "utf-8", **variables},
         check=False,
     )
-    text, complaints = (each.decode("utf-8", "replace") for each in (done.stdout, done.stderr))
+    text, complaints = (stream.decode("utf-8", "replace") for stream in (done.stdout, done.stderr))
     shown = " ".join(("backends", *arguments))
     assert done.returncode in code, f"{shown} ended with {done.returncode}: {complaints[-800:]}"
     assert "Traceback" not in text + complaints, f"{shown}: {complaints[-800:]}"

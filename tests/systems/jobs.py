@@ -122,7 +122,7 @@ def run_job(
             record["tests"][part] = result
         else:
             continue
-        record["not_run"] = [each for each in job["tests"] if each not in record["tests"]]
+        record["not_run"] = [test for test in job["tests"] if test not in record["tests"]]
         RESULTS.mkdir(exist_ok=True)
         file.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     return right

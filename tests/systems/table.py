@@ -42,22 +42,27 @@ def table() -> str:
         for file in sorted((HERE / "results").glob("*.json"))
     ]
     by_hand = tomllib.loads((HERE / "by_hand.toml").read_text(encoding="utf-8"))
-    apart = [each for each in results if "row" in each]
-    results = [each for each in results if "row" not in each]
+    apart = [result for result in results if "row" in result]
+    results = [result for result in results if "row" not in result]
     rows = []
     for name, (system, machines) in ROWS.items():
-        own = [each for each in results if each["system"] == system and each["machine"] in machines]
+        own = [
+            result
+            for result in results
+            if result["system"] == system and result["machine"] in machines
+        ]
         cells = empty()
-        for how in dict.fromkeys(each["how"] for each in own):
+        for how in dict.fromkeys(result["how"] for result in own):
             column = "emulated" if how.startswith(("qemu", "Wine")) else "real"
-            runs = "; ".join(summary(each) for each in own if each["how"] == how)
+            runs = "; ".join(summary(result) for result in own if result["how"] == how)
             cells[column].append(f"{how}: {runs}" if column == "emulated" else runs)
         count = recorded(PLATFORMS[system], machines)
         if count:
             cells["recorded"].append(f"{count} machine{'s' if count > 1 else ''}")
         rows.append((name, add(cells, by_hand.get(name, {}))))
     rows += [
-        (each["row"], {**empty(), each.get("column", "real"): [summary(each)]}) for each in apart
+        (result["row"], {**empty(), result.get("column", "real"): [summary(result)]})
+        for result in apart
     ]
     rows += [(name, add(empty(), cells)) for name, cells in by_hand.items() if name not in ROWS]
     return HEAD + "".join(
@@ -80,10 +85,10 @@ def summary(result: dict[str, Any]) -> str:
     """Return one run in a few words: which Python, what it passed, and when."""
     tests, checks = result["tests"].values(), result["checks"]
     passed, failed, listed = (
-        sum(each.get(key, 0) for each in tests) for key in ("passed", "failed", "listed")
+        sum(test.get(key, 0) for test in tests) for key in ("passed", "failed", "listed")
     )
     python = f"Python {result['python']}{', free-threaded' if result['free_threaded'] else ''}"
-    done = [f"{sum(not each for each in checks.values())} of {len(checks)} checks"]
+    done = [f"{sum(not check for check in checks.values())} of {len(checks)} checks"]
     if passed:
         done.append(f"{passed:,} tests")
     done += [f"{failed} failed"] if failed else []
@@ -91,8 +96,8 @@ def summary(result: dict[str, Any]) -> str:
     done += [f"native attention ({result['native']})"] if result["native"] else []
     done += [f"{' and '.join(result['not_run'])} not run"] if result.get("not_run") else []
     # Parts may have run at several commits.
-    ran = [each for each in (result, *tests) if "commit" in each]
-    when = dict.fromkeys(each[key] for key in ("date", "commit") for each in ran)
+    ran = [row for row in (result, *tests) if "commit" in row]
+    when = dict.fromkeys(row[key] for key in ("date", "commit") for row in ran)
     return f"{python}: {', '.join(done)} ({', '.join(when)})"
 
 

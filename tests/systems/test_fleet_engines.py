@@ -84,7 +84,9 @@ def summary(
     assert done.returncode == 0, done.stderr
     fleet = json.loads(done.stdout)
     found = {node: silent["status"] for silent in fleet["silent"] for node in silent["nodes"]}
-    found["whole"] = sorted(node for each in fleet["configurations"] for node in each["nodes"])
+    found["whole"] = sorted(
+        node for configuration in fleet["configurations"] for node in configuration["nodes"]
+    )
     return found
 
 
@@ -92,9 +94,9 @@ def needs(*programs: str) -> None:
     """Skip outside the job of .ci/systems, and where a program is not here."""
     if os.environ.get("ENGINES") != "1":
         pytest.skip("ENGINES is not 1: .ci/systems engines")
-    for each in programs:
-        if shutil.which(each) is None:
-            pytest.skip(f"{each} is not here")
+    for tool in programs:
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not here")
 
 
 def check_that_workers_read_what_one_reader_does(*engine: str, folder: Path) -> None:
@@ -123,7 +125,7 @@ def check_that_workers_read_what_one_reader_does(*engine: str, folder: Path) -> 
         assert done.returncode == 0, done.stderr
         fleets.append(json.loads(done.stdout))
     alone, by_workers = fleets
-    assert alone["configurations"][0]["nodes"] and [each["nodes"] for each in alone["silent"]] == [
+    assert alone["configurations"][0]["nodes"] and [node["nodes"] for node in alone["silent"]] == [
         ["n007"]
     ]
     assert by_workers == alone
@@ -250,7 +252,9 @@ def test_slurm_with_a_controller_and_daemons(program: Path, tmp_path: Path) -> N
     fleet = json.loads(done.stdout)
     print(done.stderr, fleet["silent"])
     found = {node: silent["status"] for silent in fleet["silent"] for node in silent["nodes"]}
-    whole = sorted(node for each in fleet["configurations"] for node in each["nodes"])
+    whole = sorted(
+        node for configuration in fleet["configurations"] for node in configuration["nodes"]
+    )
     assert whole == [*WHOLE]
     assert found == {HUNG: "timeout", CRASHED: "error", GARBAGE: "missing", MISSING: "unreachable"}
 

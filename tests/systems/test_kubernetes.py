@@ -156,7 +156,7 @@ class Machines(threading.Thread):
             for job in self.server(JOBS)["items"]:
                 if not job["status"].get("conditions"):
                     name = job["metadata"]["name"]
-                    own = [each for each in pods if each["metadata"]["labels"]["job-name"] == name]
+                    own = [pod for pod in pods if pod["metadata"]["labels"]["job-name"] == name]
                     self.control(job, own)
 
     def further(self, pod: dict[str, Any]) -> None:
@@ -167,8 +167,8 @@ class Machines(threading.Thread):
         if name not in self.processes:
             fields = {"spec.nodeName": node}
             variables = {
-                each["name"]: fields[each["valueFrom"]["fieldRef"]["fieldPath"]]
-                for each in container["env"]
+                variable["name"]: fields[variable["valueFrom"]["fieldRef"]["fieldPath"]]
+                for variable in container["env"]
             }
             with self.log(name).open("wb") as log:
                 self.processes[name] = subprocess.Popen(
@@ -185,7 +185,7 @@ class Machines(threading.Thread):
     def control(self, job: dict[str, Any], pods: list[dict[str, Any]]) -> None:
         """Do what the Job controller does: pods, and none that runs on once more failed than may."""
         name, spec = job["metadata"]["name"], job["spec"]
-        phases = [each["status"]["phase"] for each in pods]
+        phases = [pod["status"]["phase"] for pod in pods]
         if not pods:
             template = spec["template"]
             for node in NODES[: spec["parallelism"]]:
@@ -301,7 +301,9 @@ def summarized(text: str) -> dict[str, Any]:
     fleet = json.loads(text)
     found = {node: silent["status"] for silent in fleet["silent"] for node in silent["nodes"]}
     return found | {
-        "whole": sorted(node for each in fleet["configurations"] for node in each["nodes"])
+        "whole": sorted(
+            node for configuration in fleet["configurations"] for node in configuration["nodes"]
+        )
     }
 
 
@@ -345,7 +347,7 @@ def test_the_api_takes_the_job_of_the_recipe(server: Server, script: str) -> Non
 def test_pods_are_no_nodes(server: Server, script: str) -> None:
     """What `kubectl logs --prefix` prints of several pods is read, and the reports name their nodes."""
     del script
-    pods = {each["spec"]["nodeName"]: each["metadata"]["name"] for each in server(PODS)["items"]}
+    pods = {item["spec"]["nodeName"]: item["metadata"]["name"] for item in server(PODS)["items"]}
     server.kubectl("label", "pod", *(pods[node] for node in WHOLE), "whole=yes")
 
     labelled = server.kubectl("logs", "-l", "whole=yes", "--prefix", "--tail=-1")

@@ -158,5 +158,5 @@ def markdown_list(listed: BackendList, _page: Page) -> str:
 
 def devices(page: Page) -> str:
     """Return the names that --device takes, with what each is."""
-    lines = [*HERE.items(), *((each.name, each.title) for each in NAMED.values())]
+    lines = [*HERE.items(), *((backend.name, backend.title) for backend in NAMED.values())]
     return plain.printed((Passage("Devices", tuple(lines)),), page)

@@ -23,7 +23,7 @@ def plots(benched: Benched) -> list[Plot]:
     kinds: dict[str, list[BenchedProblem]] = {}
     for problem in benched.problems:
         kinds.setdefault(problem.kind, []).append(problem)
-    speeds = [each.gflops for problem in benched.problems for each in _timed(problem).values()]
+    speeds = [point.gflops for problem in benched.problems for point in _timed(problem).values()]
     ends = (min(speeds), max(speeds)) if speeds else ()
     found = [
         Plot(
@@ -45,7 +45,7 @@ def plots(benched: Benched) -> list[Plot]:
     for problem in benched.problems:
         if problem.least_bytes and _timed(problem):
             moving.setdefault(problem.checked.place, []).append(problem)
-    found += [_roofline(each, benched, len(moving) > 1) for each in moving.values()]
+    found += [_roofline(problems, benched, len(moving) > 1) for problems in moving.values()]
     return found
 
 
@@ -100,7 +100,7 @@ def _series(
                     why = "it was not timed" if result.right else f"wrong: {summary(result)}"
                 without.setdefault(result.backend, []).append((place(problem), why))
     return tuple(
-        Series(name, tuple(found), tuple(without.get(name, ()))) for name, found in points.items()
+        Series(name, tuple(own), tuple(without.get(name, ()))) for name, own in points.items()
     )
 
 
@@ -146,6 +146,6 @@ def sheet(benched: Benched, style: str = "") -> str:
         place = _EDGE + number % across * column, 66 + number // across * row
         Frame(drawing, plot, colours, place, (span * column - _EDGE, row - 8))
     drawing.notes(texts, height - tall - 10, _WIDTH - _EDGE, _EDGE)
-    names = ", ".join(dict.fromkeys(each.name for plot in found for each in plot.series))
+    names = ", ".join(dict.fromkeys(curve.name for plot in found for curve in plot.series))
     about = f"{counted(len(benched.problems), 'problem')}, {names}. {' '.join(texts)}"
     return drawing.document("sdpa", _WIDTH, height, title, about, style)

@@ -93,15 +93,15 @@ def _document(
     wrong += [finding("error", failure, "not-computed") for failure in failures]
     numbers = [
         (f"{len(problems):,}", "problems"),
-        (f"{sum(len(found) for _, found in problems):,}", "results"),
+        (f"{sum(len(results) for _, results in problems):,}", "results"),
         (f"{len(wrong):,}", "wrong or failed"),
         (f"{record.threads}", "threads"),
     ]
     parts = [
-        _problem(f"problem-{number}", *each, columns, is_open=len(problems) <= _OPEN)
-        for number, each in enumerate(problems, 1)
+        _problem(f"problem-{number}", *section, columns, is_open=len(problems) <= _OPEN)
+        for number, section in enumerate(problems, 1)
     ]
-    shown = {name for _, found in problems for name in _heads(columns, found)}
+    shown = {name for _, results in problems for name in _heads(columns, results)}
     explained = of_shown(texts[1:], columns, shown)
     body = [
         header(title, (hardware_of(record), f"as of {record.created}"), numbers),

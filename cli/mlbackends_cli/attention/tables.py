@@ -46,11 +46,11 @@ class Section(NamedTuple):
 
 def rows(problem: CheckedProblem) -> list[tuple[Result, Row]]:
     """Return the rows of the backends that ran, the fastest first; unstable times are not ordered."""
-    steady = [each for each in ran(problem) if each.timing and not each.timing.unstable]
+    steady = [result for result in ran(problem) if result.timing and not result.timing.unstable]
     steady.sort(key=lambda each: each.timing.median_seconds if each.timing else 0.0)
-    others = [each for each in ran(problem) if each not in steady]
-    best = next((each for each in steady if each.right), None)
-    found = [(each, _row(each, best)) for each in (*steady, *others)]
+    others = [result for result in ran(problem) if result not in steady]
+    best = next((result for result in steady if result.right), None)
+    found = [(result, _row(result, best)) for result in (*steady, *others)]
     if problem.speeds is not None:
         for result, row in found:
             row.pop("GFLOP/s", None)
@@ -124,9 +124,9 @@ def of_devices(problems: Sequence[CheckedProblem]) -> list[str]:
         timed = [result for result in problem.results if result.timing]
         if timed:
             lines["stated: " + ", ".join([*numbers, speeds.stated_by])] = None
-        for each in timed:
-            if each.timing and each.timing.timed_by:
-                ways.setdefault(each.timing.timed_by, {})[each.backend] = None
+        for result in timed:
+            if result.timing and result.timing.timed_by:
+                ways.setdefault(result.timing.timed_by, {})[result.backend] = None
     usual = max(ways, key=lambda way: len(ways[way]), default="")
     for way, names in ways.items():
         lines[f"{'timed by' if way == usual else some(tuple(names))}: {way}"] = None
@@ -201,12 +201,12 @@ def printed_tables(
     # What cannot compute any of several problems, for one reason, is explained once.
     everywhere: dict[tuple[str, ...], Result] = {}
     if len(sections) > 1:
-        keys = [{_reason_key(each) for each in section.explained} for section in sections]
+        keys = [{_reason_key(verdict) for verdict in section.explained} for section in sections]
         everywhere = {
-            _reason_key(each): each
-            for each in sections[0].explained
-            if each.ended is Ended.CANNOT and not each.required
-            if _reason_key(each) in set.intersection(*keys)
+            _reason_key(verdict): verdict
+            for verdict in sections[0].explained
+            if verdict.ended is Ended.CANNOT and not verdict.required
+            if _reason_key(verdict) in set.intersection(*keys)
         }
     is_cut, shown = False, set[str]()
     for section in sections:
@@ -234,13 +234,13 @@ def printed_tables(
         for line in table_rows if widths else ():
             line[1] = line[1]._replace(text=line[1].text.strip())
         lines += grid(table_rows, [1, *widths.values()], page, 2) if widths else ()
-        for each in section.explained:
-            if _reason_key(each) not in everywhere:
-                lines += why_lines(each, page)
+        for verdict in section.explained:
+            if _reason_key(verdict) not in everywhere:
+                lines += why_lines(verdict, page)
         lines.append("")
     if everywhere:
         lines.append(page.styled("cannot compute any of these", "bold"))
-        lines += [line for each in everywhere.values() for line in why_lines(each, page)]
+        lines += [line for verdict in everywhere.values() for line in why_lines(verdict, page)]
         lines.append("")
     lines += wrapped(notes[0], page.width, "", "  ")
     for note in (*of_shown(notes[1:], columns, shown), *([_WIDER] if is_cut else [])):
@@ -252,7 +252,7 @@ def printed_tables(
 def of_shown(notes: Sequence[str], columns: Sequence[str], shown: Container[str]) -> list[str]:
     """Return the notes that are of no column, or of one that is shown."""
     heads = {note: note.partition(":")[0] for note in notes}
-    return [each for each, head in heads.items() if head not in columns or head in shown]
+    return [name for name, head in heads.items() if head not in columns or head in shown]
 
 
 def _reason_key(result: Result) -> tuple[str, ...]:
@@ -286,7 +286,7 @@ def why_lines(result: Result, page: Page) -> Iterator[str]:
             if reason.hint:
                 hint = f"      {page.sign('→', '->')} {one_line(reason.hint)}"
                 yield from (
-                    page.styled(each, "dim") for each in wrapped(hint, page.width, "", " " * 8)
+                    page.styled(line, "dim") for line in wrapped(hint, page.width, "", " " * 8)
                 )
     elif not result.right:
         text = f"    {result.backend} is wrong: {summary(result)}"
@@ -312,7 +312,10 @@ def notes_of(problems: Sequence[CheckedProblem], *columns: str) -> list[str]:
     if devices and timings:
         named += ["of stated", "of memory", "launch"]
         named += ["memory"] * any(
-            each.memory is None for problem in problems if problem.speeds for each in ran(problem)
+            result.memory is None
+            for problem in problems
+            if problem.speeds
+            for result in ran(problem)
         )
     named += dict.fromkeys(
         "beyond product" if problem.speeds else "beyond peak"
@@ -377,7 +380,7 @@ def check_notes(checked: Checked) -> list[str]:
     if 0 < idle < count:
         ending += f"; no backend ran for {idle} of {count}"
     summary = f"{counted(count, 'problem')} on {hardware_of(checked)}: {ending}"
-    results = [each for problem in checked.problems for each in ran(problem)]
+    results = [result for problem in checked.problems for result in ran(problem)]
     if not results:
         return [summary]
     measures = ["slower by"] * any(result.timing for result in results) + [
@@ -388,7 +391,7 @@ def check_notes(checked: Checked) -> list[str]:
     measures += ["gradients"] * any(problem.problem.wants_gradient for problem in checked.problems)
     measured = {result.memory.measured_by for result in results if result.memory}
     memory = [
-        f"memory: extra memory during the call, measured by {each}" for each in sorted(measured)
+        f"memory: extra memory during the call, measured by {name}" for name in sorted(measured)
     ]
     return [summary, *notes_of(checked.problems, *measures), *memory]
 
@@ -455,7 +458,7 @@ def bench_text(benched: Benched, page: Page, base: str) -> str:
     for problem in benched.problems:
         above = about(problem.checked) if problem.checked.speeds else []
         lines = [f"  {line}" for line in above] + [f"    {problem.checked.failure}"]
-        before = [each for line in lines for each in wrapped(line, page.width, "", " " * 4)]
+        before = [piece for line in lines for piece in wrapped(line, page.width, "", " " * 4)]
         found = bench_rows(problem, benched, base)
         uncompared = {change.backend for change in problem.changes if not change.by_time}
         # `check` lists the backends that do not support a problem; here they would hide the numbers.
@@ -501,8 +504,8 @@ def bench_notes(benched: Benched, base: str) -> list[str]:
     ending = f": no backend ran{ending}" if idle else ""
     found = [f"{hardware_of(benched)}, {counted(benched.rounds, 'round')}{ending}"]
     on_cpu = [problem for problem in problems if problem.speeds is None]
-    if peaks := [each.peak_gflops for each in on_cpu if each.peak_gflops]:
-        by = next(each.peak_by for each in on_cpu if each.peak_by)
+    if peaks := [device.peak_gflops for device in on_cpu if device.peak_gflops]:
+        by = next(device.peak_by for device in on_cpu if device.peak_by)
         ends = dict.fromkeys(speed(pick(peaks)) for pick in (min, max))
         found.append(f"peak: {' to '.join(ends)} GFLOP/s, {by}")
     if benched.bandwidth_bytes_per_second:

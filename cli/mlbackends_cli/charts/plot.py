@@ -54,7 +54,7 @@ class Logarithmic:
     def __init__(
         self, numbers: Sequence[float], start: float, end: float, marks: Sequence[float] = ()
     ) -> None:
-        needed = [min(1e30, max(1e-30, each)) for each in (*numbers, *marks)]
+        needed = [min(1e30, max(1e-30, number)) for number in (*numbers, *marks)]
         low, high = min(needed), max(needed)
         if marks:
             low, high = low / 1.15, high * 1.15
@@ -83,21 +83,21 @@ class Logarithmic:
             factors = _ROUND if decade * 0.3 >= apart else (1,)
             low, high = self.ends[0] * 0.999, self.ends[1] * 1.001
             found = [factor * 10.0**power for power in powers for factor in factors]
-            found = [each for each in found if low <= each <= high]
+            found = [mark for mark in found if low <= mark <= high]
         ticks: list[float] = []
-        for each in found:
-            if not ticks or abs(self.at(each) - self.at(ticks[-1])) >= apart * 0.99:
-                ticks.append(each)
+        for mark in found:
+            if not ticks or abs(self.at(mark) - self.at(ticks[-1])) >= apart * 0.99:
+                ticks.append(mark)
         return ticks
 
 
 def _rounded(number: float, *, up: bool) -> float:
     """Return the nearest of 1, 2 and 5 times a power of ten, above or below."""
     power = math.floor(math.log10(number))
-    near = [factor * 10.0**each for each in (power, power + 1) for factor in _ROUND]
+    near = [factor * 10.0**exponent for exponent in (power, power + 1) for factor in _ROUND]
     if up:
-        return min(each for each in near if each >= number * 0.999)
-    return max(each for each in near if each <= number * 1.001)
+        return min(mark for mark in near if mark >= number * 0.999)
+    return max(mark for mark in near if mark <= number * 1.001)
 
 
 class Point(Struct, frozen=True):
@@ -168,7 +168,7 @@ class Plot(Struct, frozen=True):
         """Each series with its point, the highest first, if lines would have no length; else []."""
         if not self.joined or len(set(self.numbers[0])) > 1:
             return []
-        drawn = [(each, each.points[0]) for each in self.series if each.points]
+        drawn = [(curve, curve.points[0]) for curve in self.series if curve.points]
         return sorted(drawn, key=lambda one: -one[1].y)
 
     @property
@@ -186,11 +186,11 @@ def notes(plots: Iterable[Plot], hollow: str = "hollow") -> list[str]:
     drawn: set[str] = set()
     is_hollow = False
     for plot in plots:
-        for each in plot.series:
-            drawn |= {each.name} if each.points else set()
-            is_hollow |= any(point.hollow for point in each.points)
-            for x, why in each.missing:
-                found.setdefault((each.name, why), {})[x] = None
+        for curve in plot.series:
+            drawn |= {curve.name} if curve.points else set()
+            is_hollow |= any(point.hollow for point in curve.points)
+            for x, why in curve.missing:
+                found.setdefault((curve.name, why), {})[x] = None
     lines = []
     for (name, why), places in found.items():
         at = joined([short_number(x) for x in sorted(places)])
@@ -207,12 +207,12 @@ def printed(plots: Sequence[Plot], page: Page) -> str:
     Of a roofline only the limits are printed: its points are the bars of the other plots.
     """
     lines: list[str] = []
-    names = [*dict.fromkeys(each.name for plot in plots for each in plot.series if each.points)]
+    names = [*dict.fromkeys(curve.name for plot in plots for curve in plot.series if curve.points)]
     for plot in plots:
         lines += [page.styled(line, "bold") for line in wrapped(plot.title, page.width)]
         lines += wrapped(f"limit: {' and '.join(plot.roof.names)}", page.width) if plot.roof else []
         drawn = plot.series if plot.joined else ()
-        points = [(point, each.name) for each in drawn for point in each.points]
+        points = [(point, curve.name) for curve in drawn for point in curve.points]
         places = sorted({point.x for point, _ in points})
         name_width = max((len(name) for _, name in points), default=0)
         room = max(4, min(page.width, _WIDEST) - name_width - len(f"1.23k {plot.up}") - 4)

@@ -182,11 +182,11 @@ class Frame:
         size: tuple[float, float],
     ) -> None:
         self._drawing, self._plot, self._colours = drawing, plot, colours
-        self._drawn = [each for each in plot.series if each.points]
+        self._drawn = [curve for curve in plot.series if curve.points]
         # A series without any point is named below the plots: a row of crosses would not add anything.
-        self._refused = [each for each in self._drawn if each.missing]
+        self._refused = [curve for curve in self._drawn if curve.missing]
         self._texts: list[tuple[float, float, float]] = []  # from x on, at y, to x
-        names = [width_of(each.name, "axis") + 30 for each in self._drawn]
+        names = [width_of(curve.name, "axis") + 30 for curve in self._drawn]
         (x, y), (width, height) = place, size
         self._edge = x + width
         self._left, self._right = x + _LEFT, x + width - min(max(names, default=10), width * 0.3)
@@ -249,33 +249,33 @@ class Frame:
             self._write(speed, corners[-1][0] - width_of(speed, "axis") - 6, corners[-1][1] - 11)
 
     def _draw_points(self) -> None:
-        for each in self._drawn if self._plot.joined else ():
-            for part in each.lines():
+        for curve in self._drawn if self._plot.joined else ():
+            for part in curve.lines():
                 corners = [self._at(point.x, point.y) for point in part]
-                self._drawing.line(corners, f"{self._colours.of(each.name)} line")
-        points = [(point, each.name) for each in self._drawn for point in each.points]
+                self._drawing.line(corners, f"{self._colours.of(curve.name)} line")
+        points = [(point, curve.name) for curve in self._drawn for point in curve.points]
         # Large ones first, so that they do not hide small ones.
         for point, name in sorted(points, key=lambda one: -one[0].size):
             kind = f"{self._colours.of(name)} {'hollow' if point.hollow else 'dot'}"
             shape, spot = self._colours.place(name), self._at(point.x, point.y)
             self._drawing.mark(*spot, _radius(point), shape, kind, point.hint)
-        for each in self._drawn:
-            last = each.points[-1]
+        for curve in self._drawn:
+            last = curve.points[-1]
             if not self._plot.joined:
-                last = max(each.points, key=lambda one: (one.size, one.x))
+                last = max(curve.points, key=lambda one: (one.size, one.x))
             x, y = self._at(last.x, last.y)
-            self._write(each.name, x + _radius(last) + 4, y, each.name)
+            self._write(curve.name, x + _radius(last) + 4, y, curve.name)
 
     def _draw_missing(self) -> None:
         """Draw a row for each series that lacks points, below the others."""
-        for row, each in enumerate(self._refused):
+        for row, curve in enumerate(self._refused):
             y = self._bottom + _ROW * (row + 0.5)
-            kind = f"{self._colours.of(each.name)} cross"
-            for x, why in each.missing:
-                hint = f"{each.name} at {short_number(x)}: {why}"
+            kind = f"{self._colours.of(curve.name)} cross"
+            for x, why in curve.missing:
+                hint = f"{curve.name} at {short_number(x)}: {why}"
                 self._drawing.cross(self._across.at(x), y, 4.5, kind, hint)
             room = self._edge - self._right - 8
-            self._drawing.words(self._right + 6, y + 5, f"✗ {each.name}", room, "axis")
+            self._drawing.words(self._right + 6, y + 5, f"✗ {curve.name}", room, "axis")
 
     def _write(self, text: str, x: float, y: float, series: str | None = None) -> None:
         """Write the name of a line or point where there is space: next to it, else above or below."""

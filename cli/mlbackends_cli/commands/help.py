@@ -99,7 +99,7 @@ def plain_manual(roff: str, width: int) -> str:
         text = _unquoted(rest)
         if macro in ("", ".B", ".I", ".BR"):
             if macro == ".BR":  # its arguments alternate between fonts, without blanks
-                text = "".join(_unquoted(each) for each in shlex.split(rest.replace("\\", "\\\\")))
+                text = "".join(_unquoted(word) for word in shlex.split(rest.replace("\\", "\\\\")))
             if is_literal:
                 lines.append(f"{indent}{text}")
             elif is_term:

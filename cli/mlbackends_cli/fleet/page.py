@@ -26,19 +26,19 @@ _MOST_FACTS = 40
 
 def fleet_page(fleet: Fleet, _page: Page) -> str:
     """Return the page; every node is on it."""
-    silent = sum(len(each.nodes) for each in fleet.silent)
+    silent = sum(len(group.nodes) for group in fleet.silent)
     deviating = sum(kind.nodes - kind.alike for kind in fleet.kinds)
     numbers = [(f"{fleet.reported:,}", "reported"), (f"{silent:,}", "without a report")]
     numbers += [(f"{deviating:,}", "deviate"), (f"{len(fleet.configurations):,}", "configurations")]
     title = fleets.headline(fleet)
     rows = [
         [
-            words("td", str(each.status)),
-            words("td", f"{len(each.nodes):,}"),
-            _nodes(each.nodes),
-            words("td", each.error),
+            words("td", str(group.status)),
+            words("td", f"{len(group.nodes):,}"),
+            _nodes(group.nodes),
+            words("td", group.error),
         ]
-        for each in fleet.silent
+        for group in fleet.silent
     ]
     found = [
         finding(
@@ -71,7 +71,7 @@ def _kind_section(kind: Kind, compared_with: str, at: int) -> str:
     rows = []
     for deviation in kind.deviations:
         found = fleets.causes(deviation)
-        lines = [breakable(fleets.sentence(each)) for each in found[:_MOST_FACTS]]
+        lines = [breakable(fleets.sentence(fact)) for fact in found[:_MOST_FACTS]]
         lines += [f"and {left} more"] if (left := len(found) - _MOST_FACTS) > 0 else []
         count = words("td", f"{len(deviation.nodes):,}")
         rows.append([count, _nodes(deviation.nodes), element("td", items("records", *lines))])
@@ -127,12 +127,12 @@ def sheet(fleet: Fleet, style: str = "") -> str:
     shown = Drawing()
     headline = fleets.headline(fleet)
     shown.words(_EDGE, 32, headline, _WIDTH - 2 * _EDGE, "headline")
-    silent = sum(len(each.nodes) for each in fleet.silent)
+    silent = sum(len(group.nodes) for group in fleet.silent)
     rows = _Rows(shown, 50, fleet.reported + silent)
-    for each in fleet.silent[:_MOST_ROWS]:
-        text = f"{each.status}: {each.error}" if each.error else str(each.status)
-        kind = "other" if each.status is Status.MISSING else _SILENT
-        rows.row(len(each.nodes), kind, text, fleets.nodes_of(each.nodes))
+    for group in fleet.silent[:_MOST_ROWS]:
+        text = f"{group.status}: {group.error}" if group.error else str(group.status)
+        kind = "other" if group.status is Status.MISSING else _SILENT
+        rows.row(len(group.nodes), kind, text, fleets.nodes_of(group.nodes))
     for hazard in fleet.hazards[:_MOST_ROWS]:
         check = hazard.check
         text = f"{check.code}: {check.message or check.title}"

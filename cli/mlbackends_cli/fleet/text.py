@@ -45,8 +45,8 @@ class Cause(NamedTuple):
 def headline(fleet: Fleet) -> str:
     """Return the number of nodes, of those that reported, and the statuses of the others."""
     counts = Counter({Status.OK: fleet.reported})
-    for each in fleet.silent:
-        counts[each.status] += len(each.nodes)
+    for group in fleet.silent:
+        counts[group.status] += len(group.nodes)
     words = [f"{counts[Status.OK]:,} reported"]
     words += [f"{counts[status]:,} {status}" for status in Status if status in counts][1:]
     forms = counted(len(fleet.configurations), "configuration")
@@ -91,8 +91,10 @@ def causes(deviation: Deviation) -> list[Cause]:
     }
     for difference in deviation.differences:
         both = (difference.value, difference.usual)
-        if difference.name.startswith(tuple(counts)) and all(isinstance(one, dict) for one in both):
-            was, now = ({*one} for one in both if isinstance(one, dict))
+        if difference.name.startswith(tuple(counts)) and all(
+            isinstance(table, dict) for table in both
+        ):
+            was, now = ({*table} for table in both if isinstance(table, dict))
             if was == now:
                 continue
         groups.setdefault(_values(difference), []).append(difference.name)
@@ -130,7 +132,7 @@ def _values(difference: Difference) -> tuple[str, str]:
     value, usual, name = difference.value, difference.usual, difference.name
     if isinstance(value, list) and isinstance(usual, list):
         # Of two long lists, only the differences.
-        texts = [{shown(name, one): None for one in each} for each in (value, usual)]
+        texts = [{shown(name, item): None for item in side} for side in (value, usual)]
         extra = [text for text in texts[0] if text not in texts[1]]
         lacking = [text for text in texts[1] if text not in texts[0]]
         both = [("with", extra), ("without", lacking)]
@@ -148,7 +150,7 @@ def shown(name: str, value: FactValue | None) -> str:
         return _cut(", ".join(f"{count}x {text}" for text, count in value.items()))
     if isinstance(value, list):
         texts = (
-            each if isinstance(each, str) else msgspec.json.encode(each).decode() for each in value
+            item if isinstance(item, str) else msgspec.json.encode(item).decode() for item in value
         )
         return _cut(", ".join(texts) or "empty")
     return _cut(amount(name, value))
@@ -183,10 +185,10 @@ def _printed(parts: Iterable[_Part], notes: Iterable[str], page: Page) -> str:
 def table(fleet: Fleet, page: Page) -> str:
     """Return the fleet for a terminal."""
     rows = []
-    for each in fleet.silent:
-        nodes = nodes_of(each.nodes, whole=page.details)
+    for group in fleet.silent:
+        nodes = nodes_of(group.nodes, whole=page.details)
         rows.append(
-            (str(each.status), f"{number_of(len(each.nodes))}: {nodes}  {one_line(each.error)}")
+            (str(group.status), f"{number_of(len(group.nodes))}: {nodes}  {one_line(group.error)}")
         )
     for hazard in fleet.hazards:
         check, nodes = hazard.check, nodes_of(hazard.nodes, whole=page.details)
@@ -223,8 +225,13 @@ def markdown(fleet: Fleet, page: Page) -> str:
     """Return the fleet for a ticket."""
     parts = [f"**{literal(headline(fleet))}**"]
     rows = [
-        (str(each.status), str(len(each.nodes)), literal(nodes_of(each.nodes)), literal(each.error))
-        for each in fleet.silent
+        (
+            str(group.status),
+            str(len(group.nodes)),
+            literal(nodes_of(group.nodes)),
+            literal(group.error),
+        )
+        for group in fleet.silent
     ]
     parts.append(markdown_table(("status", "nodes", "which", "why"), rows))
     hazards = [
@@ -313,9 +320,9 @@ def _comings(difference: FleetDifference, *, whole: bool) -> Iterator[tuple[str,
     """Yield what became of nodes that did not report both times, as (word, sentence)."""
     if difference.new:
         yield ("new", f"{number_of(len(difference.new))}: {nodes_of(difference.new, whole=whole)}")
-    for each in difference.silent:
-        nodes = f"{number_of(len(each.nodes))}: {nodes_of(each.nodes, whole=whole)}"
-        yield str(each.status), f"{nodes}: {one_line(each.error)}"
+    for group in difference.silent:
+        nodes = f"{number_of(len(group.nodes))}: {nodes_of(group.nodes, whole=whole)}"
+        yield str(group.status), f"{nodes}: {one_line(group.error)}"
 
 
 def changes_table(difference: FleetDifference, page: Page) -> str:

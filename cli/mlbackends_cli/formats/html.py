@@ -58,12 +58,12 @@ def report(report: Report, page: Page) -> str:
     }
     libraries = {row.name: _copies(row) for row in rows["library"]}
     look_at = [
-        f"{words('span', word, f'severity {kind}')}{_link(name)}: {_reason(one)}"
-        for word, kind, found in (
+        f"{words('span', word, f'severity {kind}')}{_link(name)}: {_reason(reason)}"
+        for word, kind, reasons in (
             ("broken", "high", probes.broken(report)),
             ("warning", "medium", probes.warnings(report)),
         )
-        for name, one in found
+        for name, reason in reasons
     ]
     uses = probes.uses(report.probes.get("uses"))
     missing = probes.missing(report)
@@ -202,8 +202,8 @@ def _records(title: str, rows: probes.Table) -> str:
     """Return a fact that is a list of records as a separate table."""
     names = probes.columns(rows)[:40]
     body = [
-        [words("td", amount(name, each[name]) if name in each else "") for name in names]
-        for each in rows[:_MOST]
+        [words("td", amount(name, values[name]) if name in values else "") for name in names]
+        for values in rows[:_MOST]
     ]
     rest = _more(len(rows), "", "dim")
     head = words("h3", title) if title else ""
@@ -237,9 +237,9 @@ def outcome(outcome: Outcome, page: Page) -> str:
         section("worth-knowing", "Worth knowing", _findings(worth)),
     ]
     parts = []
-    for title, status, found in checks.not_failed(outcome, details=True):
-        rows = (row(checks.code(one), words("td", checks.cause(one))) for one in found)
-        head = (words("strong", title), words("span", f"{len(found):,}", "dim"))
+    for title, status, listed in checks.not_failed(outcome, details=True):
+        rows = (row(checks.code(check), words("td", checks.cause(check))) for check in listed)
+        head = (words("strong", title), words("span", f"{len(listed):,}", "dim"))
         is_open = page.details or status is Status.WAIVED
         parts.append(folded(head, table((), rows, "facts"), is_open=is_open, id=str(status)))
     body += [section("others", "The other checks", *parts), "</main>\n"]

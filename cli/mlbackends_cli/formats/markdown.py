@@ -64,7 +64,8 @@ def _overview(report: Report) -> list[str]:
             for name, why in probes.without_row(report).items()
         ),
         "Look at": "\n".join(
-            f"- **{literal(name)}**: {_reason(one)}" for name, one in probes.warnings(report)
+            f"- **{literal(name)}**: {_reason(warning)}"
+            for name, warning in probes.warnings(report)
         ),
     }
     parts = [_section(title, content) for title, content in sections.items()]
@@ -171,15 +172,15 @@ def _outcome(outcome: Outcome, most: int, *, details: bool) -> str:
         _more(len(failed) - len(shown), " findings"),
         *_advice(shown),
     ]
-    for title, _, found in checks.not_failed(outcome, details=details):
+    for title, _, listed in checks.not_failed(outcome, details=details):
         lines = [
             f"- {code(check.code, in_table=False)}: {literal(checks.cause(check))}"
-            for check in found[:most]
+            for check in listed[:most]
         ]
-        if more := _more(len(found) - most, f" {title.lower()}"):
+        if more := _more(len(listed) - most, f" {title.lower()}"):
             lines.append(f"- {more}")
         parts.append(_section(title, "\n".join(lines)))
-    ends = [literal(each) for each in (outcome.tool, f"as of {outcome.created}") if each]
+    ends = [literal(text) for text in (outcome.tool, f"as of {outcome.created}") if text]
     return "\n\n".join(part for part in [*parts, " · ".join(ends)] if part) + "\n"
 
 
@@ -190,10 +191,10 @@ def _advice(failed: tuple[Check, ...]) -> list[str]:
     for check in failed:
         by_code.setdefault(check.code, []).append(check)
     for name, group in by_code.items():
-        advice = [literal(why) for why in dict.fromkeys(each.why for each in group) if why]
-        commands = dict.fromkeys(each.command for each in group)
+        advice = [literal(why) for why in dict.fromkeys(check.why for check in group) if why]
+        commands = dict.fromkeys(check.command for check in group)
         advice += [fenced(command, "sh") for command in commands if command]
-        rows = (row for each in group for row in checks.evidence(each, units=True))
+        rows = (row for check in group for row in checks.evidence(check, units=True))
         evidence = dict.fromkeys((code(fact), code(value)) for fact, value in rows)
         advice += [table(("seen", "value"), evidence)] if evidence else []
         if advice:

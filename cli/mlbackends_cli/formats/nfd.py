@@ -35,10 +35,10 @@ def outcome(outcome: Outcome, _page: Page) -> str:
     labels = []
     for problem in Problem:
         own = [check for check in outcome.checks if check.problem is problem]
-        failed_levels = [each.severity.level for each in own if each.status is Status.FAILED]
+        failed_levels = [check.severity.level for check in own if check.status is Status.FAILED]
         worst = str([*Severity][max(failed_levels)]) if failed_levels else "none"
         # A note does not outdo what could not be determined.
-        if worst in ("none", "note") and any(each.status is Status.UNKNOWN for each in own):
+        if worst in ("none", "note") and any(check.status is Status.UNKNOWN for check in own):
             worst = "unknown"
         if own:
             labels.append((f"{problem}-problem", worst))

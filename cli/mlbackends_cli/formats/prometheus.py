@@ -46,13 +46,13 @@ def outcome(outcome: Outcome, _page: Page) -> str:
         time = {(): date.timestamp()} if (date := moment(outcome.created)) else {}
     families: dict[str, dict[_Labels, float]] = {
         "backends_check_failed": _failed(outcome),
-        "backends_check_unknown": {(("code", checks.code(each)),): 1 for each in unknown},
+        "backends_check_unknown": {(("code", checks.code(check)),): 1 for check in unknown},
         "backends_checks": {
             (("status", str(Statu)),): len(outcome.with_status(Statu)) for Statu in Status
         },
         "backends_findings": {
-            (("severity", str(each)),): sum(check.severity is each for check in failed)
-            for each in Severity
+            (("severity", str(severity)),): sum(check.severity is severity for check in failed)
+            for severity in Severity
         },
         "backends_fingerprint_info": {
             (("probe", checks.line(name)), ("fp", value)): 1 for name, value in prints.items()
@@ -77,10 +77,10 @@ def _failed(outcome: Outcome) -> dict[_Labels, float]:
         if check.status in (Status.PASSED, Status.FAILED, Status.WAIVED):
             codes.setdefault(("code", checks.code(check)), []).append(check)
     series: dict[_Labels, float] = {}
-    for code, found in codes.items():
-        failed = [each for each in found if each.status is Status.FAILED]
-        waived = [each for each in found if each.status is Status.WAIVED]
-        worst = max((failed or waived or found), key=lambda each: each.severity.level)
+    for code, own_checks in codes.items():
+        failed = [check for check in own_checks if check.status is Status.FAILED]
+        waived = [check for check in own_checks if check.status is Status.WAIVED]
+        worst = max((failed or waived or own_checks), key=lambda each: each.severity.level)
         is_waived = "true" if waived and not failed else "false"
         labels: _Labels = (code, ("severity", str(worst.severity)), ("waived", is_waived))
         if worst.problem:

@@ -73,7 +73,7 @@ def _listed(listing: Listing, page: Page) -> Iterator[str]:
         for number, (first, *others) in enumerate(group.rows):
             style = "yellow" if (at, number) in listing.marked else ""
             if columns:
-                row = [Cell(each, style) for each in (first, *others)]
+                row = [Cell(text, style) for text in (first, *others)]
                 yield from grid([row], [columns[0] - indent, *columns[1:]], page, indent)
                 continue
             # On a page that is too narrow, the other cells go below the first.
@@ -131,7 +131,7 @@ def _overview(report: Report, page: Page) -> Iterator[str]:
         yield from sections(found, page)
     else:
         column = half(page)
-        sizes = [len([*sections([each], column)]) for each in found]
+        sizes = [len([*sections([entry], column)]) for entry in found]
         count = min(range(1, len(found) + 1), key=lambda at: max(sum(sizes[:at]), sum(sizes[at:])))
         left, right = sections(found[:count], column), sections(found[count:], column)
         yield from side_by_side(left, right, page)
@@ -203,11 +203,11 @@ def _libraries(rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
 def _look_at(report: Report) -> Iterator[Row]:
     """Yield what is broken, then the warnings, each with its fix."""
     broken, warnings = probes.broken(report), probes.warnings(report)
-    found = [(probes.MARKS["broken"], "red", *each) for each in broken]
+    found = [(probes.MARKS["broken"], "red", *row) for row in broken]
     found += [("!", "yellow", *warning) for warning in warnings[:_MOST_WARNINGS]]
-    for mark, color, name, one in found:
-        hint = f"\n→ {one.hint}" if one.hint else ""
-        yield _named(mark, name, one.message + hint, color)
+    for mark, color, name, reason in found:
+        hint = f"\n→ {reason.hint}" if reason.hint else ""
+        yield _named(mark, name, reason.message + hint, color)
     if left := warnings[_MOST_WARNINGS:]:
         names = " ".join(dict.fromkeys(name for name, _ in left))
         yield _named("", "", f"and {len(left)} more: backends info {names}")
@@ -351,15 +351,17 @@ def outcome(outcome: Outcome, page: Page) -> str:
         key = (check.severity, check.code, checks.place(check), check.why, check.hint)
         groups.setdefault(key, []).append(check)
     parts = [_failed(group, page) for group in groups.values()]
-    for title, _, found in checks.not_failed(outcome, details=page.details):
+    for title, _, listed in checks.not_failed(outcome, details=page.details):
         # The title of a hazard describes a problem, that of a rule a requirement.
         is_hazard = outcome.kind == "doctor" and title == "Passed"
         heading = "Looked for and not found" if is_hazard else title
         causes: dict[str, list[str]] = {}
-        for check in found:  # codes with the same cause are in one row
+        for check in listed:  # codes with the same cause are in one row
             causes.setdefault(checks.cause(check), []).append(checks.code(check))
-        rows = [("", f"{cause}: {', '.join(each)}") for cause, each in causes.items() if each[1:]]
-        rows = [*((each[0], cause) for cause, each in causes.items() if not each[1:]), *rows]
+        rows = [
+            ("", f"{cause}: {', '.join(names)}") for cause, names in causes.items() if names[1:]
+        ]
+        rows = [*((names[0], cause) for cause, names in causes.items() if not names[1:]), *rows]
         parts.append(plain.printed((plain.Passage(heading, tuple(rows)),), page))
     summary = checks.summary(outcome)
     last = wrapped(summary, page.width) if page.terminal else [summary]  # grep wants one line
@@ -374,13 +376,15 @@ def _failed(group: list[Check], page: Page) -> str:
     times = f", {len(group)} times" if len(group) > 1 else ""
     dash = "- " if len(group) > 1 else ""
     width = len("type")  # aligns commands with the advice above them
-    lines = [("", f"{dash}{checks.sentence(each)}") for each in group]
+    lines = [("", f"{dash}{checks.sentence(check)}") for check in group]
     lines += [(word.ljust(width), text) for word, text in checks.advice(check) if word != "type"]
     if page.details:
-        evidence = dict.fromkeys(row for each in group for row in checks.evidence(each, units=True))
+        evidence = dict.fromkeys(
+            row for check in group for row in checks.evidence(check, units=True)
+        )
         lines += [("seen", f"{name} = {value}") for name, value in evidence]
     heading = f"{sign} {check.severity} {checks.code(check)}{place}{times}"
     text = plain.printed((plain.Passage(heading, tuple(lines)),), page, f"bold {color}")
     # On separate lines and never broken, so that they can be copied.
-    commands = dict.fromkeys(checks.line(each.command) for each in group if each.command)
+    commands = dict.fromkeys(checks.line(check.command) for check in group if check.command)
     return text + "".join(f"  {'type'.ljust(width)}  {command}\n" for command in commands)

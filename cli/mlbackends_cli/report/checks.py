@@ -139,7 +139,7 @@ def unknown_line(why: str) -> str:
 
 def heading(outcome: Outcome) -> str:
     """Return what was checked, and on which machine."""
-    return ", ".join(line(each) for each in (outcome.title, outcome.subject) if each)
+    return ", ".join(line(text) for text in (outcome.title, outcome.subject) if text)
 
 
 def counts(outcome: Outcome) -> list[tuple[int, str]]:

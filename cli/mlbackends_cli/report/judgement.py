@@ -54,7 +54,7 @@ def fail_on_option(default: str) -> Callable[[Command], Command]:
         "--fail-on",
         "Exit 1 if a check of this severity or worse failed.",
         usual=default,
-        one_of=[*(each.value for each in Severity), NEVER],
+        one_of=[*(severity.value for severity in Severity), NEVER],
     )
 
 
@@ -117,7 +117,7 @@ _options = together(
         "--problem",
         "Report only problems of the node (hardware, driver, limits) or of the user (packages,"
         " variables).  [default: any; with --exit-code npd or slurm, node]",
-        one_of=[ANY, *(each.value for each in Problem)],
+        one_of=[ANY, *(problem.value for problem in Problem)],
     ),
     OUTCOME,
 )
@@ -234,7 +234,7 @@ def code(outcome: Outcome, *, fail_on: str, strict: bool, codes: str = PLAIN) ->
     """Return the exit code that an outcome means to who reads such codes."""
     is_unknown = bool(outcome.with_status(Status.UNKNOWN))
     if codes == "nagios":
-        worst = max((each.severity.level for each in outcome.failed()), default=0)
+        worst = max((check.severity.level for check in outcome.failed()), default=0)
         return worst or (UNKNOWN_CODES[codes] if is_unknown else exits.YES)
     if fail_on != NEVER and outcome.failed(Severity(fail_on)):
         return exits.NO

@@ -53,8 +53,8 @@ def rows(facts: Facts, name: str) -> list[Facts]:
 def numbers(facts: Facts, name: str) -> list[int]:
     """Return a list of whole numbers from 0 on; [] if it has anything else."""
     value = facts.get(name)
-    found = [index({name: one}, name) for one in value] if isinstance(value, list) else []
-    return [] if None in found else [one for one in found if one is not None]
+    found = [index({name: entry}, name) for entry in value] if isinstance(value, list) else []
+    return [] if None in found else [number for number in found if number is not None]
 
 
 # ---- phrases ------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def cpu(facts: Facts) -> Iterator[str]:
         for row in rows(facts, "kinds")
         if number(row, "cores") and text(row, "name")
     ]
-    base, most, limit = (number(facts, f"{each}_hertz") for each in ("base", "max", "limit"))
+    base, most, limit = (number(facts, f"{word}_hertz") for word in ("base", "max", "limit"))
     now = 0 if base or most else number(facts, "current_hertz")
     plan = text(facts, "power_mode") or text(facts, "power_plan")
     clock = [quantity("_hertz", base)] if base else []

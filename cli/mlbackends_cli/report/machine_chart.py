@@ -220,8 +220,8 @@ def _assign_to_cores(packages: list[Package], caches: list[Cache]) -> bool:
     if not all(core.threads for core in cores) or counts != expected or len(counts) < len(caches):
         return False
     by_kind = {cache.kind: f"{cache.name} {binary_size(cache.size_bytes)}" for cache in caches}
-    for each in cores:
-        each.caches = " · ".join(filter(None, [each.caches, by_kind[each.kind]]))
+    for alike in cores:
+        alike.caches = " · ".join(filter(None, [alike.caches, by_kind[alike.kind]]))
     return True
 
 
@@ -326,11 +326,11 @@ def _card(probe: str, device: Device, report: Report) -> Card:
         device.numa_node,
         [
             (
-                text(one.facts, "profile") or f"instance {one.index}",
-                binary_size(one.memory_bytes) if one.memory_bytes else "",
+                text(instance.facts, "profile") or f"instance {instance.index}",
+                binary_size(instance.memory_bytes) if instance.memory_bytes else "",
             )
-            for one in own.devices
-            if one.kind == "mig" and one.facts.get("parent") == device.index
+            for instance in own.devices
+            if instance.kind == "mig" and instance.facts.get("parent") == device.index
         ],
         switched,
     )
@@ -362,13 +362,13 @@ def _links(report: Report, cards: Sequence[Card]) -> tuple[str, list[str]]:
         for pair, kind in ends:
             if len({*pair}) == len(pair) == 2 and all((name, i) in shown for i in pair):
                 pairs.setdefault(kind, set()).add((min(pair), max(pair)))
-    joined_cards = {i for found in pairs.values() for pair in found for i in pair}
+    joined_cards = {i for joined_pairs in pairs.values() for pair in joined_pairs for i in pair}
     every = len(joined_cards) * (len(joined_cards) - 1) // 2
     if len(pairs) == 1 and len(joined_cards) > 3 and len(*pairs.values()) == every:
         return f"{next(iter(pairs))} between any two", []
     return "", [
-        f"{kind} between {', '.join(f'{a} and {b}' for a, b in sorted(found))}"
-        for kind, found in sorted(pairs.items())
+        f"{kind} between {', '.join(f'{a} and {b}' for a, b in sorted(joined_pairs))}"
+        for kind, joined_pairs in sorted(pairs.items())
     ]
 
 
@@ -411,9 +411,9 @@ def picture(report: Report) -> str:
     cores = sum(core.count for node in nodes_of_all for core in node.cores)
     about = f"Picture of the machine. {title}: {len(every_package)} frames,"
     about += f" {len(nodes_of_all)} nodes, {cores} cores or threads."
-    for each in every_card[:_MOST_CARDS]:
-        place = "not known" if each.node is None else each.node
-        about += f" {each.title}, {each.about}, {each.bus or 'link not known'}, node {place}."
+    for drawn in every_card[:_MOST_CARDS]:
+        place = "not known" if drawn.node is None else drawn.node
+        about += f" {drawn.title}, {drawn.about}, {drawn.bus or 'link not known'}, node {place}."
     groups = element(
         "div", *drawn, kind="groups" if every_card or len(packages) < 2 else "groups two"
     )

@@ -348,7 +348,7 @@ def _matrix(rows: Table) -> Table:
         cells[pair[0], pair[1]] = cells[pair[1], pair[0]] = (
             f"NV{links}" if links else _PATHS.get(path, path)
         )
-    gpus = sorted({one for one, _ in cells})
+    gpus = sorted({gpu for gpu, _ in cells})
     return [
         {"gpu": gpu}
         | {f"GPU{other}": "X" if gpu == other else cells.get((gpu, other), "") for other in gpus}

@@ -35,7 +35,7 @@ _RED, _YELLOW, _GREEN, _DIM, _BOLD = "red", "yellow", "green", "dim", "bold"
 def header(usage: Usage, page: Page) -> list[str]:
     """Return the lines about the machine, the limits of the container, and each GPU."""
     machine, group = usage.machine, usage.group
-    load = " ".join(f"{each:.2f}" for each in machine.load)
+    load = " ".join(f"{average:.2f}" for average in machine.load)
     about = joined(
         f"{usage.process_count} process{'es' * (usage.process_count != 1)}",
         load and f"load {load}",

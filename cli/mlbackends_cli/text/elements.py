@@ -46,7 +46,7 @@ def section(anchor: str, title: str, *inside: str) -> str:
 
 def items(kind: str, *inside: str) -> str:
     """Return a list of items, which are HTML already; "" if there are none."""
-    return element("ul", *(element("li", each) for each in inside), kind=kind) if inside else ""
+    return element("ul", *(element("li", child) for child in inside), kind=kind) if inside else ""
 
 
 def table(

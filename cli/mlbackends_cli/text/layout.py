@@ -94,7 +94,7 @@ def grid(rows: Iterable[Row], columns: Sequence[int], page: Page, indent: int = 
         for at, (cell, room) in enumerate(zip(row, columns, strict=True)):
             if room:
                 parts = UNFIT.sub("\ufffd", cell.text).split("\n")
-                found = [each for part in parts for each in wrapped(part, room, fold=page.terminal)]
+                found = [line for part in parts for line in wrapped(part, room, fold=page.terminal)]
                 needed[at] = max(needed[at], *map(width, found), 0)
                 cells.append(Text("\n".join(found), cell.style, no_wrap=True))
         table.add_row(*cells)
@@ -165,8 +165,8 @@ def sections(
 def side_by_side(left: Iterable[str], right: Iterable[str], page: Page) -> Iterator[str]:
     """Yield two columns of lines, each half as wide as the page."""
     room = half(page).width + _GAP
-    for one, other in zip_longest(left, right, fillvalue=""):
-        yield one + " " * (room - width(one)) + other if other else one
+    for line, other in zip_longest(left, right, fillvalue=""):
+        yield line + " " * (room - width(line)) + other if other else line
 
 
 def half(page: Page) -> Page:

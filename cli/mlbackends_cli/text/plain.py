@@ -59,9 +59,9 @@ def amount(name: str, value: Any) -> str:
     if isinstance(value, int | float):
         return quantity(name, value)
     if isinstance(value, list):
-        return ", ".join(amount(name, each) for each in value) or "none"
+        return ", ".join(amount(name, item) for item in value) or "none"
     if isinstance(value, dict):
-        return ", ".join(f"{key} {amount(str(key), each)}" for key, each in value.items()) or "none"
+        return ", ".join(f"{key} {amount(str(key), item)}" for key, item in value.items()) or "none"
     return str(value)
 
 

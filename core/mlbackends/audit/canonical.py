@@ -44,9 +44,9 @@ class Canonical:
             value = _HOME.sub("~", value) if "/" in value else value
             return _IDENTITY.sub("*", value) if "-" in value else value
         if isinstance(value, list | tuple):
-            return [self.plain(each) for each in value]
+            return [self.plain(item) for item in value]
         if isinstance(value, dict):
-            return {self.plain(key): self.plain(each) for key, each in value.items()}
+            return {self.plain(key): self.plain(item) for key, item in value.items()}
         return value
 
     def presence(self, presence: Presence | None) -> str:

@@ -41,7 +41,7 @@ def causes(changes: Sequence[Change]) -> list[Cause]:
     Short values are too common for that: only the same fact of several devices or copies is joined then.
     Packages that are only added or removed together are not joined.
     """
-    elsewhere = {_values(one) for one in changes if not one.name.startswith(_PACKAGES)}
+    elsewhere = {_values(change) for change in changes if not change.name.startswith(_PACKAGES)}
     groups: dict[object, list[Change]] = {}
     for change in changes:
         values = _values(change)
@@ -62,7 +62,7 @@ def causes(changes: Sequence[Change]) -> list[Cause]:
 
 
 def _values(change: Change) -> tuple[object, ...]:
-    is_plain = (isinstance(each, str | int | float) for each in (change.before, change.after))
+    is_plain = (isinstance(value, str | int | float) for value in (change.before, change.after))
     if all(is_plain) and not isinstance(change.before, bool):
         return change.kind, change.before, change.after  # 64 is 64.0
     both = (change.before, change.after)
@@ -71,7 +71,7 @@ def _values(change: Change) -> tuple[object, ...]:
 
 def _is_telling(change: Change) -> bool:
     """Return whether equal values of two changes are unlikely to be chance."""
-    values = [each for each in (change.before, change.after) if each is not None]
+    values = [value for value in (change.before, change.after) if value is not None]
     numbers = [value for value in values if isinstance(value, int | float)]
     if len(numbers) == len(values):
         return change.kind is Kind.CHANGED and max(numbers) >= _TELLING_NUMBER
@@ -99,7 +99,7 @@ def records(change: Change) -> list[Record]:
     was, now = change.before or [], change.after or []
     if not (isinstance(was, list) and isinstance(now, list)):
         return []
-    if all(isinstance(one, dict) for one in (*was, *now)):
+    if all(isinstance(row, dict) for row in (*was, *now)):
         return list(_paired(was, now))
     removed, added = Record(Kind.REMOVED, {}, {"": was}, {}), Record(Kind.ADDED, {}, {}, {"": now})
     return [removed, added] if was and now else []
@@ -116,12 +116,12 @@ def _paired(was: list[Any], now: list[Any]) -> Iterator[Record]:
         if len(removed) == len(added) == 1:
             (old,), (new,) = removed, added
             names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-            both = ({name: one[name] for name in names if name in one} for one in (old, new))
+            both = ({name: side[name] for name in names if name in side} for side in (old, new))
             if names:
                 yield Record(Kind.CHANGED, _key(old), *both)
             continue
-        yield from (Record(Kind.REMOVED, _key(one), _rest(one), {}) for one in removed)
-        yield from (Record(Kind.ADDED, _key(one), {}, _rest(one)) for one in added)
+        yield from (Record(Kind.REMOVED, _key(row), _rest(row), {}) for row in removed)
+        yield from (Record(Kind.ADDED, _key(row), {}, _rest(row)) for row in added)
 
 
 def _key(record: dict[str, Any]) -> dict[str, Any]:

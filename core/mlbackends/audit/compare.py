@@ -43,8 +43,8 @@ def compare(before: Report, after: Report, names: tuple[str, str] = ("", "")) ->
     depth = min(before.depth, after.depth, key=lambda each: each.level)
     comparison = _Comparison(ComparedReport(before, depth), ComparedReport(after, depth))
     notes = []
-    for one, other, word in ((before, after, "first"), (after, before, "second")):
-        if only := sorted(name for name in one.probes if name not in other.probes):
+    for report, other, word in ((before, after, "first"), (after, before, "second")):
+        if only := sorted(name for name in report.probes if name not in other.probes):
             notes.append(f"only in the {word}, so not compared: {', '.join(only)}")
     if before.depth != after.depth:
         notes.append(
@@ -58,7 +58,7 @@ def compare(before: Report, after: Report, names: tuple[str, str] = ("", "")) ->
         tool=f"backends {__version__}",
         before=of_before,
         after=of_after,
-        changes=weighed(tuple(each for name in common for each in comparison.probe(name))),
+        changes=weighed(tuple(change for name in common for change in comparison.probe(name))),
         notes=tuple(notes),
     )
 
@@ -84,7 +84,9 @@ def check_globs(globs: Sequence[str], *reports: Report) -> None:
             if probe in report.probes:
                 heads |= dict.fromkeys(report.probes[probe].facts)
         if head not in heads:
-            raise UnknownName("value", f"{probe}.{head}", tuple(f"{probe}.{one}" for one in heads))
+            raise UnknownName(
+                "value", f"{probe}.{head}", tuple(f"{probe}.{name}" for name in heads)
+            )
 
 
 def narrowed(
@@ -121,24 +123,26 @@ class _Comparison:
         old, new = before.probes[name], after.probes[name]
         if not (is_certain(old) and is_certain(new)):
             # What could not be determined has not gone.
-            presences = [each.presence if is_certain(each) else None for each in (old, new)]
+            presences = [side.presence if is_certain(side) else None for side in (old, new)]
             if presences[0] != presences[1]:
-                first, second = (str(each or UNDETERMINED) for each in presences)
+                first, second = (str(presence or UNDETERMINED) for presence in presences)
                 yield Change(f"{name}.presence", Kind.CHANGED, first, second)
             return
         roles = {fact.name: fact.role for fact in facts_of(name).values()}
         yield from self._values(name, before.head(old), after.head(new), roles)
         yield from self._values(name, before.plain(old.facts), after.plain(new.facts), roles)
         # Warnings by code: what a message measures differs by itself.
-        was, now = ({one.code: one.message for one in each.warnings} for each in (old, new))
+        was, now = (
+            {warning.code: warning.message for warning in side.warnings} for side in (old, new)
+        )
         ended = {code: message for code, message in was.items() if code not in now}
         begun = {code: message for code, message in now.items() if code not in was}
         yield from self._values(f"{name}.warnings", ended, begun, roles)
         paired = libraries(old.libraries, new.libraries, before.plain, after.plain)
         for label, library, counterpart in paired:
             yield from self._entries(f"{name}.libraries[{label}]", library, counterpart)
-        for label, one, other in devices(old.devices, new.devices):
-            yield from self._entries(f"{name}.devices[{label}]", one, other)
+        for label, device, other in devices(old.devices, new.devices):
+            yield from self._entries(f"{name}.devices[{label}]", device, other)
 
     def _values(
         self, name: str, was: Values, now: Values, roles: dict[str, str]

@@ -65,7 +65,7 @@ def load(kind: str) -> DeviceKind:
 def page_of(kind: str, report: Report | None = None) -> KindPage:
     """Return the page of a kind; without a report, the data alone."""
     data = load(kind)
-    limits = [JudgedLimit(each, None) for each in data.limits]
+    limits = [JudgedLimit(limit, None) for limit in data.limits]
     features = [JudgedFeature(feature, None) for feature in data.features]
     if report is None:
         return KindPage(kind, data.title, None, "", (), tuple(limits), tuple(features), {})
@@ -133,10 +133,10 @@ def _all_met(needs: tuple[Need, ...], report: ReportView) -> Here:
     """Return whether all needs are met: one that is not decides, then one that is unknown."""
     all_met = [met(need, report) for need in needs]
     for answer in (False, None):
-        if found := [each for each in all_met if each.holds is answer]:
+        if found := [need for need in all_met if need.holds is answer]:
             return found[0]
-    on = next((each.on for each in all_met if each.on), ())
-    return Here(True, "; ".join(each.because for each in all_met), on)
+    on = next((need.on for need in all_met if need.on), ())
+    return Here(True, "; ".join(need.because for need in all_met), on)
 
 
 def met(need: Need, report: ReportView) -> Here:
@@ -179,7 +179,7 @@ def _met_by_devices(need: Need, yardstick: Yardstick, report: ReportView) -> Her
     not_on = tuple(index for index, answer in fits.items() if answer is False)
     if on and not_on:
         has = "has" if len(on) == 1 else "have"
-        numbers, failing = (", ".join(map(str, each)) for each in (on, not_on))
+        numbers, failing = (", ".join(map(str, side)) for side in (on, not_on))
         return Here(None, f"device {numbers} {has} {need}, device {failing} not", on, not_on)
     if all(isinstance(value, str) for value in values.values()):
         because = f"{need.property} is {', '.join(dict.fromkeys(map(_text, values.values())))}"

@@ -129,7 +129,7 @@ class Row(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
         rules = (self, *self.symptoms)
         return tuple(
             dict.fromkeys(
-                _pairs([*self.claims, *(each for rule in rules for each in rule.warnings)])
+                _pairs([*self.claims, *(warning for rule in rules for warning in rule.warnings)])
             )
         )
 
@@ -165,7 +165,7 @@ def symptoms(row: Row, report: ReportView) -> Symptoms:
                     raise NotReported(f"{name} is not in the report")
                 break
         else:
-            if not rule.unless or not all(_holds(values, each) for each in rule.unless):
+            if not rule.unless or not all(_holds(values, exception) for exception in rule.unless):
                 yield from _of_rule(rule, report, values)
 
 
@@ -174,7 +174,7 @@ def _of_rule(rule: Rule, report: ReportView, values: Values) -> Symptoms:
     levels = (Severity.NOTE, Severity.WARNING, Severity.ERROR)
     texts = (rule.note_if, rule.warning_if, rule.error_if)
     for level, conditions in zip(levels, texts, strict=True):
-        if conditions and all(_holds(values, each) for each in conditions):
+        if conditions and all(_holds(values, condition) for condition in conditions):
             severity = level
     text = partial(_text, values)
     commands = (text for condition, text in rule.commands.items() if _holds(values, condition))

@@ -97,7 +97,7 @@ def older_than_pinned(report: ReportView) -> tuple[Library, dict[str, str]] | No
     torch asks for the minor version alone.
     """
     pins = report.fact("torch.pins", [])
-    pin = next((one for one in pins if one.get("package", "").startswith(_CUDNN)), None)
+    pin = next((pin for pin in pins if pin.get("package", "").startswith(_CUDNN)), None)
     if pin is None:
         return None
     soname = f"libcudnn.so.{pin['wanted'].split('.')[0]}"

@@ -26,18 +26,18 @@ def libraries(
     """
     keys = {id(entry): (_soname(entry), plain_before(entry.path)) for entry in before}
     keys |= {id(entry): (_soname(entry), plain_after(entry.path)) for entry in after}
-    old, new = (Counter(keys[id(one)] for one in side) for side in (before, after))
+    old, new = (Counter(keys[id(library)] for library in side) for side in (before, after))
     left, right = (Counter(name for name, _ in side.elements()) for side in (old - new, new - old))
     pairs = _paired(
         before,
         after,
-        lambda one: keys[id(one)],
-        lambda one: _soname(one) if left[_soname(one)] == right[_soname(one)] == 1 else None,
+        lambda library: keys[id(library)],
+        lambda library: soname if left[soname := _soname(library)] == right[soname] == 1 else None,
     )
-    named = [(_soname(one or other), one, other) for one, other in pairs]
+    named = [(_soname(library or other), library, other) for library, other in pairs]
     counts = Counter(name for name, _, _ in named)
-    for name, one, other in sorted(named, key=lambda pair: pair[0]):
-        yield name if counts[name] == 1 else str(keys[id(other or one)][1]), one, other
+    for name, was, now in sorted(named, key=lambda pair: pair[0]):
+        yield name if counts[name] == 1 else str(keys[id(now or was)][1]), was, now
 
 
 def devices(
@@ -47,13 +47,13 @@ def devices(
     pairs = _paired(
         before,
         after,
-        lambda one: (one.kind, one.pci_address) if one.pci_address else None,
-        lambda one: (one.kind, one.index),
+        lambda device: (device.kind, device.pci_address) if device.pci_address else None,
+        lambda device: (device.kind, device.index),
     )
-    for one, other in pairs:
-        device = other or one
+    for was, now in pairs:
+        device = now or was
         assert device is not None
-        yield device.pci_address or f"{device.kind} {device.index}", one, other
+        yield device.pci_address or f"{device.kind} {device.index}", was, now
 
 
 def _paired(

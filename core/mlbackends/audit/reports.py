@@ -81,7 +81,7 @@ def reports_of(
     The live machine is surveyed to the depth of the other report, so that the depth does not differ.
     Raises BadInput as `report_of` does.
     """
-    reports = {each: report_of(each) for each in (before, after) if each != LIVE}
+    reports = {side: report_of(side) for side in (before, after) if side != LIVE}
     depth = next((report.depth for report in reports.values()), Presence.USABLE)
     if LIVE in (before, after):
         reports[LIVE] = report_of(LIVE, depth=depth, timeout=timeout, progress=progress)
@@ -109,7 +109,7 @@ def read_report(path: str) -> Report:
     facts: list[Any] = []
     for probe in report.probes.values():
         facts += [probe.facts, *(library.facts for library in probe.libraries)]
-        facts += [each for device in probe.devices for each in (device.facts, device.volatile)]
+        facts += [table for device in probe.devices for table in (device.facts, device.volatile)]
     if is_deeper(facts, _DEEPEST + 1):
         raise BadInput(
             f"{path} is not a report: its facts are nested more than {_DEEPEST} deep", _HINT
@@ -123,8 +123,8 @@ def is_deeper(value: Any, most: int) -> bool:
     for _ in range(most):
         level = [
             inner
-            for each in level
-            for inner in (each.values() if isinstance(each, dict) else each)
+            for item in level
+            for inner in (item.values() if isinstance(item, dict) else item)
             if isinstance(inner, dict | list)
         ]
     return bool(level)

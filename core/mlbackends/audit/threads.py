@@ -68,9 +68,9 @@ def bound(variables: Mapping[str, str]) -> list[Bound]:
         )
     return [
         # Negative numbers are CPUs that the runtime chooses.
-        Bound(name, variables[name], frozenset() if min(each) < 0 else each, len(each))
-        for name, each in cpus.items()
-        if each
+        Bound(name, variables[name], frozenset() if min(own) < 0 else own, len(own))
+        for name, own in cpus.items()
+        if own
     ]
 
 

@@ -140,10 +140,10 @@ def nearest(name: str, known: "tuple[str, ...]") -> list[str]:
 
     if len(name) > _LONGEST_NAME:
         return []
-    lower = {each.lower(): each for each in known}
+    lower = {word.lower(): word for word in known}
     if name.lower() in lower:
         return [lower[name.lower()]]
-    longer = [each for each in known if each.lower().startswith(f"{name.lower()}_")]
+    longer = [word for word in known if word.lower().startswith(f"{name.lower()}_")]
     if 0 < len(longer) <= 5:
         return longer
     close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
@@ -155,6 +155,6 @@ def nearest(name: str, known: "tuple[str, ...]") -> list[str]:
         close = close if difflib.get_close_matches(stem, [near], cutoff=0.6) else []
     if not close and len(name) > 1:
         begin = f"-{name.lower().translate(_PARTS)}"
-        parts = [each for each in lower if begin in f"-{each.translate(_PARTS)}"]
+        parts = [word for word in lower if begin in f"-{word.translate(_PARTS)}"]
         close = parts if len(parts) <= 5 else []
-    return [lower[each] for each in close]
+    return [lower[word] for word in close]

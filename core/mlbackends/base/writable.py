@@ -56,7 +56,7 @@ def cleaned(value: Any) -> Any:
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, list | tuple):
-        return [cleaned(each) for each in value]
+        return [cleaned(item) for item in value]
     if isinstance(value, dict):
-        return {clean(str(key)): cleaned(each) for key, each in value.items()}
+        return {clean(str(key)): cleaned(item) for key, item in value.items()}
     return value

@@ -65,8 +65,8 @@ def _changes(
 ) -> Iterator[Change]:
     """Yield the changes; facts that changed, and did not change, on the same nodes are one change."""
     changed: dict[tuple[str, bytes], tuple[Step, Any, list[tuple[int, int]]]] = {}
-    for pair, found in steps.items():
-        for name, (was, now) in found.items():
+    for pair, reached in steps.items():
+        for name, (was, now) in reached.items():
             key = (name, msgspec.json.encode((was, now), order="deterministic"))
             step = Step(name, comparison.real(0, name, was), comparison.real(1, name, now))
             changed.setdefault(key, (step, was, []))[2].append(pair)
@@ -124,7 +124,7 @@ class _Comparison:
             numbers = self._numbers[side][machine]
             sections = (self._sides[side].sections[number] for number in numbers)
             self._facts[side][machine] = {
-                name: value for each in sections for name, value in each.facts.items()
+                name: value for section in sections for name, value in section.facts.items()
             }
         return self._facts[side][machine]
 

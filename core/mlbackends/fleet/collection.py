@@ -185,8 +185,8 @@ class Collection:
         form = (name, place, digest, msgspec.json.encode(rounded(metrics)))
         if (number := self._forms.get(form)) is None:
             probe = msgspec.json.decode(data, type=ProbeReport)
-            tables = [probe.facts, *(each.facts for each in probe.libraries)]
-            if is_deeper([*tables, *(each.facts for each in probe.devices)], _DEEPEST):
+            tables = [probe.facts, *(library.facts for library in probe.libraries)]
+            if is_deeper([*tables, *(device.facts for device in probe.devices)], _DEEPEST):
                 raise ValueError(f"its facts are nested more than {_DEEPEST} deep")
             number = self._number(name, canonical_facts(name, probe, canonical))
             self._forms[form] = number

@@ -95,9 +95,9 @@ def canonical_facts(name: str, probe: ProbeReport, canonical: Canonical) -> Fact
 def rounded(value: Any) -> Any:
     """Return a metric with every number in it rounded to its leading bits."""
     if isinstance(value, list):
-        return _sorted(rounded(each) for each in value)
+        return _sorted(rounded(item) for item in value)
     if isinstance(value, dict):
-        return {key: rounded(each) for key, each in value.items()}
+        return {key: rounded(item) for key, item in value.items()}
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     is_float = isinstance(value, float)
@@ -111,8 +111,8 @@ def rounded(value: Any) -> Any:
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, FactValue]]:
     """Yield a value by its name; of a table each value by its own, and of a list its sorted members."""
     if isinstance(value, dict):
-        for key, each in value.items():
-            yield from _leaves(f"{name}.{key}", each)
+        for key, item in value.items():
+            yield from _leaves(f"{name}.{key}", item)
     else:
         yield name, _sorted(value) if isinstance(value, list) else value
 

@@ -53,7 +53,9 @@ def baseline_of(report: Report, name: str) -> Baseline:
     collection = Collection()
     collection.add(Envelope(node=name, report=Raw(msgspec.json.encode(report))))
     facts = {
-        name: value for each in collection.sections.values() for name, value in each.facts.items()
+        name: value
+        for section in collection.sections.values()
+        for name, value in section.facts.items()
     }
     metrics = {
         name: (value, least)
@@ -80,7 +82,9 @@ def fleet_of(
     far = [
         outlier
         for _, members in members_by_kind
-        for outlier in outliers(collection.figures, [n for each in members for n in nodes[each]])
+        for outlier in outliers(
+            collection.figures, [n for member in members for n in nodes[member]]
+        )
     ]
     kinds.sort(key=lambda kind: -kind.nodes)
     silent = tuple(
@@ -93,7 +97,7 @@ def fleet_of(
         facts_by_probe.setdefault(section.probe, {})[section.fingerprint] = section.facts
     known = {*expected} if isinstance(expected, tuple) else None
     reported = (*collection.nodes, *collection.silent)
-    unexpected = tuple(each for each in reported if each not in known) if known is not None else ()
+    unexpected = tuple(node for node in reported if node not in known) if known is not None else ()
     return Fleet(
         schema=SCHEMA,
         tool=f"backends {__version__}",
@@ -107,9 +111,9 @@ def fleet_of(
         garbled=dict(collection.garbled),
         configurations=tuple(
             Configuration(
-                fingerprint=whole({each.probe: each.fingerprint for each in sections}),
+                fingerprint=whole({section.probe: section.fingerprint for section in sections}),
                 nodes=tuple(nodes[machine]),
-                sections={each.probe: each.fingerprint for each in sections},
+                sections={section.probe: section.fingerprint for section in sections},
             )
             for machine, sections in view.machines.items()
         ),
@@ -146,9 +150,9 @@ def _notes(collection: Collection, unexpected: Sequence[str]) -> Iterable[str]:
             " --format frame has one"
         )
     depths = {
-        str(each.facts.get(f"{HEAD}.depth"))
-        for each in collection.sections.values()
-        if each.probe == HEAD
+        str(section.facts.get(f"{HEAD}.depth"))
+        for section in collection.sections.values()
+        if section.probe == HEAD
     }
     if len(depths) > 1:
         yield f"nodes were looked at to different depths: {', '.join(sorted(depths))}"
@@ -175,7 +179,7 @@ class _View:
     def names(self) -> dict[str, None]:
         """Return the name of every fact."""
         return dict.fromkeys(
-            name for each in self.collection.sections.values() for name in each.facts
+            name for section in self.collection.sections.values() for name in section.facts
         )
 
 
@@ -249,17 +253,17 @@ class _Comparison:
                     alike.setdefault(machines, []).append(Difference(name, *real))
         deviations = sorted(
             (
-                Deviation(self._nodes(machines), tuple(sorted(found, key=_report_order)))
-                for machines, found in alike.items()
+                Deviation(self._nodes(machines), tuple(sorted(differences, key=_report_order)))
+                for machines, differences in alike.items()
             ),
             key=lambda each: (len(each.nodes), each.nodes),
         )
         differing = frozenset().union(*alike) if alike else frozenset()
-        rest = sum(self._sizes[each] for each in self._machines if each not in differing)
+        rest = sum(self._sizes[machine] for machine in self._machines if machine not in differing)
         return Kind(title, self._total, rest, tuple(deviations), tuple(sorted(not_compared)))
 
     def _nodes(self, machines: Iterable[int]) -> tuple[str, ...]:
-        return tuple(sorted(node for each in machines for node in self._view.nodes[each]))
+        return tuple(sorted(node for machine in machines for node in self._view.nodes[machine]))
 
     def holders(self, name: str, values: list[tuple[Any, frozenset[int]]]) -> tuple[Holders, ...]:
         """Return the values of a fact with their nodes, the rarest first."""
@@ -309,12 +313,12 @@ class _Comparison:
         ranges = dict(self._view.collection.ranges.get(name, {}))
         if not ranges:
             return values
-        own = [each for each in values if isinstance(each[0], int | float) and each[0] in ranges]
-        found = [each for each in values if each not in own]
+        own = [pair for pair in values if isinstance(pair[0], int | float) and pair[0] in ranges]
+        found = [pair for pair in values if pair not in own]
         if self._baseline and name in self._baseline.metrics:
             value, real = self._baseline.metrics[name]
-            near = [each for each in own if are_near(real, *ranges[each[0]])]
-            own = [each for each in own if each not in near]
+            near = [value for value in own if are_near(real, *ranges[value[0]])]
+            own = [value for value in own if value not in near]
             if near:
                 found.append((value, frozenset().union(*(machines for _, machines in near))))
         least = None
@@ -357,9 +361,9 @@ def facts_of_fleet(collection: Collection, names: Sequence[str] = ()) -> FleetFa
     chosen: dict[str, None] = {}
     for name in names:
         found = [
-            each for each in known if each == name or each.startswith((f"{name}.", f"{name}["))
+            fact for fact in known if fact == name or fact.startswith((f"{name}.", f"{name}["))
         ]
-        found = found or [each for each in known if fnmatch.fnmatchcase(each, name)]
+        found = found or [fact for fact in known if fnmatch.fnmatchcase(fact, name)]
         if not found:
             raise UnknownName("fact in this fleet", name, tuple(known))
         chosen.update(dict.fromkeys(found))
@@ -372,5 +376,5 @@ def facts_of_fleet(collection: Collection, names: Sequence[str] = ()) -> FleetFa
     return FleetFacts(
         schema=FACTS_SCHEMA,
         tool=f"backends {__version__}",
-        facts=tuple(each for each in facts if chosen or len(each.values) > 1),
+        facts=tuple(fact for fact in facts if chosen or len(fact.values) > 1),
     )

@@ -128,7 +128,7 @@ def _value(section: Raw | None, place: Place) -> tuple[bytes, ...]:
     rows = [parts["facts"]] if "facts" in parts and not place.is_of_devices else []
     if place.is_of_devices and "devices" in parts:
         devices = msgspec.json.decode(parts["devices"], type=list[dict[str, Raw]])
-        rows = [each.get("volatile", Raw(b"{}")) for each in devices]
+        rows = [device.get("volatile", Raw(b"{}")) for device in devices]
     if place.name == "*":
         return tuple(map(bytes, rows))
     values = []
@@ -150,13 +150,13 @@ def _not_compared(probe: str) -> frozenset[str]:
 def places_of(policies: Sequence[Policy]) -> set[Place]:
     """Return the values that the rules of policies read and that differ between equal machines."""
     found: set[Place] = set()
-    for each in _parts(tuple(policies)):
-        if isinstance(each, Selection):
-            if each.head in _not_compared(each.probe):
-                found.add(Place(each.probe, is_of_devices=False, name=each.head))
-            elif each.head == "devices":
-                found.add(Place(each.probe, is_of_devices=True, name="*"))
-        elif isinstance(each, Golden):
+    for part in _parts(tuple(policies)):
+        if isinstance(part, Selection):
+            if part.head in _not_compared(part.probe):
+                found.add(Place(part.probe, is_of_devices=False, name=part.head))
+            elif part.head == "devices":
+                found.add(Place(part.probe, is_of_devices=True, name="*"))
+        elif isinstance(part, Golden):
             for probe in names(PROBES):
                 found |= {Place(probe, False, name) for name in _not_compared(probe)}
     return found
@@ -172,8 +172,8 @@ def _parts(value: Any) -> Iterator[Any]:
     elif isinstance(value, dict):
         yield from _parts(tuple(value.values()))
     elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _parts(each)
+        for item in value:
+            yield from _parts(item)
 
 
 class Finder:
@@ -264,7 +264,7 @@ def _watched(report: Report, read: set[Place]) -> Report:
         unlike = (fact for fact in _not_compared(name) if declared[fact].role != "metric")
         facts = _Watched(probe.facts, frozenset(unlike), note)
         return replace(
-            probe, facts=facts, devices=tuple(device(name, each) for each in probe.devices)
+            probe, facts=facts, devices=tuple(device(name, row) for row in probe.devices)
         )
 
     probes = {name: section(name, probe) for name, probe in report.probes.items()}

@@ -70,13 +70,13 @@ def _leaves(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
         for key, inner in value.items():
             if key not in _NO_FACTS:
                 yield from _leaves(f"{name}.{key}" if name else key, inner, depth + 1)
-    elif isinstance(value, list) and any(isinstance(each, dict | list) for each in value):
+    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
         names: dict[str, int] = {}
-        for at, each in enumerate(value):
-            own = _name(each) or str(at)
+        for at, item in enumerate(value):
+            own = _name(item) or str(at)
             names[own] = names.get(own, 0) + 1
             again = f"#{names[own]}" if names[own] > 1 else ""
-            yield from _leaves(f"{name}[{own}{again}]", each, depth + 1)
+            yield from _leaves(f"{name}[{own}{again}]", item, depth + 1)
     else:
         yield name, value
 
@@ -131,10 +131,12 @@ def united(hazards: Iterable[Hazard]) -> tuple[Hazard, ...]:
     Messages that differ only in numbers, such as addresses, are one; that of the first node is kept.
     """
     found: dict[tuple[object, ...], tuple[Check, set[str]]] = {}
-    for each in hazards:
-        found.setdefault(sort_of(each.check), (each.check, set()))[1].update(each.nodes)
+    for hazard in hazards:
+        found.setdefault(sort_of(hazard.check), (hazard.check, set()))[1].update(hazard.nodes)
     every = [Hazard(check, tuple(sorted(nodes))) for check, nodes in found.values()]
-    return tuple(sorted(every, key=lambda each: (-each.check.severity.level, -len(each.nodes))))
+    return tuple(
+        sorted(every, key=lambda hazard: (-hazard.check.severity.level, -len(hazard.nodes)))
+    )
 
 
 @cache

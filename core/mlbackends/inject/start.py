@@ -46,7 +46,9 @@ def environment_with(plan: Plan, environment: Mapping[str, str]) -> dict[str, st
             f"{HOOK_FOLDER} cannot be put on {_PATH}", "install mlbackends in another folder"
         )
     # An empty entry would mean the current folder.
-    folders = [each for each in merged.get(_PATH, "").split(os.pathsep) if each != HOOK_FOLDER]
+    folders = [
+        folder for folder in merged.get(_PATH, "").split(os.pathsep) if folder != HOOK_FOLDER
+    ]
     merged[_PATH] = os.pathsep.join([HOOK_FOLDER, *(folders if folders != [""] else [])])
     return merged
 

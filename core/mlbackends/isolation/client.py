@@ -219,8 +219,8 @@ def _beside_one_another(
         try:
             while left:  # with a time limit: no other wait can be interrupted on Windows
                 done, left = wait(left, _INTERRUPTED_SECONDS, FIRST_COMPLETED)
-                for each in done:
-                    yield from each.result()
+                for answer in done:
+                    yield from answer.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in [*_running]:
@@ -255,7 +255,7 @@ def _send_alone(request: Request) -> list[Reply]:
         jobs = [job for job in jobs if job.id not in finished]
         if jobs:
             job = jobs.pop(0)
-            before = next((each for each in reversed(sent) if each.id == job.id), None)
+            before = next((answer for answer in reversed(sent) if answer.id == job.id), None)
             reason = reason_of(process.returncode if ended else None, request.timeout, noise)
             replies.append(unanswered(job, before, reason, time.monotonic() - start))
     return replies

@@ -81,9 +81,9 @@ def _start_watcher(output: int) -> int:
         stopped: set[int] = set()
         while os.getppid() == both[0]:
             time.sleep(WAKE)
-            before, stopped = stopped, {each for each in both if process_status(each)[:1] == ["T"]}
-            for each in before & stopped:
-                _wake(each)
+            before, stopped = stopped, {pid for pid in both if process_status(pid)[:1] == ["T"]}
+            for process in before & stopped:
+                _wake(process)
     finally:
         os._exit(0)
 
@@ -150,10 +150,10 @@ class _Server:
             poller.register(self._signals[0], select.POLLIN)
             if self.more:
                 poller.register(0, select.POLLIN)
-            talking = {pipe: one for one in self.at_work.values() for pipe in one.open}
+            talking = {pipe: task for task in self.at_work.values() for pipe in task.open}
             for pipe in talking:
                 poller.register(pipe, select.POLLIN)
-            due = [one.seconds_left() for one in self.at_work.values()]
+            due = [task.seconds_left() for task in self.at_work.values()]
             if self.waiting and self.at_work:
                 due.append(GLANCE)
             for pipe, event in poller.poll(max(1, int(min(due) * 1000) + 1) if due else None):
@@ -173,10 +173,10 @@ class _Server:
                         raise _Stopped
                 elif pipe in talking:
                     self._send(talking[pipe].request, talking[pipe].listen(pipe))
-            for one in [one for one in self.at_work.values() if one.is_over()]:
-                del self.at_work[one.pid]
-                replies, rest = one.end()
-                self._send(one.request, replies)
+            for task in [task for task in self.at_work.values() if task.is_over()]:
+                del self.at_work[task.pid]
+                replies, rest = task.end()
+                self._send(task.request, replies)
                 if rest:
                     self.waiting.appendleft(rest)
 
@@ -184,14 +184,14 @@ class _Server:
         """Start processes, as many as this machine may have at once."""
         if not self.waiting:
             return
-        busy = sum(one.is_busy() for one in self.at_work.values())
+        busy = sum(task.is_busy() for task in self.at_work.values())
         while self.waiting and busy < self.at_once:
             request = self.waiting.popleft()
             ours = [self.output, *self._signals]
-            for one in self.at_work.values():
-                ours += (one.replies, one.noise)
+            for task in self.at_work.values():
+                ours += (task.replies, task.noise)
             try:
-                one = Forked(request, ours)
+                started = Forked(request, ours)
             except OSError as error:
                 if self.at_work:  # one that ends makes room
                     self.waiting.appendleft(request)
@@ -202,7 +202,7 @@ class _Server:
                     request, [Reply(job.id, Presence.FOUND, None, reason) for job in request.jobs]
                 )
                 continue
-            self.at_work[one.pid] = one
+            self.at_work[started.pid] = started
             busy += 1
 
     def _send(self, request: Request, replies: Iterable[Reply]) -> None:

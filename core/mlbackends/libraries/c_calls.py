@@ -91,7 +91,7 @@ def require_sums(device: str, numbers: "ctypes.Array[ctypes.c_uint32]") -> None:
     """Raise NotUsable unless the right sums follow the addends."""
     rows = (numbers[start : start + PAIRS] for start in range(0, 3 * PAIRS, PAIRS))
     sums = zip(*rows, strict=True)
-    if wrong := sum((one + other) % (1 << 32) != result for one, other, result in sums):
+    if wrong := sum((first + other) % (1 << 32) != result for first, other, result in sums):
         message = f"{device} added {PAIRS} pairs of integers, and {wrong} sums are wrong"
         raise NotUsable("wrong-result", message)
 

@@ -310,12 +310,12 @@ def _check_tensors(problem: AttentionProblem) -> None:
 
 def _check_shapes(problem: AttentionProblem) -> None:
     key, value = problem.key, problem.value
-    for noun, one, other in (
+    for noun, wanted, other in (
         ("query and key must have the same last dimension", problem.head_dim, key.shape[-1]),
         ("key and value must have the same length", key.shape[-2], value.shape[-2]),
     ):
-        if one != other:
-            raise InvalidProblem(f"{noun}; it is {one} and {other}")
+        if wanted != other:
+            raise InvalidProblem(f"{noun}; it is {wanted} and {other}")
     for name, spec in (("key", key), ("value", value)) if problem.enable_gqa else ():
         if len(spec.shape) < 3 or problem.rank < 3:
             raise InvalidProblem("enable_gqa needs a dimension of heads: 3 dimensions or more")
@@ -328,7 +328,7 @@ def _check_shapes(problem: AttentionProblem) -> None:
         broadcast(*_leading(problem))
     except InvalidProblem as error:
         heads = {problem.key_heads, heads_of(value)} - {problem.heads}
-        grouped = heads and all(each and not problem.heads % each for each in heads)
+        grouped = heads and all(head and not problem.heads % head for head in heads)
         is_missing = grouped and not problem.enable_gqa
         hint = "for grouped heads, say enable_gqa=True" if is_missing else ""
         raise InvalidProblem(f"batches and heads must match or be 1: {error}", hint) from None

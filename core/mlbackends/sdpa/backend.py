@@ -83,9 +83,12 @@ class AttentionBackend:
             accepted = ", ".join(OPTIONAL)
             names = ", ".join(unknown)
             raise TypeError(f"{cls.__name__}.takes has {names}; it may have {accepted}")
-        codes = {each.code for each in cls.constraints}
-        refused = (each for name, each in OPTIONAL.items() if name not in cls.takes)
-        cls._constraints = (*cls.constraints, *(each for each in refused if each.code not in codes))
+        codes = {constraint.code for constraint in cls.constraints}
+        refused = (reason for name, reason in OPTIONAL.items() if name not in cls.takes)
+        cls._constraints = (
+            *cls.constraints,
+            *(constraint for constraint in refused if constraint.code not in codes),
+        )
 
     @classmethod
     @final

@@ -107,7 +107,7 @@ def device(name: str) -> NamedDevice:
     # A child process asks the driver, and checks that each device computes.
     report = survey(("cuda_driver",), Host("/"), Presence.USABLE, timeout=_DRIVER_SECONDS)
     probe = report.probes["cuda_driver"]
-    devices = {found.index: found for found in probe.devices if found.capability}
+    devices = {gpu.index: gpu for gpu in probe.devices if gpu.capability}
     if index not in devices:
         because = f": {probe.reasons[0].message}" if probe.reasons else ""
         hint = "name a device that this machine does not have, such as --device h100"

@@ -108,7 +108,7 @@ class Wording(Struct, frozen=True, kw_only=True):
         front, table = tuple(leading), None
         if self.page_size:
             keys = keys or (kv_len,) * prod(leading)
-            pages = [-(-each // self.page_size) for each in keys]
+            pages = [-(-key // self.page_size) for key in keys]
             table = TensorSpec((len(keys), max(pages, default=0)), "int32")
             front, kv_len = (max(sum(pages), 1),), self.page_size
         elif keys and self.kv_len is None:
@@ -304,8 +304,8 @@ def wordings(given: Given) -> tuple[Wording, ...]:
         Wording(**dict(zip(axes, values, strict=True)))  # type: ignore[arg-type]
         for values in product(*axes.values())
     ]
-    for each in found:
-        each.problem(Device("cpu", 0))  # raises for what no device can compute
+    for part in found:
+        part.problem(Device("cpu", 0))  # raises for what no device can compute
     return tuple(found)
 
 
@@ -320,10 +320,10 @@ def parse(line: str, usual: Given | None = None) -> tuple[Wording, ...]:
         raise BadInput(f"{shown(line)} cannot be read: {error}") from None
     given: dict[str, list[str]] = {}
     rest = iter(words)
-    for each in rest:
-        name, equals, text = each.removeprefix("--").partition("=")
-        if not each.startswith("--"):
-            raise BadInput(f"{shown(each)} is not an option of a problem", "options begin with --")
+    for part in rest:
+        name, equals, text = part.removeprefix("--").partition("=")
+        if not part.startswith("--"):
+            raise BadInput(f"{shown(part)} is not an option of a problem", "options begin with --")
         if name not in WORDS:
             raise UnknownName("option of a problem", name, tuple(WORDS))
         if WORDS[name].flag and equals:

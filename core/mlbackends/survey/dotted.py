@@ -34,7 +34,7 @@ def undetermined(report: Report) -> list[str]:
     for name, probe in report.probes.items():
         entries = [(library.path, library.reasons) for library in probe.libraries]
         entries += [(f"{device.kind}:{device.index}", device.reasons) for device in probe.devices]
-        parts = [each for each, reasons in entries if _is_open(reasons)]
+        parts = [entry for entry, reasons in entries if _is_open(reasons)]
         if probe.presence is None or not is_certain(probe) or _is_open(probe.warnings):
             found.append(name)
         elif parts:
@@ -90,7 +90,7 @@ def value(report: Report, name: str, declared: tuple[str, ...] = ()) -> Any:
             raise NoValue(name, probe)
     else:
         raise UnknownName(
-            "value", name, tuple(f"{probe_name}.{each}" for each in (*declared, *FIELDS))
+            "value", name, tuple(f"{probe_name}.{fact}" for fact in (*declared, *FIELDS))
         )
     found = _descend(found, path)
     if found is None:
@@ -118,7 +118,9 @@ def below(value: Any, step: str) -> Any:
     """
     if isinstance(value, dict):
         tables = (value, *(value.get(name) for name in ("facts", "volatile")))
-        return next((one[step] for one in tables if isinstance(one, dict) and step in one), None)
+        return next(
+            (table[step] for table in tables if isinstance(table, dict) and step in table), None
+        )
     if not isinstance(value, list | tuple):
         return None
     # -1 would count from the end.
@@ -128,4 +130,4 @@ def below(value: Any, step: str) -> Any:
     named = (row for row in rows if row and next(iter(row.values())) == step)
     found = [below(row, step) for row in rows if below(row, step) is not None]
     lists = all(isinstance(item, list | tuple) for item in found)
-    return next(named, ([each for item in found for each in item] if lists else found) or None)
+    return next(named, ([part for item in found for part in item] if lists else found) or None)

@@ -47,7 +47,7 @@ def is_available(name: str) -> bool:
 
     report = used_report(name)
     if report.presence == "loadable":
-        reasons = [*report.reasons, *(each for lib in report.libraries for each in lib.reasons)]
+        reasons = [*report.reasons, *(reason for lib in report.libraries for reason in lib.reasons)]
         return any(reason.code in UNCHECKED for reason in reasons)
     return report.presence == "usable"
 

@@ -150,7 +150,7 @@ def contradiction(values: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
     if not found:
         return "", ()
     pairs = combinations(values, 2)
-    names = next((pair for pair in pairs if lost({each: values[each] for each in pair})), (found,))
+    names = next((pair for pair in pairs if lost({name: values[name] for name in pair})), (found,))
     shown = " and ".join(f"{name}={SWITCHES[name].kind.written(values[name])}" for name in names)
     if len(names) == 1:
         return f"{shown} has no effect together with the other switches that are set", names

@@ -25,7 +25,7 @@ def preferred_engines() -> list[str]:
 
     Source: torch 2.13, aten/src/ATen/Context.cpp: x86 before fbgemm before qnnpack and onednn.
     """
-    return [each for each in ("x86", "fbgemm", "qnnpack", "onednn") if each in engines()]
+    return [engine for engine in ("x86", "fbgemm", "qnnpack", "onednn") if engine in engines()]
 
 
 def engines() -> list[str]:

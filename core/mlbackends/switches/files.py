@@ -84,7 +84,7 @@ def from_data(switch: Switch, value: object) -> object:
         raise ValueError("it is read-only")
     if isinstance(switch.kind, Permutation) and isinstance(value, list):
         return switch.kind.parsed(
-            ",".join(each if isinstance(each, str) else shown(each) for each in value)
+            ",".join(item if isinstance(item, str) else shown(item) for item in value)
         )
     if isinstance(value, str):
         return _parsed(switch, value)

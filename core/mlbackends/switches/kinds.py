@@ -66,9 +66,9 @@ class Reduction(Boolean):
             raise TypeError(f"{switch} expects at least one boolean argument")
         if len(value) > 2:
             raise TypeError(f"{switch} expects at most two boolean arguments")
-        for each, part in zip(value, ("allow_reduced_precision", "allow_splitk"), strict=False):
-            if not isinstance(each, bool):
-                raise TypeError(f"{switch} expects a bool for {part}, but got {_type_of(each)}")
+        for item, part in zip(value, ("allow_reduced_precision", "allow_splitk"), strict=False):
+            if not isinstance(item, bool):
+                raise TypeError(f"{switch} expects a bool for {part}, but got {_type_of(item)}")
         pair = (value[0], value[1] if len(value) == 2 else True)
         if pair == (True, False):
             raise RuntimeError(
@@ -179,7 +179,7 @@ class Permutation(Kind):
     def checked(self, switch: str, value: object) -> object:
         if not isinstance(value, tuple | list):
             raise RuntimeError(f"{switch} expects a tuple or list, but got {_type_of(value)}")  # noqa: TRY004
-        numbers = [int(each) if isinstance(each, int) else -1 for each in value]
+        numbers = [int(item) if isinstance(item, int) else -1 for item in value]
         if sorted(numbers) != list(range(len(self.words))):
             raise RuntimeError(
                 f"{switch} must name each of 0 to {len(self.words) - 1} once, but got {_shown(list(value))}"

@@ -53,7 +53,7 @@ def matching(names: "tuple[str, ...]") -> "list[Switch]":
     for name in names:
         if name not in SWITCHES and not members(name):
             raise UnknownName("switch", name, (*SWITCHES, *groups()), "backends flags list")
-    found = {each for name in names for each in (name, *members(name))}
+    found = {listed for name in names for listed in (name, *members(name))}
     return [switch for switch in SWITCHES.values() if switch.name in found]
 
 

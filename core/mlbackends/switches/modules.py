@@ -205,7 +205,7 @@ def _how_to_set(module: ModuleType, name: str) -> str:
 
 
 def _nearest_name(module: ModuleType, name: str) -> str:
-    return suggestion(name, tuple(each for each in dir(module) if not each.startswith("_")))
+    return suggestion(name, tuple(known for known in dir(module) if not known.startswith("_")))
 
 
 # ---- flags() and set_flags() ------------------------------------------------

@@ -81,11 +81,16 @@ def switches_of_variables(
                 continue
             if value is not _NOTHING:
                 found[switch.name] = (variable, value)
-    valid = {*_FURTHER, *(each for switch in SWITCHES.values() for each in switch.variables)}
+    valid = {
+        *_FURTHER,
+        *(variable for switch in SWITCHES.values() for variable in switch.variables),
+    }
     for name in environment:
         if name in valid or not name.startswith(OUR_PREFIX) or name.startswith(_OF_THE_TRACER):
             continue
-        near = nearest(name, tuple(sorted(each for each in valid if each.startswith(OUR_PREFIX))))
+        near = nearest(
+            name, tuple(sorted(known for known in valid if known.startswith(OUR_PREFIX)))
+        )
         ending = f"did you mean {near[0]}?" if near else "`backends flags list` has the switches."
         sentence = f"Ignoring the variable {shown(name)[1:-1]}: no switch has it; {ending}"
         problems.append((name, sentence))
@@ -94,7 +99,7 @@ def switches_of_variables(
 
 def as_error(problems: "list[str]") -> str:
     """Return one sentence of what is wrong, for where it is not ignored; of many the first ones."""
-    text = " ".join(each.removeprefix("Ignoring ") for each in problems[:_MOST_PROBLEMS])
+    text = " ".join(problem.removeprefix("Ignoring ") for problem in problems[:_MOST_PROBLEMS])
     left = len(problems) - _MOST_PROBLEMS
     return f"{text} And {left} more." if left > 0 else text
 

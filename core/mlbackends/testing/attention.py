@@ -120,5 +120,5 @@ def verdicts(machine: Machine, name: str) -> dict[str, str]:
 
 def usable(choice: AttentionChoice) -> UsableAttention:
     """Return the backend that was chosen."""
-    backend = next(each for each in backends() if each.name == choice.name)
+    backend = next(backend for backend in backends() if backend.name == choice.name)
     return UsableAttention(choice.name, choice.device, backend)

@@ -70,11 +70,13 @@ def why_unusable(machine: Machine, name: str) -> str:
     if device_of(machine, name) is not None:
         return ""
     report = machine.report(PROBES[kind])
-    probes = [report.probes[each] for each in PROBES[kind]]
+    probes = [report.probes[probe] for probe in PROBES[kind]]
     if usable := _usable(machine, kind):
         numbers = ", ".join(str(device.index) for device in usable)
         return f"{name} is not usable: {kind} devices that are: {numbers}"
-    probe = next((each for each in probes if each.presence in (None, Presence.ABSENT)), probes[-1])
+    probe = next(
+        (probe for probe in probes if probe.presence in (None, Presence.ABSENT)), probes[-1]
+    )
     if probe.failure:
         return f"{name} is not usable: it could not be determined: {probe.failure.message}"
     reasons = [*probe.reasons, *(reason for device in probe.devices for reason in device.reasons)]
@@ -87,7 +89,9 @@ def device_of(machine: Machine, name: str) -> Device | None:
     kind, _, index = name.partition(":")
     if not PROBES[kind]:
         return Device("cpu", 0, presence=Presence.USABLE)
-    numbered = (each for each in _usable(machine, kind) if not index or each.index == int(index))
+    numbered = (
+        device for device in _usable(machine, kind) if not index or device.index == int(index)
+    )
     return next(numbered, None)
 
 

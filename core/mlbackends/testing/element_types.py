@@ -40,16 +40,16 @@ def unsupported(
     types = sorted(
         {
             limit.what
-            for each in kinds()
-            for limit in load(each).limits
+            for kind in kinds()
+            for limit in load(kind).limits
             if limit.concern is Concern.DTYPE
         }
     )
     name = name_of_type(dtype, tuple(types))
     limits = [
-        each
-        for each in own.limits
-        if each.concern is Concern.DTYPE and each.what == name and (emulated or not each.emulated)
+        row
+        for row in own.limits
+        if row.concern is Concern.DTYPE and row.what == name and (emulated or not row.emulated)
     ]
     if not limits:
         return ""
@@ -61,7 +61,7 @@ def unsupported(
         values = [value for need in limit.lifted_by for value in YARDSTICKS[need.property].names]
         probes = (*own.devices, *(value.partition(".")[0] for value in values))
         report = current().report(tuple(dict.fromkeys(probes)))
-    judged = next(each.here for each in page_of(kind, report).limits if each.limit == limit)
+    judged = next(row.here for row in page_of(kind, report).limits if row.limit == limit)
     if judged is None or not (judged.holds or (index.isdecimal() and int(index) in judged.on)):
         return ""
     return f"{why}; it needs {' and '.join(map(str, limit.lifted_by))}, and {judged.because}"

@@ -60,7 +60,7 @@ def add_short_names(parser: pytest.Parser) -> None:
     group = parser.getgroup("backends", "hardware and ML backends")
     # Some releases of pytest find a clash when it is too late.
     groups = (*getattr(parser, "_groups", ()), getattr(parser, "_anonymous", None))
-    options = [option for each in groups if each for option in each.options]
+    options = [option for group in groups if group for option in group.options]
     defined = {name for option in options for name in option.names()}
     for name, short in _SHORT.items():
         if short not in defined:

@@ -189,7 +189,9 @@ def _limit(
     if mark is None:
         return None
     return tuple(
-        each for each in mark.args if isinstance(each, str) and each.partition(":")[0] in names
+        argument
+        for argument in mark.args
+        if isinstance(argument, str) and argument.partition(":")[0] in names
     )
 
 

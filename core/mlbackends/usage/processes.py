@@ -187,7 +187,7 @@ class Processes:
 
 def name_of(comm: str, arguments: list[str]) -> str:
     """Return the usual name of a process; for Python with its program: "python train.py"."""
-    if not any(os.path.basename(each).startswith("python") for each in (comm, *arguments[:1])):
+    if not any(os.path.basename(word).startswith("python") for word in (comm, *arguments[:1])):
         return comm
     for before, argument in pairwise(arguments):
         if before == "-m" or argument == "-c":

@@ -137,7 +137,9 @@ def on_gpus(
         for user in gpu.processes:
             process = by_pid.get(user.pid)
             libraries = process.libraries if process else ()
-            has_cuda = libraries is None or any(each.name == "cuda_driver" for each in libraries)
+            has_cuda = libraries is None or any(
+                library.name == "cuda_driver" for library in libraries
+            )
             if process and has_cuda:
                 memory = (process.gpu_memory_bytes or 0) + (user.memory_bytes or 0)
                 indexes = tuple(sorted({*process.gpus, gpu.index}))  # several for MIG instances
@@ -162,7 +164,7 @@ def _machine(*, is_first: bool) -> MachineUsage:
         cpus=len(percents),
         cpu_percent=None if is_first else round(sum(percents) / (len(percents) or 1), 1),
         core_percents=() if is_first else percents,
-        load=tuple(round(each, 2) for each in os.getloadavg()) if hasattr(os, "getloadavg") else (),
+        load=tuple(round(load, 2) for load in os.getloadavg()) if hasattr(os, "getloadavg") else (),
         memory_bytes=memory.total,
         memory_used_bytes=memory.total - memory.available,
         swap_bytes=swap.total if swap else None,
@@ -180,7 +182,10 @@ def selected(usage: Usage, sort: str, pids: Collection[int] = (), text: str = ""
     def is_selected(process: ProcessUsage) -> bool:
         if pids and process.pid not in pids:
             return False
-        libraries = (f"{each.name} {each.version} {each.path}" for each in process.libraries or ())
+        libraries = (
+            f"{library.name} {library.version} {library.path}"
+            for library in process.libraries or ()
+        )
         words = (str(process.pid), process.name, process.user, process.command, *libraries)
         return text.lower() in "\n".join(words).lower()
 

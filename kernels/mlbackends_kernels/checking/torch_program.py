@@ -74,14 +74,16 @@ class Torch(serving.Prepared):  # type: ignore[misc]
         required = {name for name in named if problem[name]["requires_grad"]}
         if required:  # the gradients of all inputs, whichever requires one
             names = required.union(_INPUTS)
-            self.differentiated = {name: each for name, each in named.items() if name in names}
+            self.differentiated = {name: tensor for name, tensor in named.items() if name in names}
         self.grad_out: Any = None
         self.result: Any = None
         if self.differentiated:
             self.grad_out = _read(files["grad_out"], request["grad_out"]).to(place)
             for tensor in self.differentiated.values():
                 tensor.requires_grad_()
-            sizes = [each.numel() * each.element_size() for each in self.differentiated.values()]
+            sizes = [
+                tensor.numel() * tensor.element_size() for tensor in self.differentiated.values()
+            ]
             self.output_bytes = sum(sizes)
 
     def facts(self) -> dict[str, str]:
@@ -95,7 +97,7 @@ class Torch(serving.Prepared):  # type: ignore[misc]
         """Compute a few rows without a mask, which also starts the threads."""
         options = {**self.options, "is_causal": False}
         with torch.set_grad_enabled(bool(self.differentiated)):
-            few = self.attend([each[..., :_SMALL, :] for each in self.tensors], None, options)
+            few = self.attend([tensor[..., :_SMALL, :] for tensor in self.tensors], None, options)
             if self.differentiated:
                 torch.autograd.grad(few, self.tensors, torch.ones_like(few))
 
@@ -127,7 +129,7 @@ class Torch(serving.Prepared):  # type: ignore[misc]
     def save(self, result: Any, path: str) -> None:
         files = {path: result}
         if self.differentiated:
-            files = {f"{path}.{name}": each for name, each in zip(self.differentiated, result)}  # noqa: B905  Python 3.8
+            files = {f"{path}.{name}": tensor for name, tensor in zip(self.differentiated, result)}  # noqa: B905  Python 3.8
             files[path] = self.result
         for name, tensor in files.items():
             flat = tensor.detach().cpu().contiguous().reshape(-1)

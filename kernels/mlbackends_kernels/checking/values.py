@@ -65,9 +65,9 @@ class Values:
             array = array.transpose(_by_falling_stride(specs[name]))
             numpy().ascontiguousarray(array).tofile(self.files[name])
         self.sample = sample(problem)
-        self.shapes = {"": shape, **{name: each.shape for name, each in specs.items()}}
+        self.shapes = {"": shape, **{name: spec.shape for name, spec in specs.items()}}
         if self.sample is not None:
-            inputs = {name: _sampled(each, self.sample) for name, each in inputs.items()}
+            inputs = {name: _sampled(array, self.sample) for name, array in inputs.items()}
         self.right = right(sampled(problem, self.sample), inputs)
 
     def judge_files(self, path: str, tolerance: float) -> dict[str, dict[str, Any]]:

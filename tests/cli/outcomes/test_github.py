@@ -48,7 +48,7 @@ def commands(text: str) -> list[Command]:
 
 
 def annotated(text: str) -> list[Command]:
-    return [each for each in commands(text) if each.name in ANNOTATIONS]
+    return [command for command in commands(text) if command.name in ANNOTATIONS]
 
 
 def step_summary(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -71,15 +71,15 @@ def test_a_place_is_told_from_the_root_of_the_checkout(
 
     told = annotated(written("github", with_checks(inside, outside)))
 
-    assert [each.properties["file"] for each in told] == ["below/p.toml", "p.toml"]
-    assert ["line" in each.properties for each in told] == [True, False]
+    assert [command.properties["file"] for command in told] == ["below/p.toml", "p.toml"]
+    assert ["line" in command.properties for command in told] == [True, False]
 
 
 def test_ten_of_a_kind_are_shown_and_the_tenth_tells_of_more() -> None:
     text = written("github", long())
     told = annotated(text)
 
-    assert [each.name for each in told] == ["error"] * 10 + ["warning"] * 10 + ["notice"] * 10
+    assert [command.name for command in told] == ["error"] * 10 + ["warning"] * 10 + ["notice"] * 10
     assert told[9].properties["title"] == "backends doctor: 992 more errors"
     assert all(code[:1900] in text for code in failed_codes(long()))
 
@@ -89,7 +89,7 @@ def test_ten_that_are_all_are_told_themselves() -> None:
 
     told = annotated(written("github", with_checks(*ten)))
 
-    assert [each.properties["title"] for each in told] == [
+    assert [command.properties["title"] for command in told] == [
         f"backends doctor: c{n}" for n in range(10)
     ]
 
@@ -98,15 +98,17 @@ def test_ten_that_are_all_are_told_themselves() -> None:
 def test_any_outcome_makes_its_own_commands_alone(outcome: Outcome) -> None:
     told = commands(written("github", outcome))
 
-    assert len([each for each in told if each.name in ANNOTATIONS]) == len(outcome.failed())
-    assert {each.name for each in told} <= ANNOTATIONS | {"group", "endgroup"}
+    assert len([command for command in told if command.name in ANNOTATIONS]) == len(
+        outcome.failed()
+    )
+    assert {command.name for command in told} <= ANNOTATIONS | {"group", "endgroup"}
 
 
 def test_hostile_text_makes_no_command_and_stays_itself() -> None:
     told = commands(written("github", hostile()))
 
-    assert {each.name for each in told} == ANNOTATIONS | {"group", "endgroup"}
-    (error,) = [each for each in told if each.name == "error"]
+    assert {command.name for command in told} == ANNOTATIONS | {"group", "endgroup"}
+    (error,) = [command for command in told if command.name == "error"]
     assert "%0A%25 ::error::e" in error.text
     assert "a,b=c:d" in error.properties["title"]
 

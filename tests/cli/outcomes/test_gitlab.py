@@ -23,15 +23,21 @@ def findings(outcome: Outcome) -> list[dict[str, Any]]:
     text = written("gitlab", outcome)
     assert not text.startswith("\ufeff")
     found: list[dict[str, Any]] = json.loads(text)
-    for each in found:
-        assert each.keys() >= {"description", "check_name", "fingerprint", "severity", "location"}
-        assert all(isinstance(each[name], str) for name in each.keys() - {"location"})
-        assert each["severity"] in SEVERITIES
-        assert re.fullmatch("[0-9a-f]{32}", each["fingerprint"])
-        path = each["location"]["path"]
+    for finding in found:
+        assert finding.keys() >= {
+            "description",
+            "check_name",
+            "fingerprint",
+            "severity",
+            "location",
+        }
+        assert all(isinstance(finding[name], str) for name in finding.keys() - {"location"})
+        assert finding["severity"] in SEVERITIES
+        assert re.fullmatch("[0-9a-f]{32}", finding["fingerprint"])
+        path = finding["location"]["path"]
         assert path and not path.startswith(("/", "./", "../"))
-        assert each["location"]["lines"]["begin"] >= 1
-    assert len({each["fingerprint"] for each in found}) == len(found)
+        assert finding["location"]["lines"]["begin"] >= 1
+    assert len({finding["fingerprint"] for finding in found}) == len(found)
     return found
 
 
@@ -66,7 +72,7 @@ def test_any_outcome_is_valid(outcome: Outcome) -> None:
     "outcome", [hostile(), pytest.param(long(), marks=pytest.mark.slow)], ids=["hostile", "long"]
 )
 def test_the_worst_is_valid_and_loses_nothing(outcome: Outcome) -> None:
-    names = {each["check_name"].removeprefix("backends/") for each in findings(outcome)}
+    names = {finding["check_name"].removeprefix("backends/") for finding in findings(outcome)}
 
     assert failed_codes(outcome) <= names
 
@@ -74,9 +80,9 @@ def test_the_worst_is_valid_and_loses_nothing(outcome: Outcome) -> None:
 def test_another_problem_of_the_same_backend_is_another_finding() -> None:
     first, second = (
         findings(
-            with_checks(Check("flash_cpu", "it computes", status=Status.FAILED, instance=each))
+            with_checks(Check("flash_cpu", "it computes", status=Status.FAILED, instance=wording))
         )
-        for each in ("--shape 1,2,8,8", "--shape 1,2,8,8 --causal")
+        for wording in ("--shape 1,2,8,8", "--shape 1,2,8,8 --causal")
     )
 
     assert first[0]["fingerprint"] != second[0]["fingerprint"]

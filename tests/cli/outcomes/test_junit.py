@@ -91,7 +91,7 @@ def test_junitparser_reads_it_back() -> None:
 
     assert (suite.tests, suite.failures, suite.errors, suite.skipped) == (8, 2, 0, 5)
     assert ends == {Failure: 2, Skipped: 5}
-    assert ("backends.kind", "doctor") in {(each.name, each.value) for each in properties}
+    assert ("backends.kind", "doctor") in {(part.name, part.value) for part in properties}
 
 
 def test_names_are_unique_and_tell_the_file(tmp_path: Path) -> None:

@@ -79,4 +79,4 @@ def test_a_character_is_not_cut_in_two() -> None:
 
 def assert_fits(text: str) -> None:
     assert len(text.encode()) <= 80
-    assert not {category(each) for each in text} & {"Cc", "Cs", "Zl", "Zp"}
+    assert not {category(character) for character in text} & {"Cc", "Cs", "Zl", "Zp"}

@@ -72,7 +72,7 @@ def test_a_run_on_a_file_is_told_from_one_on_the_machine() -> None:
 
 @given(ANY)
 def test_any_outcome_is_valid_and_loses_nothing(outcome: Outcome) -> None:
-    waived = {checks.line(each.code) for each in outcome.with_status(Status.WAIVED)}
+    waived = {checks.line(check.code) for check in outcome.with_status(Status.WAIVED)}
 
     assert codes(outcome, 1) == failed_codes(outcome) | waived
 

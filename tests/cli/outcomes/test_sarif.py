@@ -39,13 +39,15 @@ def run_of(outcome: Outcome) -> dict[str, Any]:
         uri = location["physicalLocation"]["artifactLocation"]["uri"]
         assert uri and uri.isascii() and not uri.startswith(("/", "..")) and "://" not in uri
         assert location["physicalLocation"]["region"]["startLine"] >= 1
-    for told in run["invocations"][0]["toolExecutionNotifications"]:
-        assert rules[told["associatedRule"]["index"]]["id"] == told["associatedRule"]["id"]
+    for notice in run["invocations"][0]["toolExecutionNotifications"]:
+        assert rules[notice["associatedRule"]["index"]]["id"] == notice["associatedRule"]["id"]
     return run  # type: ignore[no-any-return]
 
 
 def fingerprints(outcome: Outcome) -> list[str]:
-    return [each["partialFingerprints"]["backendsCheck/v1"] for each in run_of(outcome)["results"]]
+    return [
+        result["partialFingerprints"]["backendsCheck/v1"] for result in run_of(outcome)["results"]
+    ]
 
 
 def test_the_schema_is_that_of_oasis() -> None:
@@ -93,5 +95,7 @@ def test_any_outcome_is_valid(outcome: Outcome) -> None:
 def test_the_worst_is_valid_and_loses_nothing(outcome: Outcome) -> None:
     run = run_of(outcome)
 
-    assert failed_codes(outcome) <= {each["ruleId"] for each in run["results"]}
-    assert not any("](" in each["message"]["text"].replace("\\]", "") for each in run["results"])
+    assert failed_codes(outcome) <= {result["ruleId"] for result in run["results"]}
+    assert not any(
+        "](" in result["message"]["text"].replace("\\]", "") for result in run["results"]
+    )

@@ -71,7 +71,7 @@ def test_a_record_is_known_by_its_key_and_only_its_other_fields_change() -> None
 def test_records_of_which_several_have_one_key_are_not_compared() -> None:
     was, now = [{"name": "cc"}, {"name": "cc"}], [{"name": "cc", "version": "12"}]
 
-    assert [one.kind for one in records(changed("compilers.compilers", was, now))] == [
+    assert [record.kind for record in records(changed("compilers.compilers", was, now))] == [
         Kind.REMOVED,
         Kind.REMOVED,
         Kind.ADDED,

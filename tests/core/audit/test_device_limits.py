@@ -45,19 +45,19 @@ def made(**probes: ProbeReport) -> Report:
 
 def gpus(*capabilities: str, features: tuple[str, ...] = ()) -> ProbeReport:
     devices = tuple(
-        Device("cuda", at, "GPU", Presence.LOADABLE, capability=one, features=features)
-        for at, one in enumerate(capabilities)
+        Device("cuda", at, "GPU", Presence.LOADABLE, capability=capability, features=features)
+        for at, capability in enumerate(capabilities)
     )
     return ProbeReport(Presence.USABLE, version="12.4", devices=devices)
 
 
 def limits(kind: str, report: Report) -> dict[str, Here | None]:
-    return {each.limit.what: each.here for each in device_limits.page_of(kind, report).limits}
+    return {limit.limit.what: limit.here for limit in device_limits.page_of(kind, report).limits}
 
 
 def features(kind: str, report: Report) -> dict[str, Here | None]:
     page = device_limits.page_of(kind, report)
-    return {each.feature.what: each.here for each in page.features}
+    return {feature.feature.what: feature.here for feature in page.features}
 
 
 def holds(told: dict[str, Here | None], what: str) -> bool | None:
@@ -193,8 +193,8 @@ def test_without_such_a_device_nothing_is_held_to_it() -> None:
     page = device_limits.page_of("cuda", recorded("macbook-m3"))
 
     assert page.present is False
-    assert not any(each.here for each in page.limits)
-    assert not any(each.here for each in page.features)
+    assert not any(limit.here for limit in page.limits)
+    assert not any(feature.here for feature in page.features)
 
 
 def test_where_only_the_framework_knows_it_is_not_said_to_be_absent() -> None:
@@ -306,5 +306,5 @@ def test_every_kind_has_a_page_on_every_machine(kind: str, host: str) -> None:
     page = device_limits.page_of(kind, recorded(host))
 
     assert page.kind == kind
-    judged = [each.here for each in page.limits] + [each.here for each in page.features]
+    judged = [limit.here for limit in page.limits] + [feature.here for feature in page.features]
     assert all((here is not None) is bool(page.present) for here in judged)

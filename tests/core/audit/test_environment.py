@@ -14,7 +14,7 @@ from mlbackends.model.records import Presence, ProbeReport, Report
 
 
 def report(**facts: dict[str, object]) -> ReportView:
-    probes = {name: ProbeReport(Presence.FOUND, facts=told) for name, told in facts.items()}  # type: ignore[arg-type]
+    probes = {name: ProbeReport(Presence.FOUND, facts=fact) for name, fact in facts.items()}  # type: ignore[arg-type]
     report = Report("", "", Presence.FOUND, "", "", 0.0, False, probes)
     return ReportView(report)
 

@@ -33,7 +33,7 @@ def test_evidence_is_what_its_dotted_name_gets_or_a_part_of_it(subject: str) -> 
                 whole: Any = dotted.value(report, name, tuple(facts_of(name.partition(".")[0])))
             except dotted.NoValue:
                 whole = None
-            is_part = isinstance(value, list) and all(each in (whole or ()) for each in value)
+            is_part = isinstance(value, list) and all(item in (whole or ()) for item in value)
             # What is not there is evidence too.
             assert whole == value or is_part or (whole is None and not value), (check.code, name)
     assert seen

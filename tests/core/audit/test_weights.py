@@ -89,7 +89,7 @@ def test_of_a_probe_that_is_gone_only_that_and_its_devices_weigh() -> None:
             change("nvidia.devices[0]", "H100", None),
         )
     )
-    assert [str(each.severity) for each in found] == ["error", "note", "note", "error"]
+    assert [str(weight.severity) for weight in found] == ["error", "note", "note", "error"]
 
 
 _NAMES = st.sampled_from([name for name, *_ in WORSE]) | st.text(max_size=20)
@@ -104,14 +104,14 @@ def test_no_change_is_worse_both_ways(name: str, before: Any, after: Any) -> Non
 @pytest.mark.parametrize("pair", list(itertools.combinations(MACHINES, 2)), ids="-".join)
 def test_swapping_two_machines_turns_worse_into_notes(pair: tuple[str, str]) -> None:
     one, other = (report_of(f"tests/hosts/{name}.machine") for name in pair)
-    there = {each.name: each for each in compare(one, other).changes}
-    back = {each.name: each for each in compare(other, one).changes}
+    there = {step.name: step for step in compare(one, other).changes}
+    back = {step.name: step for step in compare(other, one).changes}
 
-    assert any(each.severity is not Severity.NOTE for each in there.values())
+    assert any(step.severity is not Severity.NOTE for step in there.values())
     for name in there.keys() & back.keys():
         both = (there[name], back[name])
         # A list that lost one thing and won another is worse than before, whichever came first.
-        if not any(isinstance(each.before, list) and each.after for each in both):
+        if not any(isinstance(step.before, list) and step.after for step in both):
             assert Severity.NOTE in (both[0].severity, both[1].severity), name
 
 

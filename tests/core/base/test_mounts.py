@@ -255,8 +255,8 @@ def test_a_survey_names_what_does_not_answer_and_is_else_whole(silent: Path) -> 
     assert str(silent) in cudnn.reasons[0].message
     assert report.probes["cpu"].presence is Presence.FOUND
     said = [*report.probes["cuda_toolkit"].warnings, *report.probes["cuda_toolkit"].reasons]
-    assert "not-answering" in {each.code for each in said}
-    assert not any("not there" in each.message for each in said)
+    assert "not-answering" in {reason.code for reason in said}
+    assert not any("not there" in reason.message for reason in said)
 
 
 @pytest.mark.parametrize("how", ["silent", "opens"])
@@ -292,8 +292,8 @@ def test_a_dead_mount_costs_its_time_limit(tmp_path: Path, how: str) -> None:
     silent = {
         name
         for name, probe in probes.items()
-        for each in (*probe.get("reasons", ()), *probe.get("warnings", ()))
-        if each["code"] == "not-answering" and str(folder) in each["message"]
+        for reason in (*probe.get("reasons", ()), *probe.get("warnings", ()))
+        if reason["code"] == "not-answering" and str(folder) in reason["message"]
     }
     assert silent >= {"compilers", "vulkan", "cudnn"}
     assert probes["cpu"]["facts"]["cores"] > 0

@@ -62,10 +62,10 @@ def test_the_first_answers_are_torch_s() -> None:
 
 
 def test_a_member_has_torch_s_number_and_name_and_is_no_number() -> None:
-    assert [(each.name, int(each)) for each in _BlasBackend] == [
+    assert [(member.name, int(member)) for member in _BlasBackend] == [
         ("Default", 0), ("Cublas", 1), ("Cublaslt", 2), ("Ck", 3)
     ]  # fmt: skip
-    assert [(each.name, int(each)) for each in _ROCmFABackend] == [
+    assert [(member.name, int(member)) for member in _ROCmFABackend] == [
         ("Default", 0), ("AOTriton", 1), ("Ck", 2)
     ]  # fmt: skip
     assert repr(_LinalgBackend.Magma) == "<_LinalgBackend.Magma: 2>"

@@ -19,8 +19,8 @@ from mlbackends.model.fleet import Envelope, Fleet, Status
 
 def taken(*envelopes: Envelope, expected: tuple[str, ...] | None = None) -> Collection:
     collection = Collection(expected)
-    for each in envelopes:
-        collection.add(each)
+    for envelope in envelopes:
+        collection.add(envelope)
     return collection
 
 
@@ -110,12 +110,19 @@ def test_a_fact_that_each_node_has_otherwise_is_dropped(monkeypatch: pytest.Monk
 def answer(fleet: Fleet) -> Any:
     """Return what does not depend on the order in which nodes came."""
     return (
-        sorted((each.fingerprint, sorted(each.nodes)) for each in fleet.configurations),
+        sorted(
+            (configuration.fingerprint, sorted(configuration.nodes))
+            for configuration in fleet.configurations
+        ),
         [
-            (kind.nodes, kind.alike, [(each.nodes, each.differences) for each in kind.deviations])
+            (
+                kind.nodes,
+                kind.alike,
+                [(deviation.nodes, deviation.differences) for deviation in kind.deviations],
+            )
             for kind in fleet.kinds
         ],
-        sorted((each.status, each.error, sorted(each.nodes)) for each in fleet.silent),
+        sorted((node.status, node.error, sorted(node.nodes)) for node in fleet.silent),
         fleet.varying,
         fleet.expected and sorted(fleet.expected),  # type: ignore[arg-type]
     )

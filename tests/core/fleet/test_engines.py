@@ -66,8 +66,10 @@ def test_the_payload_needs_the_standard_library_alone() -> None:
 
     for module in (payload, sys.modules["mlbackends.host.command"]):
         tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
-        names = {each.module for each in tree.body if isinstance(each, ast.ImportFrom)}
-        ours = {each for each in names if each and each.startswith("mlbackends")}
+        names = {
+            statement.module for statement in tree.body if isinstance(statement, ast.ImportFrom)
+        }
+        ours = {name for name in names if name and name.startswith("mlbackends")}
         assert ours <= {"mlbackends.host.command"}
 
 
@@ -77,7 +79,7 @@ def test_output_of_a_node_without_a_report_is_what_failed() -> None:
     (garbled,) = envelopes_of(b"BK1 nonsense\n", "n1")
     assert garbled.status is Status.GARBLED
     report = "\n".join(frames(streams.envelope_of("other"))).encode()
-    assert [each.node for each in envelopes_of(report, "n1", failure)] == ["n1"]
+    assert [envelope.node for envelope in envelopes_of(report, "n1", failure)] == ["n1"]
 
 
 def test_workers_that_call_themselves_alike_stay_two_nodes() -> None:
@@ -108,7 +110,7 @@ def test_a_launcher_is_read_to_its_end_and_its_words_name_nodes(tmp_path: Path) 
     )
     found: list[Envelope] = []
     run_launcher(command, Job((), 5), found.append, ())
-    assert [(each.node, each.status) for each in found] == [
+    assert [(envelope.node, envelope.status) for envelope in found] == [
         ("n1", Status.OK), ("n2", Status.OK), ("n3", Status.ERROR),
     ]  # fmt: skip
 
@@ -122,7 +124,7 @@ def test_a_launcher_that_hangs_is_stopped_and_its_nodes_are_late(
     run_launcher(
         launcher(tmp_path, "cat n1; exec sleep 60"), Job((), 0.1), found.append, ("n1", "n2")
     )
-    assert [(each.node, each.status) for each in found] == [
+    assert [(envelope.node, envelope.status) for envelope in found] == [
         ("n1", Status.OK), ("n2", Status.TIMEOUT),
     ]  # fmt: skip
 

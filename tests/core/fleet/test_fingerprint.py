@@ -45,7 +45,7 @@ def facts(name: str, prefix: str = "", **fields: Any) -> dict[str, Any]:
     ids=["duration", "order of devices", "identity", "order of a list", "redaction", "home"],
 )
 def test_what_no_machine_is_does_not_count(one: dict[str, Any], other: dict[str, Any]) -> None:
-    first, second = (report(nvidia=ProbeReport(FOUND, **each)) for each in (one, other))
+    first, second = (report(nvidia=ProbeReport(FOUND, **parts)) for parts in (one, other))
 
     assert fingerprints(first) == fingerprints(second)
 
@@ -65,7 +65,7 @@ def test_what_no_machine_is_does_not_count(one: dict[str, Any], other: dict[str,
     ids=["version", "a GPU less", "a narrow link", "a warning", "another copy wins"],
 )  # fmt: skip
 def test_what_differs_counts(one: dict[str, Any], other: dict[str, Any]) -> None:
-    first, second = (report(nvidia=ProbeReport(FOUND, **each)) for each in (one, other))
+    first, second = (report(nvidia=ProbeReport(FOUND, **parts)) for parts in (one, other))
 
     assert fingerprints(first) != fingerprints(second)
     assert whole(fingerprints(first)) != whole(fingerprints(second))

@@ -40,7 +40,7 @@ def test_a_long_or_odd_name_is_whole_in_the_envelope() -> None:
     lines = [line.encode() for line in frames(Envelope(node=name))]
 
     assert max(map(len, lines)) <= LONGEST_LINE
-    (envelope,) = (each for line in lines for each in Assembly().add(line))
+    (envelope,) = (envelope for line in lines for envelope in Assembly().add(line))
     assert envelope.node == name
 
 
@@ -80,7 +80,7 @@ def test_frames_that_are_cut_anywhere_are_whole_or_their_loss_is_told(
     for node, machine in collection.nodes.items():
         sections = {numbers: at for numbers, at in collection.machines.items() if at == machine}
         (numbers,) = sections
-        facts = {k: v for each in numbers for k, v in collection.sections[each].facts.items()}
+        facts = {k: v for at in numbers for k, v in collection.sections[at].facts.items()}
         assert facts["cpu.number"] == NODES.index(node)
     if size >= LONGEST_LINE:
         assert {*collection.nodes} == {*NODES}
@@ -90,7 +90,9 @@ def test_frames_that_are_cut_anywhere_are_whole_or_their_loss_is_told(
 
 @pytest.mark.parametrize("size", [SRUN, MPIRUN, CONTAINER])
 def test_every_transport_lets_them_through(size: int) -> None:
-    lines = [piece for each in LINES.values() for piece in cut(b"\n".join(each), size)]
+    lines = [
+        piece for frame_lines in LINES.values() for piece in cut(b"\n".join(frame_lines), size)
+    ]
 
     assert {*collected(lines).nodes} == {*NODES}
 
@@ -122,9 +124,9 @@ def test_a_changed_byte_never_changes_a_report(at: int, value: int) -> None:
 def test_a_decompression_bomb_is_an_error_of_its_node() -> None:
     packed = zlib.compress(b" " * (REPORT_LIMIT * 3), 9)
     assembly = Assembly()
-    found = [each for line in framed("bad", packed) for each in assembly.add(line)]
+    found = [envelope for line in framed("bad", packed) for envelope in assembly.add(line)]
 
-    assert [(each.node, each.status) for each in found] == [("bad", Status.ERROR)]
+    assert [(envelope.node, envelope.status) for envelope in found] == [("bad", Status.ERROR)]
     assert "larger than 8 MiB" in found[0].error
 
 
@@ -139,9 +141,9 @@ def test_a_decompression_bomb_is_an_error_of_its_node() -> None:
     ids=["no zlib", "a list", "deep", "another type"],
 )
 def test_what_is_no_envelope_is_said_of_its_node(packed: bytes) -> None:
-    found = [each for line in framed("bad", packed) for each in Assembly().add(line)]
+    found = [envelope for line in framed("bad", packed) for envelope in Assembly().add(line)]
 
-    assert [each.node for each in found] == ["bad"]
+    assert [envelope.node for envelope in found] == ["bad"]
     assert found[0].status in (Status.ERROR, Status.GARBLED)
 
 
@@ -161,9 +163,10 @@ def framed(node: str, packed: bytes) -> list[bytes]:
 def test_what_is_cut_at_a_power_of_two_is_cut_between_lines(size: int) -> None:
     nodes = ("a", "node-with-a-longer-name")
     whole = [
-        "".join(f"{each}\n" for each in frames(envelope_of(node, text(9, 9000)))) for node in nodes
+        "".join(f"{frame}\n" for frame in frames(envelope_of(node, text(9, 9000))))
+        for node in nodes
     ]
-    pieces = [[each[at : at + size] for at in range(0, len(each), size)] for each in whole]
+    pieces = [[frame[at : at + size] for at in range(0, len(frame), size)] for frame in whole]
     mixed = "".join(piece for both in zip_longest(*pieces, fillvalue="") for piece in both)
     found = collected(mixed.encode().split(b"\n"))
     assert len(found.nodes) == 2

@@ -28,7 +28,8 @@ def taken(nodes: dict[str, dict[str, Any]]) -> Collection:
 def split(fleet: Fleet) -> list[tuple[tuple[str, ...], list[str]]]:
     """Return the deviations of the first kind: nodes and names of facts."""
     return [
-        (each.nodes, [one.name for one in each.differences]) for each in fleet.kinds[0].deviations
+        (deviation.nodes, [difference.name for difference in deviation.differences])
+        for deviation in fleet.kinds[0].deviations
     ]
 
 
@@ -109,7 +110,7 @@ def test_metrics_within_a_hundredth_are_the_same_wherever_rounding_cuts(base: in
     collection.add(node("small", total_bytes=base // 2))
 
     (kind,) = fleet_of(collection).kinds
-    assert [each.nodes for each in kind.deviations] == [("small",)]
+    assert [deviation.nodes for deviation in kind.deviations] == [("small",)]
     (difference,) = kind.deviations[0].differences
     assert (difference.value, difference.usual) == (
         base // 2,
@@ -155,8 +156,8 @@ def test_a_histogram_has_the_rarest_first() -> None:
     )
     (fact,) = facts_of_fleet(collection, ["cpu.driver"]).facts
 
-    assert [(each.value, len(each.nodes)) for each in fact.values] == [("570", 1), ("580", 5)]
-    assert [each.name for each in facts_of_fleet(collection).facts] == ["cpu.driver"]
+    assert [(value.value, len(value.nodes)) for value in fact.values] == [("570", 1), ("580", 5)]
+    assert [fact.name for fact in facts_of_fleet(collection).facts] == ["cpu.driver"]
 
 
 def test_who_was_left_behind_by_an_upgrade() -> None:
@@ -174,7 +175,7 @@ def test_who_was_left_behind_by_an_upgrade() -> None:
         ("cpu.driver", "570", "580")
     ]
     assert difference.new == ("new",)
-    assert [each.nodes for each in difference.silent] == [("n9",)]
+    assert [group.nodes for group in difference.silent] == [("n9",)]
 
 
 def test_a_change_of_few_leaves_nobody_behind() -> None:
@@ -187,7 +188,7 @@ def test_a_change_of_few_leaves_nobody_behind() -> None:
 
 def test_memory_that_wobbles_is_no_change() -> None:
     collections = (Collection(), Collection())
-    for each, total in zip(collections, (503_447_552, 503_316_000), strict=True):
-        each.add(node("n1", total_bytes=total))
+    for collection, total in zip(collections, (503_447_552, 503_316_000), strict=True):
+        collection.add(node("n1", total_bytes=total))
 
     assert not difference_of(*collections).changes

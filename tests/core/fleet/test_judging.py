@@ -48,7 +48,7 @@ def documents(name: str, count: int) -> list[Any]:
 
 
 def plain(outcome: Outcome) -> list[tuple[str, Status, str]]:
-    return [(each.code, each.status, each.message) for each in outcome.checks]
+    return [(check.code, check.status, check.message) for check in outcome.checks]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -81,7 +81,7 @@ def test_equal_machines_are_judged_once_and_a_silent_node_is_told() -> None:
     outcome = fleet_outcome(judge, collection)
 
     assert judge.evaluated <= 2  # again where the first showed that it reads something volatile
-    (silent,) = (each for each in outcome.checks if each.code == REPORTED)
+    (silent,) = (check for check in outcome.checks if check.code == REPORTED)
     assert silent.status is Status.UNKNOWN and "n6" in silent.message
     assert outcome.subject == "6 nodes"
 
@@ -94,12 +94,12 @@ def test_a_hazard_says_on_how_many_nodes_it_is() -> None:
     judge = Judge(examine)
     collection = collected(judge, some)
 
-    (found,) = (each for each in united(judge.hazards) if each.check.code == "nvidia-ecc-errors")
+    (found,) = (check for check in united(judge.hazards) if check.check.code == "nvidia-ecc-errors")
     assert found.nodes == ("n1",)
     (check,) = (
-        each
-        for each in fleet_outcome(judge, collection).failed()
-        if each.code == "nvidia-ecc-errors"
+        check
+        for check in fleet_outcome(judge, collection).failed()
+        if check.code == "nvidia-ecc-errors"
     )
     assert check.message.startswith("1 of 3 nodes (n1): ")
 
@@ -121,8 +121,8 @@ def test_a_rule_about_what_is_volatile_is_checked_on_every_node(rule: str, tmp_p
         judge.visit(f"n{at}", Envelope(report=msgspec.Raw(data)))
 
     found = {node: plain(outcome) for outcome, nodes in judge.outcomes.values() for node in nodes}
-    assert {node: [each[:2] for each in checks] for node, checks in found.items()} == {
-        node: [each[:2] for each in checks] for node, checks in wanted.items()
+    assert {node: [check[:2] for check in checks] for node, checks in found.items()} == {
+        node: [check[:2] for check in checks] for node, checks in wanted.items()
     }
 
 
@@ -133,6 +133,6 @@ def test_a_report_that_lies_about_types_is_not_checked_and_the_others_are() -> N
     judge = Judge(examine)
     outcome = fleet_outcome(judge, collected(judge, some))
 
-    told = [each.message for each in outcome.checks if each.code == REPORTED]
-    assert any("n1" in each for each in told) and any("n2" in each for each in told)
+    told = [check.message for check in outcome.checks if check.code == REPORTED]
+    assert any("n1" in message for message in told) and any("n2" in message for message in told)
     assert len(outcome.checks) > 50

@@ -62,14 +62,16 @@ def test_the_parts_come_to_what_one_reader_finds(folder: Path, files: int, where
 
     found, wanted = fleet_of(together), fleet_of(alone)
     assert found.kinds == wanted.kinds
-    assert [(each.fingerprint, each.nodes) for each in found.configurations] == [
-        (each.fingerprint, each.nodes) for each in wanted.configurations
+    assert [
+        (configuration.fingerprint, configuration.nodes) for configuration in found.configurations
+    ] == [
+        (configuration.fingerprint, configuration.nodes) for configuration in wanted.configurations
     ]
-    assert {each.nodes: each.error for each in found.silent} == {
+    assert {node.nodes: node.error for node in found.silent} == {
         ("n03",): "there is no report in its file", ("n20",): "60 s",
     }  # fmt: skip
-    nodes = {node for each in finder.hazards for node in each.nodes}
-    assert nodes == {node for each in together.hazards for node in each.nodes} == {"n21", "n22"}
+    nodes = {node for hazard in finder.hazards for node in hazard.nodes}
+    assert nodes == {node for hazard in together.hazards for node in hazard.nodes} == {"n21", "n22"}
     assert done[-1] == (len(parts), len(parts))
 
 

@@ -55,9 +55,9 @@ def test_labels_put_the_pieces_of_a_report_together(
     assert not collection.silent and not collection.garbled
     assert len(collection.machines) == 2
     assert all(
-        each.facts["cpu.text"] == LONG
-        for each in collection.sections.values()
-        if each.probe == "cpu"
+        section.facts["cpu.text"] == LONG
+        for section in collection.sections.values()
+        if section.probe == "cpu"
     )
     if names:
         assert [*collection.nodes] == names
@@ -93,9 +93,9 @@ def test_no_report_of_many_nodes_is_lost_mixed_up_or_doubled(seed: int) -> None:
         data = msgspec.json.encode(envelope)
         lines = rng.choice([
             cut(data, rng.randint(1, 600)), cut(data, 68), [data],
-            msgspec.json.format(data, indent=2).split(b"\n"), [each.encode() for each in frames(envelope)],
+            msgspec.json.format(data, indent=2).split(b"\n"), [frame.encode() for frame in frames(envelope)],
         ])  # fmt: skip
-        noise = [each.encode() for each in rng.choices(NOISE, k=rng.randint(0, 2))]
+        noise = [choice.encode() for choice in rng.choices(NOISE, k=rng.randint(0, 2))]
         label = template.format(node=f"n{at}", at=at).encode()
         pieces[at] = [label + line for line in noise + lines]
     order = [at for at, lines in pieces.items() for _ in lines]
@@ -105,8 +105,8 @@ def test_no_report_of_many_nodes_is_lost_mixed_up_or_doubled(seed: int) -> None:
         lines.insert(rng.randint(0, len(lines)), word)
     collection = collected(lines)
 
-    found = [each.facts for each in collection.sections.values() if each.probe == "cpu"]
-    assert {each["cpu.at"]: each["cpu.text"] for each in found} == texts
+    found = [section.facts for section in collection.sections.values() if section.probe == "cpu"]
+    assert {record["cpu.at"]: record["cpu.text"] for record in found} == texts
     assert len(found) == len(collection.nodes) == len(texts)
     assert {*collection.silent} <= {"n9"} and {*collection.repeated} <= {"n9"}
     assert not collection.garbled
@@ -131,7 +131,9 @@ def test_a_piece_with_words_of_ansible_is_a_piece() -> None:
 
     assert not collection.silent
     (text,) = (
-        each.facts["cpu.text"] for each in collection.sections.values() if each.probe == "cpu"
+        section.facts["cpu.text"]
+        for section in collection.sections.values()
+        if section.probe == "cpu"
     )
     assert text == "a | UNREACHABLE! => {"
 
@@ -140,7 +142,7 @@ def test_a_piece_with_words_of_ansible_is_a_piece() -> None:
 def test_a_report_on_one_line_may_have_the_mark_of_a_frame(label: bytes) -> None:
     collection = collected([label + report_of("a BK1 b", at=1)])
 
-    texts = [each.facts.get("cpu.text") for each in collection.sections.values()]
+    texts = [section.facts.get("cpu.text") for section in collection.sections.values()]
     assert texts.count("a BK1 b") == 1 and not collection.garbled
 
 
@@ -162,8 +164,8 @@ def test_indented_reports_are_read_behind_labels_and_without() -> None:
     bare = collected(indented.split(b"\n"))
     assert [*labelled.nodes] == ["node7"]
     assert [*bare.nodes] == ["unnamed-1"]
-    assert {each.fingerprint for each in labelled.sections.values()} == {
-        each.fingerprint for each in bare.sections.values()
+    assert {section.fingerprint for section in labelled.sections.values()} == {
+        section.fingerprint for section in bare.sections.values()
     }
 
 
@@ -302,8 +304,8 @@ def test_a_label_that_nobody_knows_loses_no_report_in_silence(label: str) -> Non
     lines = collected(label.encode() + line for line in indented)
 
     assert [*whole.nodes] == ["unnamed-1"]
-    for each in (pieces, lines):
-        assert not each.nodes and each.garbled == {"records of unnamed nodes": 1}
+    for order in (pieces, lines):
+        assert not order.nodes and order.garbled == {"records of unnamed nodes": 1}
 
 
 @pytest.mark.parametrize("label", ["\x1b[34mnode1: \x1b[0m", "2001:db8::5: "])

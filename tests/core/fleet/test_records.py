@@ -40,7 +40,7 @@ NAME = "sdpa-bench.problems[--shape 1,8,64,32].checked.results[flash_cpu]"
 
 def test_the_slow_node_is_found_with_its_figure() -> None:
     times = [1.0, 1.02, 0.99, 3.1, 1.01, 0.98]
-    found = fleet(**{f"n{at}": bench(each) for at, each in enumerate(times)})
+    found = fleet(**{f"n{at}": bench(seconds) for at, seconds in enumerate(times)})
     (outlier,) = found.outliers
     assert (outlier.node, outlier.name) == ("n3", f"{NAME}.timing.median_seconds")
     assert (outlier.value, outlier.nodes) == (3.1, 6)
@@ -49,7 +49,7 @@ def test_the_slow_node_is_found_with_its_figure() -> None:
 
 def test_noise_is_no_outlier_and_calls_are_no_figure() -> None:
     times = [1.0, 1.08, 0.95, 1.09, 0.92]
-    found = fleet(**{f"n{at}": bench(each) for at, each in enumerate(times)})
+    found = fleet(**{f"n{at}": bench(seconds) for at, seconds in enumerate(times)})
     assert found.outliers == ()
     assert [*found.figures] == [f"{NAME}.timing.median_seconds"]
 
@@ -83,7 +83,9 @@ def test_facts_of_records_are_compared_as_those_of_reports() -> None:
     found = fleet(n1=bench(1.0), n2=bench(1.0), n3=odd)
     ((deviation,),) = (kind.deviations for kind in found.kinds)
     assert deviation.nodes == ("n3",)
-    assert [each.name for each in deviation.differences] == [f"{NAME}.details.instruction set"]
+    assert [difference.name for difference in deviation.differences] == [
+        f"{NAME}.details.instruction set"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -100,12 +102,12 @@ def test_what_is_no_record_is_an_error_of_its_node(record: dict[str, Any], error
 
 
 def test_figures_of_two_parts_of_a_fleet_are_put_together() -> None:
-    times = {f"n{at}": bench(each) for at, each in enumerate([1.0, 1.02, 3.1])}
+    times = {f"n{at}": bench(seconds) for at, seconds in enumerate([1.0, 1.02, 3.1])}
     first, second = fleet(n0=times["n0"]), fleet(n1=times["n1"], n2=times["n2"])
     collection = Collection()
     collection.merge(first)
     collection.merge(second)
-    assert [each.node for each in fleet_of(collection).outliers] == ["n2"]
+    assert [outlier.node for outlier in fleet_of(collection).outliers] == ["n2"]
 
 
 def test_the_checks_that_failed_are_told_with_their_nodes() -> None:
@@ -126,6 +128,6 @@ def test_a_trace_is_compared_by_its_rows() -> None:
         return {"view": "summary", "by": ["tracer"], "rows": [row]}
 
     found = fleet(n1=trace(10.0), n2=trace(10.1), n3=trace(50.0))
-    assert [(each.node, each.name) for each in found.outliers] == [
+    assert [(outlier.node, outlier.name) for outlier in found.outliers] == [
         ("n3", "trace.rows[onednn matmul].total_ns")
     ]

@@ -78,7 +78,7 @@ def test_the_link_is_that_of_the_card_not_of_the_chip_behind_its_switch(tmp_path
         (tmp_path / bus.lstrip("/")).mkdir(parents=True, exist_ok=True)
         (tmp_path / bus.lstrip("/") / address).symlink_to("/sys/devices" + path[12:])
 
-    (card,) = (one for one in of_vendor(Host(str(tmp_path)), "1002") if one.is_display)
+    (card,) = (device for device in of_vendor(Host(str(tmp_path)), "1002") if device.is_display)
 
     assert card.link_width == 16
     assert link_facts(card) == {
@@ -145,8 +145,8 @@ def test_a_switch_says_whether_it_redirects(
     tmp_path: Path, data: bytes, redirects: bool | None
 ) -> None:
     host = in_slot(tmp_path, "0000:00:01.0", "0000:07:00.0", "0000:08:00.0", files={})
-    for address, told in (("0000:08:00.0", data), ("0000:00:01.0", configuration(0x001D))):
-        (tmp_path / f"sys/bus/pci/devices/{address}/config").write_bytes(told)
+    for address, content in (("0000:08:00.0", data), ("0000:00:01.0", configuration(0x001D))):
+        (tmp_path / f"sys/bus/pci/devices/{address}/config").write_bytes(content)
 
     (card,) = of_vendor(host, "10de")
 
@@ -174,7 +174,7 @@ def test_garbage_is_no_device(tmp_path: Path, garbage: str) -> None:
     write(tmp_path, {f"{at}/uevent": garbage, f"{at}/vendor": garbage, f"{at}/device": garbage})
     write(tmp_path, {"/sys/bus/pci/devices/not-an-address/uevent": uevent("10DE:2330", "30200")})
 
-    assert [one for one in pci_devices(Host(str(tmp_path))) if not one.vendor] == []
+    assert [device for device in pci_devices(Host(str(tmp_path))) if not device.vendor] == []
 
 
 def test_nonsense_in_a_detail_is_left_out(tmp_path: Path) -> None:

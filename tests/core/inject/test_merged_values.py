@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def around(**values: object) -> dict[str, str]:
     return environment_with(
-        plan({name.replace("__", "."): each for name, each in values.items()}), {}
+        plan({name.replace("__", "."): value for name, value in values.items()}), {}
     )
 
 

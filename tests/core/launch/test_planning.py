@@ -22,7 +22,7 @@ def machine(*sizes: int, threads: int = 1) -> Topology:
 
 
 def cpus(made: Plan) -> list[tuple[int, ...]]:
-    return [one.cpus for one in made.instances]
+    return [instance.cpus for instance in made.instances]
 
 
 def test_one_instance_has_every_physical_core_and_the_memory_of_their_nodes() -> None:
@@ -43,13 +43,13 @@ def test_an_instance_that_spans_nodes_is_told() -> None:
 def test_many_instances_without_counts_are_one_a_node() -> None:
     made = plan(Options(multi_instance=True), machine(*[2] * 12), {})
     assert cpus(made) == [(2 * node, 2 * node + 1) for node in range(12)]
-    assert [one.memory_nodes for one in made.instances] == [(node,) for node in range(12)]
+    assert [instance.memory_nodes for instance in made.instances] == [(node,) for node in range(12)]
 
 
 def test_memory_is_bound_only_where_there_is_some() -> None:
     topology = topology_of([(0,), (1,)], {0: 0, 1: 1}, (0,), (0, 1))
     made = plan(Options(ninstances=2), topology, {})
-    assert [one.memory_nodes for one in made.instances] == [(0,), ()]
+    assert [instance.memory_nodes for instance in made.instances] == [(0,), ()]
 
 
 def test_a_rank_starts_one_of_them() -> None:
@@ -115,13 +115,13 @@ def test_instances_share_no_core_and_take_none_that_is_not_there(
         made = plan(options, topology, {})
     except MlBackendsError:
         return
-    used = [cpu for one in made.instances for cpu in one.cpus]
+    used = [cpu for instance in made.instances for cpu in instance.cpus]
     assert used
     assert len(used) == len(set(used))
     owner = {cpu: core.node for core in topology.cores for cpu in core.cpus}
     assert set(used) <= set(owner)
-    for one in made.instances:
-        assert set(one.memory_nodes) == {owner[cpu] for cpu in one.cpus}
+    for instance in made.instances:
+        assert set(instance.memory_nodes) == {owner[cpu] for cpu in instance.cpus}
 
 
 @given(st.integers(1, 6), MACHINES, st.booleans())
@@ -137,4 +137,4 @@ def test_where_spanning_is_forbidden_no_instance_spans(
         taken = [core.node for core in topology.cores for _ in core.cpus[: None if logical else 1]]
         assert size > max(map(taken.count, topology.nodes))
     else:
-        assert all(len(one.memory_nodes) == 1 for one in made.instances)
+        assert all(len(instance.memory_nodes) == 1 for instance in made.instances)

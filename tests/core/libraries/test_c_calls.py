@@ -147,7 +147,7 @@ def test_a_folder_may_begin_with_a_variable_and_name_the_processor(tmp_path: Pat
 
     found = library.find(Host(str(tmp_path)))
 
-    assert [one.path for one in found.libraries] == [
+    assert [library.path for library in found.libraries] == [
         "/home/riscv64/lib/libx.dylib",
         "/opt/x/libx.dylib",
     ]

@@ -238,7 +238,7 @@ def test_readelf_agrees_on_the_symbols_and_versions_of_this_pythons_libraries() 
                 file = named_file[1]
             elif needed := re.search(r"Name: (\S+)", line):
                 needs.setdefault(file, []).append(needed[1])
-        assert {name: list(told) for name, told in version_needs(path).items()} == needs, path
+        assert {name: list(need) for name, need in version_needs(path).items()} == needs, path
 
 
 # ---- machines that are not this one -----------------------------------------

@@ -153,7 +153,7 @@ def test_a_mac_takes_the_slice_for_its_processor(
 
     one, both = libraries_named(host, "openmp", "libomp")
 
-    seen = [(each.code, each.message) for each in one.reasons]
+    seen = [(why.code, why.message) for why in one.reasons]
     assert [code for code, _ in seen] == [code for code, _ in reason]
     assert all(text in message for (_, message), (_, text) in zip(seen, reason, strict=True))
     assert not both.reasons

@@ -101,7 +101,7 @@ def test_the_order_of_the_steps_is_the_order_in_which_a_process_meets_the_copies
         folders=("/usr/local/toolkit*/lib64",),
     )
 
-    assert [(one.found_by, one.wins) for one in found] == [
+    assert [(library.found_by, library.wins) for library in found] == [
         ("LD_PRELOAD", True),
         ("LD_LIBRARY_PATH", False),
         ("site-packages", False),
@@ -147,7 +147,9 @@ def wheel(machine: Machine, **files: dict[str, Any]) -> None:
 
 def won(machine: Machine, **environment: str) -> str:
     host = machine.host(**environment or {"LD_LIBRARY_PATH": "/ld"})
-    (found,) = (one.path for one in libraries_named(host, "thing", "libthing") if one.wins)
+    (found,) = (
+        library.path for library in libraries_named(host, "thing", "libthing") if library.wins
+    )
     return found
 
 
@@ -218,7 +220,7 @@ def test_copies_with_different_sonames_do_not_compete(machine: Machine) -> None:
 
     found = libraries_named(machine.host(), "thing", "libthing")
 
-    assert [(one.soname, one.wins) for one in found] == [
+    assert [(library.soname, library.wins) for library in found] == [
         ("libthing.so.1", True),
         ("libthing.so.2", True),
     ]
@@ -250,13 +252,13 @@ def test_what_is_no_library_says_what_it_is(machine: Machine) -> None:
         machine.host(LD_LIBRARY_PATH="/usr/local/lib/stubs"), "thing", "libthing"
     )
 
-    assert {one.path: one.reasons[0].code for one in found} == {
+    assert {library.path: library.reasons[0].code for library in found} == {
         "/usr/lib/libthing.so": "not-a-library",
         "/usr/lib/libthing.so.2": "dangling-link",
         "/usr/lib/libthing.so.3": "not-a-library",
         "/usr/local/lib/stubs/libthing.so": "stub-library",
     }
-    assert not any(one.wins for one in found)
+    assert not any(library.wins for library in found)
 
 
 @pytest.mark.parametrize(
@@ -355,7 +357,7 @@ def test_relative_and_empty_entries_of_the_library_path_are_left_out(machine: Ma
 
     found = libraries_named(machine.host(LD_LIBRARY_PATH=":.:relative:/ld/:"), "thing", "libthing")
 
-    assert [one.path for one in found] == ["/ld/libthing.so.1"]
+    assert [library.path for library in found] == ["/ld/libthing.so.1"]
 
 
 @pytest.mark.parametrize(

@@ -82,9 +82,9 @@ def test_copies_are_found_in_the_order_of_pythons_search(windows_machine: Window
 
     found = libraries_named(host, "OpenCL", "libOpenCL")
 
-    assert {one.found_by: one.path for one in found} == places
-    assert [one.found_by for one in found] == list(places)
-    assert [one.wins for one in found] == [True, False, False, False, False]
+    assert {library.found_by: library.path for library in found} == places
+    assert [library.found_by for library in found] == list(places)
+    assert [library.wins for library in found] == [True, False, False, False, False]
 
 
 def test_a_copy_in_path_alone_wins_for_those_that_search_it(

@@ -79,9 +79,11 @@ def test_what_is_empty_has_a_logsumexp_of_0() -> None:
 def test_it_is_refused_by_a_backend_that_tells_none() -> None:
     from mlbackends.sdpa.dispatch import backends
 
-    telling = {each.name for each in backends() if "logsumexp" in each.takes}
+    telling = {backend.name for backend in backends() if "logsumexp" in backend.takes}
     assert {"math", "flash_cpu"} <= telling
-    assert all("logsumexp" in each.takes for each in backends() if "gradient" in each.takes)
+    assert all(
+        "logsumexp" in backend.takes for backend in backends() if "gradient" in backend.takes
+    )
 
 
 # ---- seeds --------------------------------------------------------------------------
@@ -172,10 +174,10 @@ def test_a_mask_s_gradient_is_given_where_it_is_asked_for() -> None:
 
 
 def test_gradients_are_of_the_kind_of_their_tensors() -> None:
-    flat: list[Any] = [np.ascontiguousarray(each[0, 0]) for each in (GRAD, Q, K, V, OUT, SUMS)]
+    flat: list[Any] = [np.ascontiguousarray(tensor[0, 0]) for tensor in (GRAD, Q, K, V, OUT, SUMS)]
     wanted = backward(*flat)
 
-    buffers = [memoryview(each) for each in flat]
+    buffers = [memoryview(array) for array in flat]
     found = backward(*buffers)
 
     for mine, right in zip(found[:3], wanted[:3], strict=True):
@@ -185,7 +187,7 @@ def test_gradients_are_of_the_kind_of_their_tensors() -> None:
 
 def test_what_lies_otherwise_in_memory_gives_the_same() -> None:
     wanted = backward(GRAD, Q, K, V, OUT, SUMS)
-    lying = [np.asfortranarray(each) for each in (GRAD, OUT, SUMS)]
+    lying = [np.asfortranarray(tensor) for tensor in (GRAD, OUT, SUMS)]
     repeated = np.broadcast_to(np.float32(1), GRAD.shape)
 
     found = backward(lying[0], Q, K, V, lying[1], lying[2])
@@ -268,6 +270,6 @@ def test_switches_and_reasons_count_backwards_too() -> None:
 
 def test_a_dropout_of_all_or_nothing_needs_no_seed() -> None:
     nothing = backward(GRAD, Q, K, V, np.zeros_like(OUT), SUMS, 1.0)
-    assert not any(each.any() for each in nothing[:3])
+    assert not any(gradient.any() for gradient in nothing[:3])
     whole = backward(GRAD, Q, K, V, OUT, SUMS)
     assert np.array_equal(whole.key, backward(GRAD, Q, K, V, OUT, SUMS, 0.0).key)

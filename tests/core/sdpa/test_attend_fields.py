@@ -44,15 +44,17 @@ def test_a_cap_far_above_the_scores_changes_nothing() -> None:
 
 
 def test_a_sink_is_a_key_without_a_value() -> None:
-    query, key = (np.pad(each, [*[(0, 0)] * 3, (0, 1)]) for each in (Q, K))
+    query, key = (np.pad(tensor, [*[(0, 0)] * 3, (0, 1)]) for tensor in (Q, K))
     query[..., -1] = 8**0.5  # whose score is the sink
     key = np.concatenate([key, np.zeros((2, 4, 1, 9))], 2)
     key[:, :, -1, -1] = SINKS
     value = np.concatenate([V, np.zeros((2, 4, 1, 8))], 2)
 
     wanted = attend(query, key, value, scale=8**-0.5, return_logsumexp=True)
-    for one, other in zip(attend(Q, K, V, sinks=SINKS, return_logsumexp=True), wanted, strict=True):
-        assert np.allclose(one, other)
+    for tensor, other in zip(
+        attend(Q, K, V, sinks=SINKS, return_logsumexp=True), wanted, strict=True
+    ):
+        assert np.allclose(tensor, other)
 
 
 def test_packed_sequences_see_themselves_alone() -> None:

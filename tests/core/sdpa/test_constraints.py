@@ -246,7 +246,7 @@ CASES: list[tuple[Constraint, dict[str, Any], dict[str, Any], str]] = [
 @pytest.mark.parametrize(
     ("constraint", "passing", "failing", "said"),
     CASES,
-    ids=[f"{n}-{each[0].code}" for n, each in enumerate(CASES)],
+    ids=[f"{n}-{case[0].code}" for n, case in enumerate(CASES)],
 )
 def test_a_constraint_passes_and_refuses(
     constraint: Constraint, passing: dict[str, Any], failing: dict[str, Any], said: str
@@ -262,7 +262,7 @@ def test_a_constraint_passes_and_refuses(
 
 
 def test_a_code_stays_what_scripts_know_it_by() -> None:
-    assert {each[0].code for each in CASES} == {
+    assert {case[0].code for case in CASES} == {
         *("wrong-device", "wrong-capability", "wrong-dtype", "wrong-rank"),
         *("batch-differs", "heads-differ", "head-dim-differs", "head-dim-too-large"),
         *("head-dim-unaligned", "empty-sequence", "causal-not-square", "causal-lower-right"),
@@ -281,7 +281,7 @@ def test_every_constraint_is_tried_above() -> None:
         and not name.startswith("_")
         and getattr(thing, "__annotations__", {}).get("return") is Constraint
     }
-    tried = {each[0].test.__qualname__.partition(".")[0] for each in CASES}
+    tried = {case[0].test.__qualname__.partition(".")[0] for case in CASES}
     assert tried == makers
 
 

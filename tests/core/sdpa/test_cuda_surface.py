@@ -94,8 +94,10 @@ def test_tensors_of_the_cpu_are_refused_and_silently_unless_asked() -> None:
         assert ask(params) is False
         with pytest.warns(UserWarning, match="cannot be used") as told:
             assert ask(params, debug=True) is False
-        assert any("needs cuda tensors; these are on cpu" in str(each.message) for each in told)
-        assert all(each.filename == __file__ for each in told)
+        assert any(
+            "needs cuda tensors; these are on cpu" in str(warning.message) for warning in told
+        )
+        assert all(warning.filename == __file__ for warning in told)
         with pytest.raises(TypeError, match="must be SDPAParams, not int"):
             ask(3)
 
@@ -128,11 +130,13 @@ def test_sixteen_bits_may_be_kept_between_the_steps() -> None:
 def test_flash_on_cuda_is_available_where_a_backend_says_so() -> None:
     from mlbackends.sdpa.dispatch import backends
 
-    mine = [each for each in backends() if each.answers_to is sdpa.SDPBackend.FLASH_ATTENTION]
+    mine = [
+        backend for backend in backends() if backend.answers_to is sdpa.SDPBackend.FLASH_ATTENTION
+    ]
     seen = cuda_surface.is_flash_attention_available()
 
     assert isinstance(seen, bool)
-    assert not seen or any(not each.missing_parts() for each in mine)
+    assert not seen or any(not backend.missing_parts() for backend in mine)
 
 
 def test_the_deprecated_block_says_so_and_switches() -> None:

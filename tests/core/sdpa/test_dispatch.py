@@ -72,7 +72,7 @@ def problem(**changes: Any) -> AttentionProblem:
 
 
 def chosen(*among: type[AttentionBackend], **changes: Any) -> str:
-    return choose(problem(**changes), among=[each() for each in among]).chosen
+    return choose(problem(**changes), among=[kind() for kind in among]).chosen
 
 
 def test_the_first_kind_that_can_is_chosen_and_all_say_what_they_think() -> None:
@@ -81,12 +81,12 @@ def test_the_first_kind_that_can_is_chosen_and_all_say_what_they_think() -> None
     )
 
     assert decision.chosen == "plain"
-    assert [(each.backend, each.answers_to) for each in decision.verdicts] == [
+    assert [(verdict.backend, verdict.answers_to) for verdict in decision.verdicts] == [
         ("faster", "FLASH_ATTENTION"),
         ("flash", "FLASH_ATTENTION"),
         ("plain", "MATH"),
     ]
-    codes = [[reason.code for reason in each.reasons] for each in decision.verdicts]
+    codes = [[reason.code for reason in verdict.reasons] for verdict in decision.verdicts]
     assert codes == [["wrong-dtype", "mask"], ["mask"], []]
 
 
@@ -96,9 +96,9 @@ def test_ours_are_asked_in_the_order_of_the_list_and_others_behind_by_name() -> 
         type(name, (AttentionBackend,), {"name": name, "answers_to": FLASH})() for name in names
     ]
 
-    ordered = [each.name for each in dispatch.in_order(problem(), backends)]
+    ordered = [backend.name for backend in dispatch.in_order(problem(), backends)]
     assert ordered == ["flash_cpu", "efficient_cuda", "alpha", "zeta"]
-    assert {each.name for each in dispatch.backends()} >= set(dispatch.ORDER)
+    assert {backend.name for backend in dispatch.backends()} >= set(dispatch.ORDER)
 
 
 def test_silence_promises_the_plain_product_and_nothing_beside_it() -> None:
@@ -224,9 +224,9 @@ def test_a_backend_that_no_switch_reaches_is_refused() -> None:
 
 def order(sm: str, version: int, *among: type[AttentionBackend]) -> tuple[SDPBackend, ...]:
     asked = problem(device=Device("cuda", 0, capability=sm))
-    backends = [each() for each in among or (Cudnn, Flash, Plain)]
+    backends = [kind() for kind in among or (Cudnn, Flash, Plain)]
     ordered = dispatch.in_order(asked, backends, Environment(cudnn_version=version))
-    return tuple(each.answers_to for each in ordered)
+    return tuple(backend.answers_to for backend in ordered)
 
 
 OLD, NEW = (FLASH, MATH, CUDNN), (CUDNN, FLASH, MATH)

@@ -40,9 +40,9 @@ def test_torch_would_take(line: str, taken: str) -> None:
 
 def test_all_reasons_are_told_not_only_the_first() -> None:
     (told,) = explain(parse(SHAPE + "--device sm75 --mask float --value-dim 32")).problems
-    flash = next(each for each in told.torch_verdicts if each.backend == "FLASH_ATTENTION")
+    flash = next(verdict for verdict in told.torch_verdicts if verdict.backend == "FLASH_ATTENTION")
 
-    assert {each.code for each in flash.reasons} == {
+    assert {reason.code for reason in flash.reasons} == {
         "mask", "head-dim-differs", "wrong-capability", "wrong-dtype",
     }  # fmt: skip
 
@@ -61,14 +61,14 @@ def test_a_switch_that_is_off_is_a_reason_on_both_sides() -> None:
 
     assert not told.answered
     for verdicts in (told.verdicts, told.torch_verdicts):
-        (math,) = [each for each in verdicts if each.answers_to == "MATH"]
-        assert [each.code for each in math.reasons] == ["switched-off"]
+        (math,) = [verdict for verdict in verdicts if verdict.answers_to == "MATH"]
+        assert [reason.code for reason in math.reasons] == ["switched-off"]
 
 
 def test_only_what_is_named_is_asked() -> None:
     (told,) = explain(parse(SHAPE), ("math",)).problems
 
-    assert [each.backend for each in told.verdicts] == ["math"]
+    assert [verdict.backend for verdict in told.verdicts] == ["math"]
 
 
 def test_a_wrong_backend_gets_the_nearest() -> None:

@@ -31,7 +31,7 @@ def test_a_file_of_problems_is_read_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, found: list[Wording]
 ) -> None:
     path = tmp_path_factory.mktemp("problems") / "list.txt"
-    path.write_text("".join(f"{each.text}\n" for each in found))
+    path.write_text("".join(f"{problem.text}\n" for problem in found))
 
     assert read_file(str(path)) == tuple(found)
 
@@ -42,14 +42,14 @@ def test_what_stands_in_the_file_goes_before_what_is_given(tmp_path: Path) -> No
 
     found = read_file(str(path), {"dtype": ["float16"], "seed": ["3"]})
 
-    assert [(each.dtype, each.seed) for each in found] == [("float64", 3), ("float16", 3)]
+    assert [(problem.dtype, problem.seed) for problem in found] == [("float64", 3), ("float16", 3)]
 
 
 def test_the_mark_at_the_head_of_a_file_from_windows_is_no_word(tmp_path: Path) -> None:
     path = tmp_path / "list.txt"
     path.write_bytes(b"\xef\xbb\xbf--shape 1,1,4,4\r\n")
 
-    assert [each.shape for each in read_file(str(path))] == [(1, 1, 4, 4)]
+    assert [problem.shape for problem in read_file(str(path))] == [(1, 1, 4, 4)]
 
 
 def test_a_bad_line_is_told_with_its_place(tmp_path: Path) -> None:
@@ -97,4 +97,4 @@ def test_what_another_program_writes_is_read(tmp_path: Path) -> None:
     found = read_file(str(pipe))
     writer.join()
 
-    assert [each.shape for each in found] == [(1, 1, 4, 4)]
+    assert [problem.shape for problem in found] == [(1, 1, 4, 4)]

@@ -52,8 +52,8 @@ SIDES = st.integers(-1, 12)
 def test_the_scores_in_the_windows_of_packed_sequences(
     sizes: list[tuple[int, int]], lower_right: bool, left: int, right: int
 ) -> None:
-    rows, keys = (tuple(each) for each in zip(*sizes, strict=True))
-    query, key = (TensorSpec((1, 2, sum(each), 4), "float32") for each in (rows, keys))
+    rows, keys = (tuple(lengths) for lengths in zip(*sizes, strict=True))
+    query, key = (TensorSpec((1, 2, sum(lengths), 4), "float32") for lengths in (rows, keys))
     limited = (left, right) != (-1, -1)
     problem = AttentionProblem(
         query=query,

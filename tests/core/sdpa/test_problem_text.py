@@ -106,7 +106,7 @@ def test_a_window_beside_a_causal_mask_to_the_lower_right_is_one_wording() -> No
 
 def test_several_windows_and_lengths_are_several_problems() -> None:
     words = "--shape 1,2,9,4 --window 2,0 --window 3,0 --query-lengths 4,5 --query-lengths 9"
-    assert [(each.window, each.query_lengths) for each in parse(words)] == [
+    assert [(problem.window, problem.query_lengths) for problem in parse(words)] == [
         ((2, 0), (4, 5)), ((2, 0), (9,)), ((3, 0), (4, 5)), ((3, 0), (9,))
     ]  # fmt: skip
 
@@ -133,12 +133,15 @@ def test_lists_with_commas_are_a_grid() -> None:
     )
 
     assert len(found) == 2 * 2 * 3
-    assert {each.mask for each in found} == {"causal", "bool:8,1", "none"}
-    assert {each.kv_len for each in found} == {8, 9}
+    assert {problem.mask for problem in found} == {"causal", "bool:8,1", "none"}
+    assert {problem.kv_len for problem in found} == {8, 9}
 
 
 def test_several_shapes_are_several_problems() -> None:
-    assert [each.shape for each in parse("--shape 1,2,8,4 --shape 3,4")] == [(1, 2, 8, 4), (3, 4)]
+    assert [problem.shape for problem in parse("--shape 1,2,8,4 --shape 3,4")] == [
+        (1, 2, 8, 4),
+        (3, 4),
+    ]
 
 
 def test_a_bare_shape_is_a_mask_of_numbers() -> None:

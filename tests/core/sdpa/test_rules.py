@@ -31,7 +31,7 @@ def torch_would_choose(
 ) -> SDPBackend | None:
     """Return the kind that torch takes, None where it raises."""
     kinds = CPU_ORDER if problem.platform == "cpu" else order
-    able = (each for each in kinds if each in allowed and not why_not(each, problem, environment))
+    able = (kind for kind in kinds if kind in allowed and not why_not(kind, problem, environment))
     return next(able, None)
 
 
@@ -289,7 +289,7 @@ def test_on_rocm_ck_is_asked_for_no_target_and_takes_no_float32() -> None:
     preferred = replace(NEWEST, composable_kernel=True)
     old = on_rocm("gfx908", dtype="float32")
     assert why_not(FLASH, on_rocm("gfx908"), preferred) == ()
-    assert [each.code for each in why_not(EFFICIENT, old, preferred)] == ["wrong-dtype"]
+    assert [reason.code for reason in why_not(EFFICIENT, old, preferred)] == ["wrong-dtype"]
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_a_problem_without_batch_is_one_of_a_batch_of_one_since_2_14(
         device=Device("cuda", 0, capability="9.0"),
     )
     for kind in (EFFICIENT, CUDNN):
-        assert "wrong-rank" in {each.code for each in why_not(kind, problem, NEWEST)}
+        assert "wrong-rank" in {reason.code for reason in why_not(kind, problem, NEWEST)}
         assert why_not(kind, problem, OF_2_14) == ()
 
 
@@ -406,6 +406,6 @@ def test_what_torchs_function_has_no_argument_for_is_refused_by_name(kind: SDPBa
         device=Device("cuda", 0, capability="9.0"),
     )
 
-    codes = {each.code for each in why_not(kind, problem, NEWEST)}
+    codes = {reason.code for reason in why_not(kind, problem, NEWEST)}
 
     assert {"window", "softcap", "sinks", "pages"} <= codes

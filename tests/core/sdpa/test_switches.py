@@ -120,7 +120,7 @@ def test_blocks_of_many_threads_leave_what_they_found() -> None:
         for _ in range(50):
             with turn, mlbackends.sdpa_kernel(kind, set_priority=True):
                 switches, order = state()
-                assert [each for each, on in switches.items() if on] == [kind]
+                assert [switch for switch, on in switches.items() if on] == [kind]
                 assert order[0] is kind
 
     threads = [threading.Thread(target=work, args=(kind,)) for kind in KINDS]
@@ -174,9 +174,9 @@ def test_torchs_own_members_are_understood(monkeypatch: pytest.MonkeyPatch) -> N
     torch._C = SimpleNamespace(_SDPBackend=TheirBackend)
     assert as_backend(TheirBackend.MATH) is None
     monkeypatch.setitem(sys.modules, "torch", torch)
-    one: Any
-    for one in (TheirBackend.MATH, [TheirBackend.MATH, SDPBackend.MATH]):
-        with mlbackends.sdpa_kernel(one):
+    choice: Any
+    for choice in (TheirBackend.MATH, [TheirBackend.MATH, SDPBackend.MATH]):
+        with mlbackends.sdpa_kernel(choice):
             assert [kind for kind, on in state()[0].items() if on] == [SDPBackend.MATH]
     kinds: Any = [TheirBackend.FLASH_ATTENTION, SDPBackend.MATH]
     with mlbackends.sdpa_kernel(kinds, set_priority=True):

@@ -25,11 +25,11 @@ def test_a_processor_of_which_nothing_is_told_is_not_found(tmp_path: Path, conte
     for name in ("cpuinfo", "meminfo"):
         (tmp_path / "proc" / name).write_text(content)
 
-    for name, told in survey(("cpu", "memory"), Host(str(tmp_path))).probes.items():
-        assert told.presence is None, name
-        assert told.failure is not None
-        assert told.failure.message == "none of what it reads is here, or makes sense"
-        assert told.failure.traceback == ""
+    for name, probe in survey(("cpu", "memory"), Host(str(tmp_path))).probes.items():
+        assert probe.presence is None, name
+        assert probe.failure is not None
+        assert probe.failure.message == "none of what it reads is here, or makes sense"
+        assert probe.failure.traceback == ""
 
 
 def test_one_fact_is_enough_to_be_found(tmp_path: Path) -> None:
@@ -79,7 +79,11 @@ def test_what_a_process_has_mapped_speaks_for_it(
         told = survey(("openblas",), host).probes["openblas"]
         process.kill()
 
-    ours = {one.path: one.used for one in told.libraries if one.path.startswith(str(tmp_path))}
+    ours = {
+        library.path: library.used
+        for library in told.libraries
+        if library.path.startswith(str(tmp_path))
+    }
     assert ours == {str(path): name == mapped for name, path in paths.items()}
     reasons = [reason.message for reason in told.reasons if reason.code == "not-mapped"]
     assert reasons == ([] if mapped else ["the process has no copy of it mapped"])

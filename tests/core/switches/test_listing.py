@@ -10,7 +10,7 @@ from mlbackends.switches.table import SWITCHES
 
 
 def test_a_module_stands_for_all_that_is_below_it() -> None:
-    names = [each.name for each in listing.listing(("cuda.matmul", "mha")).flags]
+    names = [flag.name for flag in listing.listing(("cuda.matmul", "mha")).flags]
 
     assert names == [name for name in SWITCHES if name.startswith(("cuda.matmul.", "mha."))]
 

@@ -39,8 +39,8 @@ def machine(tmp_path: Path) -> Callable[..., Machine]:
 
 def driver(*presences: Presence, reasons: tuple[Reason, ...] = ()) -> ProbeReport:
     devices = tuple(
-        Device("cuda", index, presence=each, capability="9.0")
-        for index, each in enumerate(presences)
+        Device("cuda", index, presence=presence, capability="9.0")
+        for index, presence in enumerate(presences)
     )
     best = max(presences, key=lambda each: each.level, default=Presence.FOUND)
     return ProbeReport(best, devices=devices, reasons=reasons)
@@ -63,7 +63,7 @@ def test_devices_that_the_management_library_sees_are_not_usable_for_that(
     here = machine(cuda_driver=driver(reasons=(stuck,)))
 
     assert why_unusable(here, "cuda") == f"cuda is not usable: {stuck.message}"
-    assert [each.name for each in choices(here, (), None)] == ["cpu"]
+    assert [choice.name for choice in choices(here, (), None)] == ["cpu"]
 
 
 def test_a_probe_that_failed_is_told_as_such(machine: Callable[..., Machine]) -> None:

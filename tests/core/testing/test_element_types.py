@@ -31,8 +31,8 @@ def mac(version: str) -> Report:
 def gpus(*capabilities: str) -> Report:
     report = host("hgx-h100-eight-gpus")
     devices = tuple(
-        Device("cuda", index, presence=Presence.USABLE, capability=each)
-        for index, each in enumerate(capabilities)
+        Device("cuda", index, presence=Presence.USABLE, capability=capability)
+        for index, capability in enumerate(capabilities)
     )
     driver = replace(report.probes["cuda_driver"], devices=devices, presence=Presence.USABLE)
     return replace(report, depth=Presence.USABLE, probes={**report.probes, "cuda_driver": driver})

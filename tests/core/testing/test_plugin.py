@@ -482,7 +482,7 @@ def test_the_ini_file_says_when_the_facts_are_shown(
 
 
 def properties(path: Path) -> dict[str, str]:
-    return {each.get("name", ""): each.get("value", "") for each in ET.parse(path).iter("property")}
+    return {node.get("name", ""): node.get("value", "") for node in ET.parse(path).iter("property")}
 
 
 def test_the_facts_are_properties_in_the_file_of_junit(pytester: pytest.Pytester) -> None:

@@ -11,13 +11,13 @@ from mlbackends.testing.tolerances import BY_DEVICE, BY_PRECISION, DEFAULTS
 
 
 def test_every_number_has_a_source() -> None:
-    for each in (*DEFAULTS.values(), *BY_DEVICE["mps"].values(), *BY_PRECISION.values()):
-        assert each.rtol > 0 and each.atol > 0 and len(each.source) > 20
+    for default in (*DEFAULTS.values(), *BY_DEVICE["mps"].values(), *BY_PRECISION.values()):
+        assert default.rtol > 0 and default.atol > 0 and len(default.source) > 20
 
 
 def test_no_device_is_held_to_more_than_the_default() -> None:
-    for name, each in BY_DEVICE["mps"].items():
-        assert each.rtol >= DEFAULTS[name].rtol and each.atol >= DEFAULTS[name].atol
+    for name, mp in BY_DEVICE["mps"].items():
+        assert mp.rtol >= DEFAULTS[name].rtol and mp.atol >= DEFAULTS[name].atol
 
 
 @pytest.mark.parametrize("dtype", ["float16", "half", "torch.float16", "torch.half"])

@@ -101,7 +101,7 @@ def test_a_walk_writes_what_the_records_are(log: str, form: str, tmp_path: Path)
     for label in ("", "a§raw§.log") if not log else ("",):
         path = tmp_path / "trace"
         found = reader.records([data], log=label)
-        export((each for each in found if not isinstance(each, Text)), str(path), form)
+        export((record for record in found if not isinstance(record, Text)), str(path), form)
         assert walked(data, form, label) == read_back(path.read_bytes(), form)
 
 
@@ -253,8 +253,8 @@ def test_parquet_takes_a_row_of_megabytes(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     path, line = tmp_path / "trace.parquet", MATMUL.format("", "0.5\n")
     lines = [line, line.replace(",,,", "," + '"' * 900_000 + ",,"), line]
-    export(reader.records([each.encode() for each in lines]), str(path))
-    assert parquet.read_table(path).column("raw").to_pylist() == [each[:-1] for each in lines]
+    export(reader.records([line.encode() for line in lines]), str(path))
+    assert parquet.read_table(path).column("raw").to_pylist() == [line[:-1] for line in lines]
 
 
 def test_parquet_takes_what_is_no_utf8(tmp_path: Path) -> None:

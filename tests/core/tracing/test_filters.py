@@ -74,7 +74,7 @@ def test_element_types_are_written_as_traces_write_them(typed: str, name: str) -
 
 
 def kept(*texts: str) -> list[str]:
-    return [each.operation or each.raw.strip() for each in filter(where(*texts), RECORDS)]
+    return [call.operation or call.raw.strip() for call in filter(where(*texts), RECORDS)]
 
 
 @pytest.mark.parametrize(
@@ -175,8 +175,8 @@ def test_any_text_is_an_expression_or_is_refused(text: str) -> None:
         test = where(text)
     except BadInput:
         return
-    for each in RECORDS:
-        assert test(each) in {True, False}
+    for call in RECORDS:
+        assert test(call) in {True, False}
 
 
 @given(st.lists(st.sampled_from(["not", "and", "or", "(", ")", "executed", "thread>1", "'"])))
@@ -196,18 +196,18 @@ def test_many_nots_need_no_stack() -> None:
 def test_the_first_calls_of_each_kind_are_skipped() -> None:
     calls = [record(MATMUL), record(POOLING), record(MATMUL), record(MATMUL), Text(raw="x")]
     left = list(after_first(calls, 1))
-    assert [each.operation for each in left] == ["matmul", "matmul", ""]
+    assert [call.operation for call in left] == ["matmul", "matmul", ""]
     assert list(after_first(calls, 0)) == calls
 
 
 def test_each_process_has_first_calls_of_its_own() -> None:
     calls = [record(MATMUL, process=number) for number in (1, 2, 1, 2)]
-    assert [each.process for each in after_first(calls, 1)] == [1, 2]
+    assert [call.process for call in after_first(calls, 1)] == [1, 2]
 
 
 def test_each_thread_has_first_calls_of_its_own() -> None:
     calls = [record(MATMUL, process=1, thread=number) for number in (1, 2, 1, 1, 2)]
-    assert [each.thread for each in after_first(calls, 1)] == [1, 1, 2]
+    assert [call.thread for call in after_first(calls, 1)] == [1, 1, 2]
 
 
 def test_an_expression_knows_what_it_compares_by_equality() -> None:
@@ -243,6 +243,6 @@ def test_a_grouping_is_a_list_of_fields() -> None:
 
 @pytest.mark.parametrize("name", fields.NAMES)
 def test_every_field_can_be_read_of_every_kind_of_record(name: str) -> None:
-    for each in RECORDS:
-        fields.read(name)(each)
-        assert isinstance(fields.read_text(name)(each), str)
+    for call in RECORDS:
+        fields.read(name)(call)
+        assert isinstance(fields.read_text(name)(call), str)

@@ -72,7 +72,7 @@ def test_any_text_around_a_line_of_onednn_comes_out(
 ) -> None:
     data = before + line + behind + (b"\n" if ends else b"")
     found = read(data)
-    (call,) = [each for each in found if not isinstance(each, Text)]
+    (call,) = [entry for entry in found if not isinstance(entry, Text)]
     assert str(call).encode() == line
     assert program_text(found) == before + data[len(before) + len(line) :]
 
@@ -83,7 +83,7 @@ def test_any_text_around_a_line_of_mkl_comes_out(
 ) -> None:
     data = before + line + behind + (b"\n" if ends else b"")
     found = read(data)
-    (call,) = [each for each in found if not isinstance(each, Text)]
+    (call,) = [entry for entry in found if not isinstance(entry, Text)]
     assert str(call).encode() == line
     assert program_text(found) == before + data[len(before) + len(line) :]
 
@@ -96,10 +96,10 @@ def test_text_inside_a_line_loses_no_byte_and_makes_no_other_call(
     inside = data.draw(TEXT.filter(bool))
     torn = line[:at] + inside + line[at:] + b"\n"
     found = read(torn)
-    assert b"".join(each.raw.encode("utf-8", "surrogateescape") for each in found).replace(
+    assert b"".join(entry.raw.encode("utf-8", "surrogateescape") for entry in found).replace(
         b"\n", b""
     ) == torn.replace(b"\n", b"").rstrip(b"\r")
-    assert len([each for each in found if not isinstance(each, Text)]) <= 1
+    assert len([entry for entry in found if not isinstance(entry, Text)]) <= 1
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_what_may_go_on_as_the_number_is_not_cut_by_guessing(behind: bytes) -> N
 
 @pytest.mark.parametrize("behind", [b"0x", b",x", b" done", b" WDi", b" loss:0.5 now"])
 def test_what_may_go_on_as_mkls_state_is_not_cut_by_guessing(behind: bytes) -> None:
-    assert not [each for each in read(GEMM + behind + b"\n") if str(each) == GEMM.decode()]
+    assert not [entry for entry in read(GEMM + behind + b"\n") if str(entry) == GEMM.decode()]
 
 
 def test_a_digit_goes_on_as_the_number() -> None:
@@ -140,8 +140,8 @@ def test_a_line_right_behind_another_tore_it() -> None:
 def test_no_line_swallows_another_librarys(prefix: bytes, torn: bytes, within: bytes) -> None:
     at = torn.find(b"CNR:") + 4 if b"CNR:" in torn else len(torn)
     found = list(records([prefix + torn[:at] + within + b"\n"]))
-    assert [type(each) for each in found][:1] == [Malformed]
-    assert [each.raw.encode() for each in found[1:]] == [within]
+    assert [type(entry) for entry in found][:1] == [Malformed]
+    assert [entry.raw.encode() for entry in found[1:]] == [within]
 
 
 def test_a_line_may_begin_in_the_text_behind_another() -> None:

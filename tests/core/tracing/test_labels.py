@@ -46,7 +46,7 @@ def test_different_logs_are_called_differently(names: list[str]) -> None:
 
 
 def test_a_rank_stands_behind_its_log() -> None:
-    assert [joined_source(*each) for each in (("", ""), ("a", ""), ("", "0"), ("a", "0"))] == [
+    assert [joined_source(*pair) for pair in (("", ""), ("a", ""), ("", "0"), ("a", "0"))] == [
         *("", "a", "0", "a/0")
     ]
 

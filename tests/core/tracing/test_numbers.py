@@ -80,6 +80,6 @@ def test_what_is_no_time(text: str) -> None:
 
 
 def test_no_time_is_endless_or_negative() -> None:
-    assert [is_time(each) for each in (0.0, 1e27, 1e28, inf, -inf, nan, -1e-9)] == [
+    assert [is_time(number) for number in (0.0, 1e27, 1e28, inf, -inf, nan, -1e-9)] == [
         *(True, True, False, False, False, False, False),
     ]

@@ -59,15 +59,20 @@ def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
 
 def plain(found: Iterable[AnyRecord]) -> list[tuple[str, str, float | None]]:
     """Return what a library printed, without where it stood."""
-    return [(each.kind, each.raw, each.duration_ns) for each in found if not isinstance(each, Text)]
+    return [
+        (record.kind, record.raw, record.duration_ns)
+        for record in found
+        if not isinstance(record, Text)
+    ]
 
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
 def test_every_line_of_a_library_is_read_and_all_else_is_text(path: Path) -> None:
     found = list(read(str(path)))
-    assert not [each for each in found if isinstance(each, Malformed)]
+    assert not [record for record in found if isinstance(record, Malformed)]
     again = b"".join(
-        each.raw.encode() if isinstance(each, Text) else each.raw.encode() + b"\n" for each in found
+        record.raw.encode() if isinstance(record, Text) else record.raw.encode() + b"\n"
+        for record in found
     )
     assert again.replace(b"\r", b"") == path.read_bytes().replace(b"\r", b"")
 
@@ -89,7 +94,7 @@ def test_program_text_between_and_before_lines_comes_out_byte_for_byte(
         data += words + line + b"\n"
     found = list(records([data]))
     assert program_text(found) == text
-    assert [each.raw.encode() for each in found if not isinstance(each, Text)] == [
+    assert [record.raw.encode() for record in found if not isinstance(record, Text)] == [
         line for _, _, line in parts
     ]
 
@@ -100,11 +105,11 @@ def test_what_is_cut_off_costs_the_last_line_alone(length: int, path: Path) -> N
     kept = data[: length % (len(data) + 1)]
     whole, found = list(records([data])), list(records([kept]))
     complete = kept.count(b"\n")
-    assert [each for each in found if each.line_number <= complete] == [
-        each for each in whole if each.line_number <= complete
+    assert [record for record in found if record.line_number <= complete] == [
+        record for record in whole if record.line_number <= complete
     ]
-    rest = [each for each in found if each.line_number > complete]
-    assert all(isinstance(each, Text | Malformed) for each in rest)
+    rest = [record for record in found if record.line_number > complete]
+    assert all(isinstance(record, Text | Malformed) for record in rest)
 
 
 @pytest.mark.parametrize(
@@ -137,11 +142,11 @@ def test_how_a_log_is_wrapped_makes_no_difference(change: object, tmp_path: Path
 def test_a_log_of_several_is_in_the_source_of_all_that_it_holds() -> None:
     data = b"hello\n" + MATMUL + b"\n[rank7]: " + MATMUL + b"\n" + MATMUL[:70]
     found = list(records([data], log="node0.log"))
-    assert [each.kind for each in found] == ["text", "primitive", "primitive", "malformed"]
-    assert [each.source for each in found] == [
+    assert [record.kind for record in found] == ["text", "primitive", "primitive", "malformed"]
+    assert [record.source for record in found] == [
         *("node0.log", "node0.log", "node0.log/rank7", "node0.log")
     ]
-    assert [str(each) for each in found] == [str(record) for record in records([data])]
+    assert [str(record) for record in found] == [str(record) for record in records([data])]
 
 
 COLOURED = [
@@ -219,14 +224,16 @@ def test_so_many_records_may_share_a_line() -> None:
     for part in parts:
         data = b'{"text": "' + part * 4000 + b'"}\n'
         found = list(records([data]))
-        assert [each.raw.encode() for each in found if each.kind == "primitive"] == [MATMUL] * 4000
+        assert [record.raw.encode() for record in found if record.kind == "primitive"] == [
+            MATMUL
+        ] * 4000
         assert program_text(found) == data.replace(MATMUL, b"")
 
 
 @given(st.binary(max_size=300))
 def test_nothing_raises_and_nothing_is_lost(data: bytes) -> None:
     found = list(records([data]))
-    assert b"".join(each.raw.encode("utf-8", "surrogateescape") for each in found).replace(
+    assert b"".join(record.raw.encode("utf-8", "surrogateescape") for record in found).replace(
         b"\r", b""
     ).replace(b"\n", b"") == data.replace(b"\r", b"").replace(b"\n", b"")
 
@@ -245,10 +252,10 @@ def test_pieces_of_lines_in_any_order_raise_nothing(parts: list[bytes]) -> None:
 
 def test_lines_have_numbers() -> None:
     found = list(records([b"one\n" + MATMUL + b"\n"]))
-    assert [each.line_number for each in found] == [1, 2]
+    assert [record.line_number for record in found] == [1, 2]
 
 
 def test_two_libraries_in_one_log() -> None:
-    calls = [each for path in TRACES for each in read(str(path)) if isinstance(each, Call)]
-    assert sum(isinstance(each, MklCall) for each in calls) > 250
-    assert sum(isinstance(each, Primitive) for each in calls) > 250
+    calls = [call for path in TRACES for call in read(str(path)) if isinstance(call, Call)]
+    assert sum(isinstance(call, MklCall) for call in calls) > 250
+    assert sum(isinstance(call, Primitive) for call in calls) > 250

@@ -128,8 +128,8 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Loaded]]:
     monkeypatch.delenv("MKL_VERBOSE_OUTPUT_FILE", raising=False)
     all_of_them: list[Loaded] = []
     yield all_of_them
-    for each in all_of_them:
-        _ctypes.dlclose(each.handle)
+    for thread in all_of_them:
+        _ctypes.dlclose(thread.handle)
 
 
 @pytest.fixture
@@ -473,7 +473,7 @@ def test_records_tell_their_process_thread_and_start(
         assert [record.thread for record in session] == [None, 0] * 2
         assert {record.start_ns for record in session} == {None}
         return
-    assert [record.thread for record in session] == [each for each in threads for _ in range(2)]
+    assert [record.thread for record in session] == [thread for thread in threads for _ in range(2)]
     ends = [(record.start_ns or 0) + round(record.duration_ns or 0) for record in session]
     assert [began, *ends, ended] == sorted([began, *ends, ended])
     assert {record.clock for record in session} == {"epoch"}
@@ -502,10 +502,10 @@ def test_threads_that_print_at_once_each_have_their_lines(onednn: Loaded, stamps
 
     with mlbackends.trace("onednn", level="exec") as session:
         running = [threading.Thread(target=work, args=(size,)) for size in (1, 2, 3)]
-        for each in running:
-            each.start()
-        for each in running:
-            each.join()
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
     assert len(session) == 600
     assert {(record.shape, record.thread) for record in session} == set(threads.items())
 

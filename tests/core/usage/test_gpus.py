@@ -110,7 +110,10 @@ def test_a_process_is_only_matched_where_it_has_the_driver_mapped() -> None:
     second = GpuUsage(1, processes=(GpuProcess(1, "", 2), GpuProcess(1, "", 4)))
     found, note = on_gpus(processes, (gpu, second))
 
-    assert [(one.gpus, one.gpu_memory_bytes) for one in found] == [((0, 1), 11), ((), None)]
+    assert [(process.gpus, process.gpu_memory_bytes) for process in found] == [
+        ((0, 1), 11),
+        ((), None),
+    ]
     assert note is not None and note.code == "not-seen"
     assert note.message.endswith(" not visible here: 2 (other) on GPU 0, 3 (outside) on GPU 0")
 

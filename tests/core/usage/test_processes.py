@@ -73,7 +73,7 @@ def test_kernel_threads_the_ended_and_the_damaged_are_left_out(tmp_path: Path) -
     (tmp_path / "9" / "stat").write_text("9 (cut")
     (tmp_path / "self").mkdir()
 
-    assert [one.pid for one in Processes(str(tmp_path)).read(0.0)] == [7]
+    assert [process.pid for process in Processes(str(tmp_path)).read(0.0)] == [7]
 
 
 def test_the_number_of_a_kernel_thread_may_become_a_process(tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ def test_mapped_files_are_read_again_only_when_their_size_changes(tmp_path: Path
     put(tmp_path, 7, maps=line, mapped=8192)
     (third,) = reader.read(1.0)
 
-    assert [one.libraries for one in (first, second)] == [(), ()]
-    assert [one.name for one in third.libraries or ()] == ["openmp"]
+    assert [process.libraries for process in (first, second)] == [(), ()]
+    assert [library.name for library in third.libraries or ()] == ["openmp"]
 
 
 def test_without_time_left_mapped_files_are_read_later(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_without_time_left_mapped_files_are_read_later(tmp_path: Path) -> None:
     reader = Processes(str(tmp_path), seconds=-1.0)
     reader.read(0.0)
     put(tmp_path, 8)
-    found = {one.pid: one.libraries for one in reader.read(1.0)}
+    found = {process.pid: process.libraries for process in reader.read(1.0)}
 
     assert found == {7: (), 8: None}
 
@@ -130,7 +130,7 @@ def test_what_may_not_be_read_is_no_error(tmp_path: Path, monkeypatch: pytest.Mo
         return opened(path, *rest, **more)
 
     monkeypatch.setattr("builtins.open", open_)
-    found = {one.pid: one for one in Processes(str(tmp_path)).read(0.0)}
+    found = {process.pid: process for process in Processes(str(tmp_path)).read(0.0)}
 
     assert found[7].libraries is None
     assert (found[8].name, found[8].threads) == ("", None)
@@ -170,7 +170,9 @@ def test_libraries_are_code_that_a_probe_knows(tmp_path: Path) -> None:
     )
     found = Mapped(str(tmp_path)).libraries(7)
 
-    assert [(one.name, one.path.rpartition("/")[2], one.replaced) for one in found] == [
+    assert [
+        (library.name, library.path.rpartition("/")[2], library.replaced) for library in found
+    ] == [
         ("torch", "libtorch_cpu.so", False),
         ("openmp", "libomp.so", True),
         ("openmp", "libgomp-24e2ab19.so.1", False),
@@ -200,15 +202,15 @@ def test_a_package_that_is_replaced_has_its_new_version(
         put(tmp_path, 7, maps=line)
         found += reader.libraries(7)
 
-    assert [one.version for one in found] == ["2.13.0", "2.15.0"]
+    assert [library.version for library in found] == ["2.13.0", "2.15.0"]
 
 
 def test_this_process_has_its_name_and_libraries() -> None:
     pytest.importorskip("numpy")
-    found = {one.pid: one for one in Processes().read(0.0)}[os.getpid()]
+    found = {process.pid: process for process in Processes().read(0.0)}[os.getpid()]
 
     assert found.threads is not None and found.cpus
-    (numpy,) = (one for one in found.libraries or () if one.name == "numpy")
+    (numpy,) = (library for library in found.libraries or () if library.name == "numpy")
     assert numpy.path.endswith(".so") and not numpy.replaced
 
 
@@ -230,7 +232,7 @@ def test_a_python_goes_by_its_program(arguments: list[str], name: str) -> None:
 
 
 def test_psutil_tells_of_processes_where_there_is_no_proc() -> None:
-    found = {one.pid: one for one in by_psutil()}[os.getpid()]
+    found = {process.pid: process for process in by_psutil()}[os.getpid()]
 
     assert found.threads and found.memory_bytes and found.name
     assert (found.libraries, found.cpus) == (None, None)

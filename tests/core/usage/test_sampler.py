@@ -53,7 +53,7 @@ def test_a_sample_is_of_this_machine() -> None:
     assert second.interval_seconds > 0 and second.machine.cpu_percent is not None
     assert len(second.machine.core_percents) == second.machine.cpus
     assert second.machine.memory_used_bytes is not None
-    assert os.getpid() in {one.pid for one in second.processes}
+    assert os.getpid() in {process.pid for process in second.processes}
     assert second.process_count == len(second.processes)
 
 
@@ -135,7 +135,7 @@ def test_the_own_group_has_its_limits_and_what_they_cost(tmp_path: Path, version
     ],
 )
 def test_processes_are_sorted(sort: str, order: list[int]) -> None:
-    assert [one.pid for one in selected(USAGE, sort).processes] == order
+    assert [process.pid for process in selected(USAGE, sort).processes] == order
     assert sort in SORTS
 
 
@@ -152,7 +152,7 @@ def test_processes_are_sorted(sort: str, order: list[int]) -> None:
 def test_what_is_meant_is_left(pids: tuple[int, ...], text: str, left: list[int]) -> None:
     found = selected(USAGE, "cpu", pids, text)
 
-    assert [one.pid for one in found.processes] == left
+    assert [process.pid for process in found.processes] == left
     assert found.process_count == 3
 
 

@@ -69,8 +69,8 @@ def test_every_option_is_understood_in_every_spelling() -> None:
 
 def test_what_is_not_given_has_its_default() -> None:
     args = create_args(argparse.ArgumentParser()).parse_args(["s.py"])
-    assert {one.name: getattr(args, one.name) for one in OPTIONS} == {
-        one.name: one.default for one in OPTIONS
+    assert {option.name: getattr(args, option.name) for option in OPTIONS} == {
+        option.name: option.default for option in OPTIONS
     }
 
 

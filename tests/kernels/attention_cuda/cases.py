@@ -253,7 +253,7 @@ class Tensors:
 
     def problem(self, **more: Any) -> AttentionProblem:
         specs: dict[str, Any] = {
-            name: spec(each, self.dtype_of(name)) for name, each in self.named.items()
+            name: spec(array, self.dtype_of(name)) for name, array in self.named.items()
         }
         device = Device("cuda", 0, capability=self.case.capability)
         return AttentionProblem(
@@ -265,7 +265,7 @@ class Tensors:
         )
 
     def operands(self) -> dict[str, Tensor]:
-        return {name: operand(each, self.dtype_of(name)) for name, each in self.named.items()}
+        return {name: operand(array, self.dtype_of(name)) for name, array in self.named.items()}
 
     def whole(self, name: str) -> Any:
         """Return a tensor's numbers with every batch and head of the result."""
@@ -338,7 +338,9 @@ def answer(tensors: Tensors) -> Answer:
         "key": for_scores.swapaxes(-1, -2) @ query * scale,
         "value": weights.swapaxes(-1, -2) @ coming,
     }
-    gradients = {name: _summed(each, tensors.named[name].shape) for name, each in whole.items()}
+    gradients = {
+        name: _summed(gradient, tensors.named[name].shape) for name, gradient in whole.items()
+    }
     if tensors.mask is not None and tensors.mask_dtype != "bool":
         own = (*[1] * (4 - tensors.mask.ndim), *tensors.mask.shape)
         repeated = tuple(axis for axis in range(4) if own[axis] == 1)

@@ -60,8 +60,10 @@ class HostKernels:
         if sys.platform != "linux" or not self._compiler:
             pytest.skip("no g++ on Linux to run CUDA C++ on the CPU with")
         self._folder = folder
-        wanted = {("Float16", each) for each in ALONE} | {("FullFloat32", each) for each in ALONE}
-        wanted |= {(arithmetic(*each), function) for each in ARITHMETICS for function in PASSES}
+        wanted = {("Float16", function) for function in ALONE} | {
+            ("FullFloat32", function) for function in ALONE
+        }
+        wanted |= {(arithmetic(*row), function) for row in ARITHMETICS for function in PASSES}
         usual = [
             (function, tile_of(function, name, (32, 32), HOPPER))
             for name, function in sorted(wanted)
@@ -102,7 +104,7 @@ class HostKernels:
 
     def library(self, code: str, *sources: Path) -> Path:
         sources = (*sources, SOURCE, HERE / "cuda_on_host.h")
-        texts = (code, *(each.read_text() for each in sources))
+        texts = (code, *(source.read_text() for source in sources))
         name = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]
         self._folder.mkdir(parents=True, exist_ok=True)
         library = self._folder / f"{name}.so"

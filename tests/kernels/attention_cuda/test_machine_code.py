@@ -83,7 +83,7 @@ def compiled(function: str, tile: Tile, chip: tuple[int, int], folder: Path) -> 
     except CudaUnavailable as error:
         pytest.skip(f"nvidia-cuda-nvrtc is not installed: {error}")
     (registers,) = re.findall(r"Used (\d+) registers", logs.getvalue())
-    spilled = [int(each) for each in re.findall(r"(\d+) bytes spill", logs.getvalue())]
+    spilled = [int(match) for match in re.findall(r"(\d+) bytes spill", logs.getvalue())]
     file = folder / "cubin"
     file.write_bytes(bytes(code.code))
     count = None
@@ -97,7 +97,7 @@ def compiled(function: str, tile: Tile, chip: tuple[int, int], folder: Path) -> 
 
 def nvdisasm() -> str:
     wheels = [
-        each for place in sys.path for each in Path(place or ".").glob("nvidia/*/bin/nvdisasm")
+        path for place in sys.path for path in Path(place or ".").glob("nvidia/*/bin/nvdisasm")
     ]
     return shutil.which("nvdisasm") or (str(wheels[0]) if wheels else "")
 

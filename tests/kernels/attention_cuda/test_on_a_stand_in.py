@@ -44,7 +44,7 @@ def test_attention_and_its_gradients_come_back_from_a_driver(
     on_fake_cuda: OnFakeCuda, host_kernels: HostKernels, tmp_path: Path
 ) -> None:
     passes = ("forward", "summarize", "differentiate_query", "differentiate_both")
-    tiles = {each: tile_of(each, "Float16", (32, 32), (9, 0)) for each in passes}
+    tiles = {step: tile_of(step, "Float16", (32, 32), (9, 0)) for step in passes}
     kernels = str(host_kernels.of_the_driver(tiles))
     output = on_fake_cuda(PROGRAM, FAKE_KERNELS=kernels)
 
@@ -53,9 +53,9 @@ def test_attention_and_its_gradients_come_back_from_a_driver(
     assert set(kinds) == {"DeviceArray"} and worst < 5e-3
     grids = {"forward": 8, "summarize": 140, "differentiate_query": 16, "differentiate_both": 8}
     assert output.lines("launch attention") == [
-        f"launch attention_{each} grid={grids[each]},1,1 block=128,1,1"
-        f" shared={tiles[each].shared_bytes(each)} stream 1 0"
-        for each in passes
+        f"launch attention_{step} grid={grids[step]},1,1 block=128,1,1"
+        f" shared={tiles[step].shared_bytes(step)} stream 1 0"
+        for step in passes
     ]
     cached = (tmp_path / "cache" / "mlbackends" / "kernels" / "entries").rglob("*")
     assert len([path for path in cached if path.is_file()]) == len(passes)
@@ -99,7 +99,7 @@ def test_every_form_of_call_is_right(on_fake_cuda: OnFakeCuda, host_kernels: Hos
     passes = (
         "forward", "summarize", "differentiate_query", "differentiate_both", "differentiate_mask",
     )  # fmt: skip
-    tiles = {each: tile_of(each, "Float16", (32, 32), (9, 0)) for each in passes}
+    tiles = {step: tile_of(step, "Float16", (32, 32), (9, 0)) for step in passes}
     program = CASE + (
         "mask = rng.random((40, 40)) > 0.2\n"
         "worst = [case(**options) for options in [{}, dict(view=True), dict(device=1), dict(rows=41),\n"
@@ -179,7 +179,7 @@ def test_results_for_tensors_of_torch_are_torchs_on_the_stream_of_the_call(
     """Tensors in the host's memory that claim to be on a device: here a device's memory is the host's."""
     pytest.importorskip("torch", reason="torch is not installed")
     passes = ("forward", "summarize", "differentiate_query", "differentiate_both")
-    tiles = {each: tile_of(each, "Float16", (32, 32), (9, 0)) for each in passes}
+    tiles = {step: tile_of(step, "Float16", (32, 32), (9, 0)) for step in passes}
     output = on_fake_cuda(TENSORS, FAKE_KERNELS=str(host_kernels.of_the_driver(tiles)))
     assert output.values == [[55, 77]]
     assert {line.split()[-2] for line in output.lines("launch attention")} == {"55", "77"}

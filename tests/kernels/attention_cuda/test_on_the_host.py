@@ -38,7 +38,9 @@ def check(host_kernels: HostKernels, case: Any) -> None:
         "out": cases.guarded(tensors.output_shape, dtype),
         "logsumexp": cases.guarded(tensors.output_shape[:-1], "float32"),
     }
-    given |= {name: cases.operand(each, cases.kind_of(name, dtype)) for name, each in made.items()}
+    given |= {
+        name: cases.operand(array, cases.kind_of(name, dtype)) for name, array in made.items()
+    }
     for launch in launches.forward(problem, given, case.precision):
         host_kernels.launch(launch)
     assert cases.worst(cases.numbers(made["out"], dtype), expected.out) < limit
@@ -46,21 +48,25 @@ def check(host_kernels: HostKernels, case: Any) -> None:
 
     summary = cases.guarded((*tensors.output_shape[:-1], 4), "float32")
     gradients = {
-        f"grad_{name}": cases.guarded(each.shape, tensors.dtype_of(name))
-        for name, each in expected.gradients.items()
+        f"grad_{name}": cases.guarded(gradient.shape, tensors.dtype_of(name))
+        for name, gradient in expected.gradients.items()
     }
     more = {"summary": summary, "grad_out": tensors.grad_out}
-    given |= {name: cases.operand(each, cases.kind_of(name, dtype)) for name, each in more.items()}
     given |= {
-        name: cases.operand(each, tensors.dtype_of(name.removeprefix("grad_")))
-        for name, each in gradients.items()
+        name: cases.operand(array, cases.kind_of(name, dtype)) for name, array in more.items()
+    }
+    given |= {
+        name: cases.operand(gradient, tensors.dtype_of(name.removeprefix("grad_")))
+        for name, gradient in gradients.items()
     }
     for launch in launches.backward(problem, given, case.precision):
         host_kernels.launch(launch)
-    largest = max(float(np.abs(each).max(initial=1e-3)) for each in expected.gradients.values())
-    for name, each in expected.gradients.items():
+    largest = max(
+        float(np.abs(gradient).max(initial=1e-3)) for gradient in expected.gradients.values()
+    )
+    for name, gradient in expected.gradients.items():
         found = cases.numbers(gradients[f"grad_{name}"], tensors.dtype_of(name))
-        assert cases.worst(found, each, largest) < 4 * limit, name
+        assert cases.worst(found, gradient, largest) < 4 * limit, name
     assert all(map(cases.is_guarded, (*made.values(), *gradients.values(), summary)))
 
 

@@ -121,10 +121,10 @@ def test_the_exact_gradients_rounded_once_are_right(dtype: str, tmp_path: Path) 
     made = values(words, tmp_path).right
 
     assert list(made) == ["", "query", "key", "value", "mask"]
-    for each in made.values():
-        told = each.judge(rounded(each), tolerance=1.0)
+    for array in made.values():
+        told = array.judge(rounded(array), tolerance=1.0)
         assert told["largest_absolute"] <= told["largest_allowed"]
-        assert each.reference_error > 0
+        assert array.reference_error > 0
 
 
 @pytest.mark.parametrize("name", ["query", "key", "value", "mask"])
@@ -134,10 +134,10 @@ def test_an_exact_gradient_is_the_slope_of_the_result(name: str, tmp_path: Path)
     problem = wording.problem(Device("cpu", 0))
     made = Values(problem, str(tmp_path), 0)
     inputs = {
-        each: np.fromfile(path, "float64").reshape(
-            made.grad_out.shape if each == "grad_out" else getattr(problem, each).shape
+        file: np.fromfile(path, "float64").reshape(
+            made.grad_out.shape if file == "grad_out" else getattr(problem, file).shape
         )
-        for each, path in made.files.items()
+        for file, path in made.files.items()
     }
     inputs["mask"] = np.where(np.isinf(inputs["mask"]), -3.0, inputs["mask"])
     gradient = exact.right(problem, inputs)[name].exact
@@ -233,10 +233,10 @@ def test_of_a_large_problem_on_a_gpu_some_heads_are_compared(
     assert problem_size.sample_text(wording.problem(place), part.sample).startswith(compared)
     assert part.sample is not None and whole.sample is None
     path = str(tmp_path / "result.bin")
-    for name, each in whole.right.items():
-        each.exact.astype("float32").tofile(f"{path}.{name}" if name else path)
-    for name, told in part.judge_files(path, 2.0).items():
-        assert told["largest_absolute"] < 1e-6, name
+    for name, array in whole.right.items():
+        array.exact.astype("float32").tofile(f"{path}.{name}" if name else path)
+    for name, judged in part.judge_files(path, 2.0).items():
+        assert judged["largest_absolute"] < 1e-6, name
     # The last head is among them, and an error there is found where it is.
     wrong = whole.right[""].exact.astype("float32")
     wrong.reshape(-1, *wrong.shape[-2:])[-1, 5, 3] += 1

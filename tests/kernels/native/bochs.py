@@ -202,7 +202,9 @@ def wrong_with(cpu: Cpu, runs: list[list[str]], output: str) -> str:
     if tuple(texts[0].split()) != cpu.levels:
         return f"it runs {texts[0].split()}, not {list(cpu.levels)}"
     bits = [text.splitlines() for run, text in zip(runs, texts, strict=True) if run[1] == "bits"]
-    differing = [one[17:] for one, other in zip(*bits, strict=True) if one != other] if bits else []
+    differing = (
+        [line[17:] for line, other in zip(*bits, strict=True) if line != other] if bits else []
+    )
     return f"{len(differing)} results differ from emulated ones: {differing}" if differing else ""
 
 

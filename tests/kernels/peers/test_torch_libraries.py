@@ -34,9 +34,9 @@ def attended(query: Any, key: Any, value: Any, scale: Any, causal: str = "", lef
 
     left: how many keys before its own a row sees, -1 for all.
     """
-    query, key, value = (each.transpose(1, 2) for each in (query, key, value))
+    query, key, value = (tensor.transpose(1, 2) for tensor in (query, key, value))
     groups = query.shape[1] // key.shape[1]
-    key, value = (each.repeat_interleave(groups, 1) for each in (key, value))
+    key, value = (tensor.repeat_interleave(groups, 1) for tensor in (key, value))
     rows, keys = query.shape[2], key.shape[2]
     mask = None
     if causal:
@@ -117,9 +117,9 @@ def memory_efficient_attention(*given: Any, **named: Any) -> Any:
     assert found["p"] == 0.0
     if tensors[0].ndim == 5:
         assert tensors[1].stride(3) == tensors[2].stride(3) == 0  # one head, repeated
-        tensors = [each.flatten(2, 3) for each in tensors]
+        tensors = [tensor.flatten(2, 3) for tensor in tensors]
     if torch.is_tensor(bias):
-        query, key, value = (each.transpose(1, 2) for each in tensors)
+        query, key, value = (tensor.transpose(1, 2) for tensor in tensors)
         assert bias.shape == (*query.shape[:3], key.shape[2])
         function = torch.nn.functional.scaled_dot_product_attention
         result = function(query, key, value, bias, scale=scale).transpose(1, 2)
@@ -172,7 +172,7 @@ class Paged:
         assert paged_kv_cache[0].shape[1:] == page
         for at, row in enumerate(q):
             pages = plan["indices"][starts[at] : starts[at + 1]]
-            key, value = (each[pages].flatten(0, 1)[None] for each in paged_kv_cache)
+            key, value = (cache[pages].flatten(0, 1)[None] for cache in paged_kv_cache)
             parts.append(attended(row[None, None], key, value, plan["sm_scale"])[0])
         return torch.cat(parts)
 

@@ -10,7 +10,7 @@ from mlbackends_kernels.tensors import dropout  # noqa: E402
 
 
 def words(seed: int, *counter: int) -> list[int]:
-    arrays = (np.full(1, each, np.uint64) for each in counter)
+    arrays = (np.full(1, word, np.uint64) for word in counter)
     return [int(word[0]) for word in dropout.philox(seed, *arrays)]
 
 

@@ -181,7 +181,7 @@ def _names(cause: Cause, probe: str = "") -> tuple[str, str]:
     """
     ours = _PACKAGES if _is_folded(cause.change) else f"{probe}." if probe else ""
     first, *others = joined(
-        one_line(each.removeprefix(ours)) for each in (cause.change.name, *cause.others)
+        one_line(name.removeprefix(ours)) for name in (cause.change.name, *cause.others)
     )
     return first, ", ".join(others)
 
@@ -202,7 +202,7 @@ def _values(change: Change) -> tuple[str, str]:
 def _records(change: Change) -> list[tuple[Kind, str]]:
     """Return what changed in a list, a line for each record; [] if it is not a list or has one record."""
     found = records_of(change)
-    return [(one.kind, _text(one)) for one in found] if len(found) > 1 else []
+    return [(record.kind, _text(record)) for record in found] if len(found) > 1 else []
 
 
 def _text(record: Record) -> str:
@@ -242,7 +242,7 @@ def _html(difference: Difference, page: Page) -> str:
     sections = []
     for part in found:  # the notes of a probe, folded; packages on a line each
         notes = [cause for cause in part.causes if not cause.change.why]
-        kinds = [each.change.kind for each in (*notes, *part.packages)]
+        kinds = [note.change.kind for note in (*notes, *part.packages)]
         shown = (f"{MARKS[kind]} {kinds.count(kind)} {kind}" for kind in Kind if kind in kinds)
         title = [words("strong", part.probe), words("span", " · ".join(shown), "dim")]
         tables = _changes_table(notes, part.probe), _changes_table(part.packages)

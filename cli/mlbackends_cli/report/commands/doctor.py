@@ -50,8 +50,8 @@ def command(
     timeout: float,
     redact: bool,
 ) -> "tuple[Outcome, Report]":
-    for each in (*only, *ignore):
-        load(each)  # a wrong code is an error before the survey
+    for code in (*only, *ignore):
+        load(code)  # a wrong code is an error before the survey
     report = read_report(
         subject, python=python, pid=pid, depth=depth, timeout=timeout, redact=redact
     )

@@ -97,7 +97,7 @@ def command(
     parts = [plain.passages_markdown(passages)] if passages else []
     if pages:
         parts += map(device_markdown, pages)
-        passages += [passage for each in pages for passage in device_passages(each)]
+        passages += [passage for device_page in pages for passage in device_passages(device_page)]
     if form == "markdown":
         write("\n".join(parts), output)
     else:
@@ -168,7 +168,7 @@ def _title(finder: type[Finder]) -> str:
 
 def _index(reasons: tuple[str, ...]) -> Passage:
     """Return the kinds of topics, each with how many there are, some of them, and what lists them."""
-    deviations = tuple(each.code for each in DEVIATIONS)
+    deviations = tuple(row.code for row in DEVIATIONS)
     rows = (
         (_SWITCHES, f"{len(SWITCHES)} of torch.backends, in these groups", groups(), _SWITCHES),
         (
@@ -248,14 +248,14 @@ def _sections(page: KindPage) -> Iterator[tuple[str, str, list[_Line]]]:
     for concern, heading in _CONCERNS.items():
         limits = [limit for limit in page.limits if limit.limit.concern is concern]
         lines = []
-        for limit, here in ((each.limit, each.here) for each in limits):
+        for limit, here in ((judged.limit, judged.here) for judged in limits):
             needs = " and ".join(map(str, limit.lifted_by)) or "nothing"
             # The condition of the limit, as the beginning of a sentence; empty if it is general.
             places: dict[str, list[str]] = {"below": [], "without": []}
             for need in limit.lifted_by:
                 places["below" if need.at_least else "without"].append(str(need))
             condition = " or ".join(
-                f"{word} {' or '.join(each)}" for word, each in places.items() if each
+                f"{word} {' or '.join(place)}" for word, place in places.items() if place
             )
             condition = f"{condition[:1].upper()}{condition[1:]}:" if condition else ""
             short = f"{applies(here)} {condition} {limit.detail}"
@@ -264,7 +264,7 @@ def _sections(page: KindPage) -> Iterator[tuple[str, str, list[_Line]]]:
             yield heading, "Ends with", lines
     if page.features:
         lines = []
-        for feature, here in ((each.feature, each.here) for each in page.features):
+        for feature, here in ((judged.feature, judged.here) for judged in page.features):
             needs, status = (
                 " and ".join(map(str, feature.needs)),
                 _sentence(here, "Yes", "No", "here"),
@@ -335,12 +335,12 @@ def _count(number: int, word: str) -> str:
 
 def switch_topics() -> list[str]:
     """Return the codes of the deviations, the groups of switches, and the switches."""
-    return [*(each.code for each in DEVIATIONS), *groups(), *SWITCHES]
+    return [*(row.code for row in DEVIATIONS), *groups(), *SWITCHES]
 
 
 def switch_passages(topic: str) -> list[Passage]:
     """Return the deviation of this code, and the switches of this name or group; [] if there are none."""
-    found = [deviation(each) for each in DEVIATIONS if each.code == topic]
+    found = [deviation(row) for row in DEVIATIONS if row.code == topic]
     names = [topic] if topic in SWITCHES else []
     return found + [switch(SWITCHES[name]) for name in (*names, *members(topic))]
 
@@ -355,19 +355,19 @@ def switch_modules() -> Passage:
 
 def deviations() -> list[Passage]:
     """Return every difference from torch."""
-    return [deviation(each) for each in DEVIATIONS]
+    return [deviation(row) for row in DEVIATIONS]
 
 
-def deviation(each: Deviation) -> Passage:
+def deviation(row: Deviation) -> Passage:
     """Return one difference from torch."""
-    modules = ", ".join(each.names) if "*" not in each.names else "every module"
+    modules = ", ".join(row.names) if "*" not in row.names else "every module"
     lines = (
         ("where", modules),
-        ("torch", each.torch),
-        ("mlbackends", each.ours),
-        ("why", each.why),
+        ("torch", row.torch),
+        ("mlbackends", row.ours),
+        ("why", row.why),
     )
-    return Passage(each.code, lines)
+    return Passage(row.code, lines)
 
 
 def switch(switch: Switch) -> Passage:
@@ -396,7 +396,7 @@ def switch(switch: Switch) -> Passage:
         sets, reads = set_by(switch), read_by(switch)
         in_python = f"{sets}; {reads} reads it" if sets not in ("", reads) else reads
     lines.append(("in Python", in_python))
-    if concerned := [each.code for each in DEVIATIONS if switch.name in each.names]:
+    if concerned := [row.code for row in DEVIATIONS if switch.name in row.names]:
         lines.append(("see also", ", ".join(concerned)))
     return Passage(switch.name, tuple(lines))
 

@@ -37,7 +37,7 @@ def symptoms(report: ReportView) -> Symptoms:
                 command=command,
                 evidence={f"{probe}.version": report.version(probe)},
             )
-    gpus = [one for one in report.devices("rocm") if one.kind == "rocm"]
+    gpus = [device for device in report.devices("rocm") if device.kind == "rocm"]
     nvidia = any(True for _ in report.warnings("torch", "degraded"))
     if report.fact("torch.built_for") == "cpu" and gpus and not nvidia:
         named = gpus[0].name or gpus[0].capability or gpus[0].pci_address

@@ -32,9 +32,13 @@ def symptoms(report: ReportView) -> Symptoms:
     """Yield one for the first library of which copies differ."""
     report.only_on("win32")
     for probe in _PROBES:
-        copies = [one for one in report.libraries(probe) if one.version and not one.reasons]
-        for wheel in (one for one in copies if one.found_by == "site-packages"):
-            for other in (one for one in copies if one.found_by == "PATH"):
+        copies = [
+            library
+            for library in report.libraries(probe)
+            if library.version and not library.reasons
+        ]
+        for wheel in (copy for copy in copies if copy.found_by == "site-packages"):
+            for other in (copy for copy in copies if copy.found_by == "PATH"):
                 if other.soname == wheel.soname and other.version != wheel.version:
                     yield Symptom(
                         f"PATH has {described(other)}, and an installed wheel {described(wheel)}",

@@ -30,7 +30,10 @@ WARNINGS = (("cudnn", "sub-library-missing"),)
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each copy."""
     for warning in report.warnings("cudnn", "sub-library-missing"):
-        copy = next((one for one in report.libraries("cudnn") if one.path in warning.message), None)
+        copy = next(
+            (library for library in report.libraries("cudnn") if library.path in warning.message),
+            None,
+        )
         from_wheel = copy is not None and copy.found_by == "site-packages" and copy.owner
         yield from_warning(
             warning,

@@ -25,7 +25,7 @@ def symptoms(report: ReportView) -> Symptoms:
     report.only_on("win32")
     for probe in report.record.probes:
         for library in report.libraries(probe):
-            reason = next((each for each in library.reasons), None)
+            reason = next(iter(library.reasons), None)
             if reason and reason.code == "wrong-architecture" and library.found_by in _OWN:
                 yield Symptom(
                     f"{library.path}: {reason.message}",

@@ -39,11 +39,11 @@ def symptoms(report: ReportView) -> Symptoms:
     for (variable, folder), pairs in folders.items():
         first = pairs[0]
         more = f", and {len(pairs) - 1} more of wheels" if len(pairs) > 1 else ""
-        unlike = any(one.chosen.version and one.wheel.version for one in pairs)
+        unlike = any(pair.chosen.version and pair.wheel.version for pair in pairs)
         paths: dict[str, list[str]] = {}
-        for one in pairs:
-            paths.setdefault(f"{one.probe}.libraries.path", []).extend(
-                (one.chosen.path, one.wheel.path)
+        for copy in pairs:
+            paths.setdefault(f"{copy.probe}.libraries.path", []).extend(
+                (copy.chosen.path, copy.wheel.path)
             )
         yield Symptom(
             f"{variable} names {folder}: {described(first.chosen)} is loaded instead of"

@@ -47,17 +47,17 @@ def symptoms(report: ReportView) -> Symptoms:
         raise NotReported("the report has no libraries")
     reported: set[str] = set()
     yield from _bad_files(report, reported)
-    for one in failed(report):
-        if one.library.path not in reported:
-            reported.add(one.library.path)
-            library, reason = one.library, one.reason
+    for failure in failed(report):
+        if failure.library.path not in reported:
+            reported.add(failure.library.path)
+            library, reason = failure.library, failure.reason
             message = reason.message
             if library.path not in message:
                 message = f"{library.path}: {message}"
             if library.owner:
                 message += f"; it belongs to {library.owner}"
             severity = Severity.ERROR
-            if one.driver:
+            if failure.driver:
                 severity = Severity.NOTE
             elif reason.code == "missing-symbol":
                 severity = (
@@ -70,10 +70,10 @@ def symptoms(report: ReportView) -> Symptoms:
             yield Symptom(
                 message,
                 hint=reason.hint,
-                command="" if one.driver else _command(report, library),
+                command="" if failure.driver else _command(report, library),
                 evidence={
-                    f"{one.probe}.libraries.path": [library.path],
-                    f"{one.probe}.libraries.reasons.code": [reason.code],
+                    f"{failure.probe}.libraries.path": [library.path],
+                    f"{failure.probe}.libraries.reasons.code": [reason.code],
                 },
                 severity=severity,
             )
@@ -85,9 +85,9 @@ def _bad_files(report: ReportView, reported: set[str]) -> Symptoms:
     """Yield one for each file that is seen to be bad without opening it. reported: their paths are added."""
     for name in report.record.probes:
         copies = report.libraries(name)
-        good = {one.soname for one in copies if one.wins}
+        good = {copy.soname for copy in copies if copy.wins}
         for library in copies:
-            reason = next((one for one in library.reasons if one.code in _CODES), None)
+            reason = next((reason for reason in library.reasons if reason.code in _CODES), None)
             if reason is None or library.path in reported or not _RUNTIME_NAME.search(library.path):
                 continue
             # Of a wrong processor and of nothing the loader goes on; a file that is none ends it,

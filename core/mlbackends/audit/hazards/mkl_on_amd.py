@@ -24,9 +24,9 @@ def symptoms(report: ReportView) -> Symptoms:
     """Yield one where a package uses it."""
     if report.fact("cpu.vendor") != "AMD":
         raise DoesNotApply("this is not an AMD CPU")
-    used = [each for each in report.libraries("mkl") if each.used_by]
-    users = {user for each in used for user in each.used_by}
-    libraries = {"mkl.libraries.path": [each.path for each in used]} if used else {}
+    used = [library for library in report.libraries("mkl") if library.used_by]
+    users = {user for library in used for user in library.used_by}
+    libraries = {"mkl.libraries.path": [library.path for library in used]} if used else {}
     blas_of = {}
     for probe in ("numpy", "scipy"):
         blas = str(report.fact(f"{probe}.blas", ""))

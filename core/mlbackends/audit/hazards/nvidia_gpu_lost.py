@@ -54,7 +54,7 @@ def symptoms(report: ReportView) -> Symptoms:
         if gpu.presence is Presence.FOUND
         and gpu.facts.get("kernel_driver") == "nvidia"
         and not gpu.facts.get("excluded")
-        and all(gpu is not one for one, _ in lost)
+        and all(gpu is not lost_gpu for lost_gpu, _ in lost)
     ]
     # One that NVML counts and cannot name may be one of the silent, reported without its address.
     nameless = sum(not gpu.pci_address for gpu, _ in lost)

@@ -49,7 +49,7 @@ def symptoms(report: ReportView) -> Symptoms:
     ]
     makers = {str(library.facts.get("runtime", "")) for library in meeting}
     severity = None
-    own = [one for one in meeting if one.facts.get("runtime") in _DEADLOCK]
+    own = [runtime for runtime in meeting if runtime.facts.get("runtime") in _DEADLOCK]
     is_windows = report.fact("host.platform") == "win32"
     if makers >= _DEADLOCK or (is_windows and len(own) > 1):
         severity = Severity.ERROR

@@ -40,22 +40,22 @@ def symptoms(report: ReportView) -> Symptoms:
     if not reads_kmp(report):
         variables.pop("KMP_AFFINITY", None)
     allowed = frozenset(parse_cpu_list(str(report.fact("limits.affinity", ""))))
-    for one in bound(variables):
+    for binding in bound(variables):
         expected = {
             row["runtime"]: int(row["cpus"]) for row in report.need("limits.threads_expected")
         }
         threads = expected.get("OpenMP", 0)
-        cpus = one.within(allowed)
+        cpus = binding.within(allowed)
         # More threads than CPUs in all is another hazard's matter.
         if not 0 < cpus < min(threads, len(allowed) or threads):
             continue
         places = f"{cpus} CPUs" if cpus > 1 else "one CPU"
         yield Symptom(
-            f"{setting(one.variable, one.value)} binds to {places}, but OpenMP starts"
+            f"{setting(binding.variable, binding.value)} binds to {places}, but OpenMP starts"
             f" {threads} threads",
-            command=f"unset {one.variable}",
+            command=f"unset {binding.variable}",
             evidence={
-                f"environment.variables.{one.variable}": one.value,
+                f"environment.variables.{binding.variable}": binding.value,
                 "limits.threads_expected.OpenMP.cpus": threads,
                 "limits.affinity": str(report.fact("limits.affinity", "")),
             },

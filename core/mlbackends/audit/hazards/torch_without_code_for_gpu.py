@@ -45,16 +45,18 @@ _FOR_OLDER = "install the torch for CUDA 12.6 (+cu126), up to release 2.14"
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each kind of GPU that no code is for."""
     version, cuda = report.version("torch"), report.fact("torch.cuda_version", "")
-    gpus = [one for one in report.devices("nvidia") if one.kind == "cuda"]
+    gpus = [device for device in report.devices("nvidia") if device.kind == "cuda"]
     if not cuda or not gpus:
         raise DoesNotApply("there is no torch for CUDA together with an NVIDIA GPU")
     is_arm = report.fact("host.machine", "") == "aarch64"
-    copies = [one for one in report.libraries("torch") if one.found_by == "site-packages"]
-    is_wheel = any(one.owner.startswith("torch ") for one in copies)
+    copies = [
+        library for library in report.libraries("torch") if library.found_by == "site-packages"
+    ]
+    is_wheel = any(copy.owner.startswith("torch ") for copy in copies)
     codes = targets(version, cuda, is_arm, is_wheel)
     if codes is None:
         raise NotReported(f"the targets of torch {version} for CUDA {cuda} are not known")
-    kinds = {one.capability: one for one in gpus if one.capability}
+    kinds = {gpu.capability: gpu for gpu in gpus if gpu.capability}
     for capability, gpu in kinds.items():
         if not runs_on(capability, codes):
             yield Symptom(
@@ -115,10 +117,10 @@ def runs_on(capability: str, code: Targets) -> bool:
     major, minor = _numbers(capability)
     if not code.codes:
         return _numbers(code.lowest) <= (major, minor) <= _numbers(code.highest)
-    compiled = [_numbers(one) for one in code.codes if one != "PTX"]
+    compiled = [_numbers(name) for name in code.codes if name != "PTX"]
     if "PTX" in code.codes and (major, minor) >= compiled[-1]:
         return True
-    return any(each[0] == major and each[1] <= minor for each in compiled)
+    return any(target[0] == major and target[1] <= minor for target in compiled)
 
 
 def _numbers(capability: str) -> tuple[int, int]:

@@ -31,8 +31,8 @@ def symptoms(report: ReportView) -> Symptoms:
             command=reinstall(report, name, version),
             evidence={"packages.missing_files": [row]},
         )
-    for probe, found in report.record.probes.items():
-        for reason in found.reasons:
+    for probe, record in report.record.probes.items():
+        for reason in record.reasons:
             words = reason.message.replace(":", " ").replace(",", " ").split()
             if reason.code == "metadata-only" and named.isdisjoint(words):
                 name = reason.hint.removeprefix("reinstall ").strip()

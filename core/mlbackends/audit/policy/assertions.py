@@ -29,8 +29,8 @@ def equals(expected: Any, *, is_so: bool = True) -> Assertion:
     """Return an assertion: equal to a value; or, unless `is_so`, not equal to it."""
 
     def holds(value: Any) -> bool:
-        for one, other in ((value, expected), (expected, value)):
-            if isinstance(one, bool) and is_number(other):
+        for side, other in ((value, expected), (expected, value)):
+            if isinstance(side, bool) and is_number(other):
                 raise BadInput(f"{worded(value)} is never {worded(expected)}")
         return is_equal(value, expected) is is_so
 
@@ -42,7 +42,7 @@ def one_of(expected: list[Any], *, is_so: bool = True) -> Assertion:
     words = shown(expected) if len(expected) > 8 else ", ".join(map(worded, expected))
     return Assertion(
         f"{'one' if is_so else 'none'} of {words}",
-        lambda value: any(is_equal(value, each) for each in expected) is is_so,
+        lambda value: any(is_equal(value, item) for item in expected) is is_so,
     )
 
 
@@ -135,11 +135,11 @@ def _single(value: Any) -> Any:
 
 def refuse_beyond(expected: Any) -> None:
     """Raise ValueError for a number, or a list with one, that is larger than any that is compared."""
-    for one in expected if isinstance(expected, list) else [expected]:
-        if isinstance(one, int) and not -_LARGEST <= one <= _LARGEST:
-            raise ValueError(f"a number of {len(str(abs(one)))} digits is larger than any value")
-        if isinstance(one, str) and comparison.is_beyond(one):
-            raise ValueError(f"{shown(one)} is larger than any value")
+    for item in expected if isinstance(expected, list) else [expected]:
+        if isinstance(item, int) and not -_LARGEST <= item <= _LARGEST:
+            raise ValueError(f"a number of {len(str(abs(item)))} digits is larger than any value")
+        if isinstance(item, str) and comparison.is_beyond(item):
+            raise ValueError(f"{shown(item)} is larger than any value")
 
 
 def bounded(sign: str, expected: float | str) -> Assertion:

@@ -153,7 +153,7 @@ def _compared(golden: Golden, report: Report) -> Verdict:
         if len(changes) > _MOST_CHANGES:
             message += f"; and {len(changes) - _MOST_CHANGES} more"
         message = f"{len(changes)} differ from {golden.file}: {message}"
-        evidence = {one.name: one.after for one in changes[:8] if one.after is not None}
+        evidence = {change.name: change.after for change in changes[:8] if change.after is not None}
         return Verdict(Status.FAILED, message, evidence)
     if golden.report.depth.level > report.depth.level:
         depths = f"with --depth {golden.report.depth}, this report with {report.depth}"

@@ -132,7 +132,7 @@ def _of_value(
         each = [assertions.compared("==", word, order, kind).holds for word in operand]
         is_in = operator == "in"
         needed = f"{'one' if is_in else 'none'} of {', '.join(operand)}"
-        return Assertion(needed, lambda value: any(one(value) for one in each) is is_in)
+        return Assertion(needed, lambda value: any(test(value) for test in each) is is_in)
     if operator in ("min", "max"):
         return assertions.bounded(">=" if operator == "min" else "<=", operand)
     if operator in ("equals", "not_equals", "one_of", "none_of"):

@@ -93,7 +93,9 @@ def regular(path: str) -> str:
 
 def one_line(path: str) -> str:
     """Return a path as it can be shown in a message."""
-    text = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in path)
+    text = "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in path
+    )
     return text if len(text) <= 300 else f"{text[:300]}..."
 
 
@@ -167,7 +169,7 @@ def _fits(value: Any, schema: dict[str, Any]) -> bool:
     if isinstance(value, dt.date | dt.time) or schema.get("format") == "date":
         return schema.get("format") == "date" and type(value) is dt.date
     if "anyOf" in schema:
-        return any(_fits(value, each) for each in schema["anyOf"])
+        return any(_fits(value, option) for option in schema["anyOf"])
     types = schema.get("type", ())
     if types and _JSON_TYPES.get(type(value), set()).isdisjoint(
         [types] if isinstance(types, str) else types

@@ -226,7 +226,10 @@ class Values:
                 tested = (
                     (reduce(below, steps, element), holds) for steps, holds in step.conditions
                 )
-                if all(each is not None and holds(each) for each, holds in tested):
+                if all(
+                    tested_value is not None and holds(tested_value)
+                    for tested_value, holds in tested
+                ):
                     self._walk(element, rest, f"{label}.{key}", found)
 
 
@@ -235,6 +238,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Device | Library):
         return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple):
-        is_records = any(isinstance(each, Device | Library) for each in value)
-        return [_plain(each) if is_records else msgspec.to_builtins(each) for each in value]
+        is_records = any(isinstance(item, Device | Library) for item in value)
+        return [_plain(item) if is_records else msgspec.to_builtins(item) for item in value]
     return None if value in ("", msgspec.UNSET) else msgspec.to_builtins(value)

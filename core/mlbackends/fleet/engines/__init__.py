@@ -83,7 +83,7 @@ def record_of(command: Sequence[str], seconds: float) -> Envelope:
 def envelopes_of(output: bytes, node: str, failure: Envelope | None = None) -> list[Envelope]:
     """Return the envelopes in a node's output, or one with an error: `failure`, if the engine has one."""
     reader = Reader()
-    found = [replace(each, node=node) for each in reader.read(output.split(b"\n"), node)]
+    found = [replace(envelope, node=node) for envelope in reader.read(output.split(b"\n"), node)]
     if found:
         return found
     if reader.garbled:

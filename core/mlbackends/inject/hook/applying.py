@@ -101,7 +101,7 @@ def _plain(value: "Any") -> "Any":
     if isinstance(value, (bool, int, float, str)) or value is None:
         return value
     if isinstance(value, (tuple, list)):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return str(getattr(value, "name", value)).lower()
 
 
@@ -115,7 +115,7 @@ def _end(message: str) -> "NoReturn":
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
-    message = "".join(each if each.isprintable() else " " for each in message)
+    message = "".join(character if character.isprintable() else " " for character in message)
     with contextlib.suppress(OSError):
         os.write(2, f"backends run: {message}\n".encode("utf-8", "backslashreplace"))
     os._exit(2)

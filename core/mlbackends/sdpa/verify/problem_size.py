@@ -126,7 +126,7 @@ def sample(problem: AttentionProblem) -> Sample | None:
     count = max(1, _MOST_FLOPS * prod(leading[:-1]) * problem.key_heads // flops(problem))
     group = leading[-1] // problem.key_heads
     heads = _spread(problem.key_heads, count)
-    places = [tuple(head * group + each for head in heads for each in range(group))]
+    places = [tuple(head * group + number for head in heads for number in range(group))]
     count = max(1, count // len(heads))
     for size in reversed(leading[:-1]):
         places.insert(0, _spread(size, count))

@@ -34,9 +34,9 @@ def of_problem(wording: Wording, checked: CheckedProblem, rounds: Rounds) -> Ben
     """Return the record of a problem. rounds: by backend, the seconds of the calls of each round."""
     *leading, _, width = wording.shape
     kind = " ".join(replace(wording, shape=(*leading, 0, width), kv_len=None).words)
-    timings = {each.backend: each.timing for each in checked.results if each.timing}
+    timings = {result.backend: result.timing for result in checked.results if result.timing}
     medians = {
-        name: {turn: statistics.median(each) for turn, each in times.items()}
+        name: {turn: statistics.median(seconds) for turn, seconds in times.items()}
         for name, times in rounds.items()
         if name not in timings or not timings[name].unstable
     }
@@ -44,7 +44,9 @@ def of_problem(wording: Wording, checked: CheckedProblem, rounds: Rounds) -> Ben
     for name, own in medians.items():
         for other, theirs in medians.items():
             found = [
-                theirs[turn] / each for turn, each in own.items() if turn in theirs and each > 0
+                theirs[turn] / seconds
+                for turn, seconds in own.items()
+                if turn in theirs and seconds > 0
             ]
             if name != other and found:
                 ratios.append(Ratio(name, other, statistics.median(found), *quarters(found)))
@@ -78,7 +80,7 @@ def read_saved(path: str, record: type[Saved], texts: Collection[str] = ()) -> S
     if saved.schema != schema:
         raise BadInput(f"{path} has the schema {saved.schema!r}; it must be {schema!r}")
     problems: tuple[Any, ...] = saved.problems
-    has = [getattr(each, "checked", each).text for each in problems]
+    has = [getattr(problem, "checked", problem).text for problem in problems]
     if texts and not set(texts) & set(has):
         message = f"{path} contains none of these problems, so there is nothing to compare"
         raise BadInput(message, f"it has {some(tuple(has))}" if has else "")
@@ -92,15 +94,15 @@ def _fit_to_show(value: Any) -> Any:
     if isinstance(value, list):
         return list(map(_fit_to_show, value))
     if isinstance(value, dict):
-        return {_fit_to_show(name): _fit_to_show(each) for name, each in value.items()}
+        return {_fit_to_show(name): _fit_to_show(item) for name, item in value.items()}
     return value
 
 
 def compared(now: Benched, before: Benched) -> Benched:
     """Return a run with the changes since a saved one, by problem and backend."""
     saved = {
-        each.checked.text: {result.backend: result.timing for result in each.checked.results}
-        for each in before.problems
+        problem.checked.text: {result.backend: result.timing for result in problem.checked.results}
+        for problem in before.problems
     }
     problems = []
     for problem in now.problems:
@@ -142,7 +144,7 @@ def chip(name: str) -> Chip | None:
     """Return the row of a device by the driver's name for it, or None."""
     product = re.sub(r"^(?:nvidia|tesla)\s+", "", " ".join(name.lower().split()))
     rows = msgspec.convert(table("sdpa/verify/chips"), tuple[Chip, ...])
-    return next((each for each in rows if re.fullmatch(each.products, product)), None)
+    return next((row for row in rows if re.fullmatch(row.products, product)), None)
 
 
 def stated_speeds(problem: AttentionProblem, speeds: DeviceSpeeds) -> DeviceSpeeds:

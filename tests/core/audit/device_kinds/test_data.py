@@ -101,10 +101,10 @@ def test_each_detail_is_a_sentence_with_a_source() -> None:
         limits = device_limits.load(kind).limits
         lines: list[Limit | Feature] = [*limits, *device_limits.load(kind).features]
         assert lines
-        for each in lines:
-            assert re.fullmatch(r"\S.*[.]", each.detail), each.what
-            assert re.fullmatch(r"\S.{8,}[^.]", each.source), each.what
-            assert "  " not in each.detail + each.source + each.what
+        for line in lines:
+            assert re.fullmatch(r"\S.*[.]", line.detail), line.what
+            assert re.fullmatch(r"\S.{8,}[^.]", line.source), line.what
+            assert "  " not in line.detail + line.source + line.what
         assert len({limit.what for limit in limits}) == len(limits)
 
 

@@ -147,7 +147,8 @@ def test_torch_asks_for_the_minor_version_of_cudnn_and_not_for_its_patch(
     base = report("cluster-modules-node")
     pins = [{"package": "nvidia-cudnn-cu12", "wanted": "9.19.4.30", "found": ""}]
     copies = tuple(
-        msgspec.structs.replace(one, version=version) for one in base.probes["cudnn"].libraries
+        msgspec.structs.replace(library, version=version)
+        for library in base.probes["cudnn"].libraries
     )
     pinned = with_probe(base, "torch", facts={"pins": pins})
     subject = with_probe(pinned, "cudnn", libraries=copies)

@@ -38,7 +38,9 @@ def judged(
         ),
         "cuda_driver": ProbeReport(
             Presence.LOADABLE if refusals else Presence.USABLE,
-            reasons=tuple(Reason(each, f"cuInit returned {each}", "do so") for each in refusals),
+            reasons=tuple(
+                Reason(refusal, f"cuInit returned {refusal}", "do so") for refusal in refusals
+            ),
         ),
         "host": ProbeReport(Presence.FOUND, facts={"platform": "linux", "container": "none"}),
     }

@@ -137,7 +137,9 @@ def meeting(*runtimes: str) -> ProbeReport:
         for i, runtime in enumerate(runtimes)
     ]
     warning = Reason("conflict", "two runtimes meet", "import torch first")
-    return found(*copies, warnings=(warning,), conflicting_copies=[one.path for one in copies])
+    return found(
+        *copies, warnings=(warning,), conflicting_copies=[library.path for library in copies]
+    )
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_nothing_that_names_a_machine_is_in_its_policy(host: str) -> None:
         names |= {value for device in probe.devices for value in (device.uuid, device.serial)}
 
     names.discard("host")  # what a recording has in place of a name
-    assert not [each for each in names if len(each) > 3 and each in text]
+    assert not [name for name in names if len(name) > 3 and name in text]
     assert "/home/" not in text and "~/" not in text
 
 

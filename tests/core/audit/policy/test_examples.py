@@ -198,9 +198,9 @@ VALIDATOR = jsonschema.Draft202012Validator(SCHEMAS["policy"]())
 def as_json(value: Any) -> Any:
     """Return a table as editors see it: dates as texts."""
     if isinstance(value, dict):
-        return {key: as_json(each) for key, each in value.items()}
+        return {key: as_json(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [as_json(each) for each in value]
+        return [as_json(item) for item in value]
     return str(value) if isinstance(value, dt.date) else value
 
 

@@ -101,10 +101,10 @@ def document(draw: st.DrawFn) -> str:
 def paths(value: Any, path: Path = ()) -> Iterator[Path]:
     """Yield the path of everything inside a value."""
     inside = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, each in inside:
+    for key, item in inside:
         yield (*path, key)
-        if isinstance(each, dict | list):
-            yield from paths(each, (*path, key))
+        if isinstance(item, dict | list):
+            yield from paths(item, (*path, key))
 
 
 def line(text: str, path: Path) -> int:

@@ -92,7 +92,7 @@ documentation = "https://example.org"
     assert isinstance(rule, Rule)
     assert (rule.id, rule.severity, rule.missing) == ("cores", Severity.WARNING, "skip")
     assert (rule.message, rule.why, rule.hint, rule.command) == ("M", "W", "H", "C")
-    assert [each.title for each in rule.when] == ["cpu: present", "host.platform: linux"]
+    assert [condition.title for condition in rule.when] == ["cpu: present", "host.platform: linux"]
     assert (rule.place.file, rule.place.line) == (path, 6)
     assert isinstance(rule.expectation, Expectation)
     assert rule.expectation.title == "cpu.cores: >= 8"

@@ -51,7 +51,7 @@ def test_nonsense_is_left_out(machine: Machine) -> None:
 def counts(host: Host, cpus: int, kinds: Kinds) -> list[tuple[object, ...]]:
     found = caches(host, range(cpus), kinds, [])
     names = ("level", "size_bytes", "instances", "shared_by_cpus")
-    return [tuple(one.get(name) for name in names) for one in found]
+    return [tuple(row.get(name) for name in names) for row in found]
 
 
 def test_instances_times_sharing_is_the_number_of_cpus(machine: Machine) -> None:
@@ -71,7 +71,7 @@ def test_cores_of_other_sizes_are_seen_though_no_kinds_are_named(machine: Machin
         files[f"{CPU}/cpu{cpu}/cache/index0/ways_of_associativity"] = ways
     found = caches(machine(files), range(3), [], [])
     names = ("size_bytes", "ways", "instances")
-    assert [[one[name] for name in names] for one in found] == [[48 << 10, 12, 1], [32 << 10, 8, 2]]
+    assert [[row[name] for name in names] for row in found] == [[48 << 10, 12, 1], [32 << 10, 8, 2]]
 
 
 def test_a_sectored_cache_keeps_its_ways(machine: Machine) -> None:
@@ -88,7 +88,7 @@ def test_a_map_of_sharing_cpus_does_where_there_is_no_list(machine: Machine) -> 
         files |= cache(cpu, 2, 2, "Unified", "1M", "")
         files[f"{CPU}/cpu{cpu}/cache/index2/shared_cpu_map"] = "0,3" if cpu < 2 else "300,00000000"
     found = caches(machine(files), (0, 1, 40, 41), [], [])
-    assert [(one["instances"], one["shared_by_cpus"]) for one in found] == [(2, 2)]
+    assert [(row["instances"], row["shared_by_cpus"]) for row in found] == [(2, 2)]
 
 
 def test_without_list_and_map_instances_are_not_known(machine: Machine) -> None:

@@ -78,15 +78,15 @@ def test_arm_cores_have_the_names_of_their_parts(
 
 
 def numbers(ranges: str) -> set[int]:
-    ends = [each.partition("-")[::2] for each in ranges.split()]
+    ends = [span.partition("-")[::2] for span in ranges.split()]
     return {n for low, high in ends for n in range(int(low, 0), int(high or low, 0) + 1)}
 
 
 def test_no_processor_has_two_names() -> None:
     """The first that fits is taken, and only Zen+ is part of another's range."""
     names: dict[tuple[Any, ...], str] = {}
-    for each in table("host/cpu/microarchitectures")["x86"]:
-        for model in numbers(each["models"]):
-            for stepping in numbers(each.get("steppings", "0-15")):
-                key = each["vendor"], each["family"], model, stepping
-                assert names.setdefault(key, each["name"]) in (each["name"], "Zen+")
+    for row in table("host/cpu/microarchitectures")["x86"]:
+        for model in numbers(row["models"]):
+            for stepping in numbers(row.get("steppings", "0-15")):
+                key = row["vendor"], row["family"], model, stepping
+                assert names.setdefault(key, row["name"]) in (row["name"], "Zen+")

@@ -51,7 +51,7 @@ def test_missing_libraries_of_the_system_are_counted(
 def test_a_library_may_have_a_date_for_its_version(tmp_path: Path) -> None:
     found = missing(tmp_path, "thing/libabsl_base.so.20250814,,\n")
 
-    assert [one["files"] for one in found] == [1]
+    assert [package["files"] for package in found] == [1]
 
 
 def test_texts_and_what_only_looks_like_a_library_are_not_asked_for(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_package_of_no_version_is_named_without_one(machine: Machine) -> None:
 
     finding = about(machine(files), "thing")
 
-    messages = [one.message for one in (*finding.reasons, *finding.warnings)]
+    messages = [reason.message for reason in (*finding.reasons, *finding.warnings)]
     assert len(messages) == 2
     assert not [said for said in messages if "  " in said]
 

@@ -96,7 +96,7 @@ def test_requirements_carry_what_is_installed(tmp_path: Path) -> None:
     )
     host = machine(tmp_path, lines, "nvidia_cudnn_cu12-9.10.1.4", "typing_extensions-4.16.0")
 
-    found = {one.name: one for one in asked(host)}
+    found = {requirement.name: requirement for requirement in asked(host)}
 
     assert list(found) == [
         "nvidia-cudnn-cu12",

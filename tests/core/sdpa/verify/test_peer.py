@@ -11,7 +11,7 @@ from mlbackends.sdpa.verify import peer as module
 from mlbackends.sdpa.verify.peer import peers
 from mlbackends.sdpa.verify.processes import Plan
 
-BY_NAME = {each.name: each for each in peers()}
+BY_NAME = {peer.name: peer for peer in peers()}
 ON_CUDA = {
     *("flash_attn_2", "flash_attn_3", "flash_attn_4", "flashinfer", "jax", "torch_cudnn"),
     *("torch_efficient", "torch_flash", "torch_flex", "torch_math", "xformers"),
@@ -25,7 +25,7 @@ def test_each_kind_of_device_has_its_peers() -> None:
         (Device("cuda", 0, capability="9.0"), ON_CUDA),
     ):
         problem = wording.problem(place)
-        assert {name for name, each in BY_NAME.items() if each.takes_device(problem)} == expected
+        assert {name for name, peer in BY_NAME.items() if peer.takes_device(problem)} == expected
         assert not [name for name in expected if BY_NAME[name].unsupported_reasons(problem)]
 
 
@@ -45,7 +45,7 @@ def test_a_peer_refuses_what_it_would_compute_otherwise(words: str, name: str, s
     reasons = BY_NAME[name].unsupported_reasons(
         wording.problem(Device("cuda", 0, capability="9.0"))
     )
-    assert any(said in each.message for each in reasons), reasons
+    assert any(said in reason.message for reason in reasons), reasons
 
 
 def test_of_several_packages_the_one_that_is_missing_is_named(

@@ -33,7 +33,7 @@ class Scripted:
 
     def __init__(self, rounds: int, **samples: list[tuple[float, float]]) -> None:
         self.plan, self.folder = Plan(rounds=rounds), ""
-        self.samples = {name: iter([(9.0, 0.0), *each]) for name, each in samples.items()}
+        self.samples = {name: iter([(9.0, 0.0), *sample]) for name, sample in samples.items()}
 
     def send(self, name: str, lowered: str, request: dict[str, Any]) -> dict[str, Any]:
         assert (name, lowered, request) == (PEAK, "", {"do": "prepare"})
@@ -55,11 +55,11 @@ def timed(processes: Any) -> tuple[dict[str, Any], dict[tuple[str, str], float]]
     check = ProblemCheck(processes, wording, explained)
     check.results = {name: Result(name, "MATH", Ended.RAN, "") for name in processes.samples}
     peaks, _ = check._time()
-    results = tuple(check._timed(each, peaks) for each in check.results.values())
+    results = tuple(check._timed(result, peaks) for result in check.results.values())
     checked = CheckedProblem("", problem, "math", "MATH", 1000, results)
     benched = speed.of_problem(wording, checked, check.rounds)
-    ratios = {(each.backend, each.to): each.median for each in benched.ratios}
-    return {each.backend: each.timing for each in results}, ratios
+    ratios = {(ratio.backend, ratio.to): ratio.median for ratio in benched.ratios}
+    return {result.backend: result.timing for result in results}, ratios
 
 
 def test_a_round_in_which_threads_waited_for_a_cpu_is_repeated() -> None:

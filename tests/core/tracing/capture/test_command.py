@@ -434,7 +434,7 @@ def test_what_other_tools_print_is_whole_in_output_or_trace(
     (line,) = printed(0, 1)
     end = "\\n" if "printf" in tool else ""
     done = captures.run(tool, line + end, separation=way)
-    assert done.stdout.decode() + "".join(f"{each}\n" for each in captures.lines()) == f"{line}\n"
+    assert done.stdout.decode() + "".join(f"{line}\n" for line in captures.lines()) == f"{line}\n"
     if way == "pipe" or (is_seen and b"GNU" in _version(tool)):
         assert not done.stdout
 

@@ -32,7 +32,7 @@ def separated(pieces: list[bytes]) -> tuple[bytes, list[bytes]]:
     demultiplexer = Demultiplexer(MARKERS)
     given_out = [demultiplexer.feed(piece) for piece in pieces]
     given_out.append(demultiplexer.release(at_end=True))
-    return b"".join(each.text for each in given_out), [x for each in given_out for x in each.lines]
+    return b"".join(part.text for part in given_out), [x for part in given_out for x in part.lines]
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
@@ -130,7 +130,7 @@ def test_a_line_that_was_seen_before_is_measured_as_at_first(lines: list[bytes],
     fresh = [separated([line]) for line in torn]
     assert separated(torn) == (
         b"".join(text for text, _ in fresh),
-        [line for _, found in fresh for line in found],
+        [line for _, own in fresh for line in own],
     )
 
 

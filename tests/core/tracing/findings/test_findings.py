@@ -389,7 +389,7 @@ def steady(count: int = 40, slow: int = 0, factor: float = 20, **more: Any) -> l
 def test_unsteady_times_come_before_all_else() -> None:
     records = [run("softmax", 500, kernel="ref:any"), *steady(slow=6)]
     seen = cast("Findings", view("findings", records)).findings
-    assert [each.code for each in seen[:2]] == ["unsteady-times", "reference-implementation"]
+    assert [finding.code for finding in seen[:2]] == ["unsteady-times", "reference-implementation"]
     assert (seen[0].severity, seen[0].count) == ("medium", 6)
     assert seen[0].total_ns == pytest.approx(6 * 19e6)
     assert "median 1 ms" in seen[0].evidence[0]
@@ -433,9 +433,9 @@ def test_runs_with_other_threads_in_one_log_are_apart() -> None:
     """A sweep over threads that was written into one log is neither unsteady nor far below itself."""
     problem = "1024x1024:1024x1024"
     sweep = [
-        each
+        call
         for threads in (1, 16)
-        for each in (
+        for call in (
             line(HEADER),
             cpu(threads),
             *[run(milliseconds=64 / threads, problem=problem)] * 20,
@@ -492,9 +492,9 @@ def test_more_threads_than_a_quota_leaves() -> None:
 
 def test_ranks_of_a_launcher_share_the_cpus() -> None:
     ranks = [
-        each
+        call
         for rank in ("rank0", "rank1")
-        for each in (cpu(8, source=rank), run(source=rank, prefix=f"[{rank}]: "))
+        for call in (cpu(8, source=rank), run(source=rank, prefix=f"[{rank}]: "))
     ]
     finding = one("thread-count", *ranks, machine=machine(8))
     assert "8 threads in each of 2 ranks; the machine has 8 CPUs" in finding.seen
@@ -626,7 +626,7 @@ def test_processes_at_the_same_time_whose_mkl_has_a_pool_each() -> None:
         "of 3 processes ran at the same time, each with up to 4 threads: about 12.0" in finding.seen
     )
     assert not found("concurrent-callers", *calls, machine=machine(12))
-    serial = [structs.replace(each, start_ns=n * 10_000_000) for n, each in enumerate(calls)]
+    serial = [structs.replace(call, start_ns=n * 10_000_000) for n, call in enumerate(calls)]
     assert not found("concurrent-callers", *serial, machine=machine(2))
 
 
@@ -746,7 +746,7 @@ def test_a_cache_that_is_off_is_not_low() -> None:
         one("cache-misses", line(HEADER), *[made, run(milliseconds=9)] * 5, hit).severity == "low"
     )
     assert one("cache-misses", *[made, run(milliseconds=9)] * 5).severity == "low"
-    of_a_process = [structs.replace(each, process=7) for each in [made, run(milliseconds=9)] * 5]
+    of_a_process = [structs.replace(call, process=7) for call in [made, run(milliseconds=9)] * 5]
     assert one("cache-misses", *of_a_process).severity == "medium"
     processes = [line(HEADER)] * 5 + [made] * 5 + [run(milliseconds=9)] * 5
     assert one("cache-misses", *processes).severity == "low"

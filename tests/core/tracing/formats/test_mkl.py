@@ -198,7 +198,7 @@ def test_a_call_on_a_gpu_had_only_begun_and_took_no_known_time() -> None:
 
 
 def test_a_call_whose_arguments_mkl_cuts_off_is_a_call() -> None:
-    [line] = [each for each in trace_lines() if each.count("(") and ")" not in each]
+    [line] = [line for line in trace_lines() if line.count("(") and ")" not in line]
     record = parse(line)
     assert isinstance(record, MklCall)
     assert (record.operation, record.shape) == ("SGEMM_BATCH", "")

@@ -175,7 +175,7 @@ MADE = (TRACES / "made-from-the-grammar.log").read_text().splitlines()
 
 def made(words: str) -> AnyRecord:
     """Return the record of the one line that was put together from the sources and has these words."""
-    [line] = [each for each in MADE if words in each]
+    [line] = [line for line in MADE if words in line]
     return parse(line)
 
 
@@ -263,7 +263,7 @@ def test_a_partition_is_not_counted_beside_its_primitives() -> None:
 
 
 def test_a_scratchpad_is_a_field_of_its_own() -> None:
-    line = next(each for each in trace_lines() if "graph,exec" in each and "scratchpad:" in each)
+    line = next(line for line in trace_lines() if "graph,exec" in line and "scratchpad:" in line)
     record = parse(line)
     assert isinstance(record, GraphPartition)
     assert record.signature.scratchpad.startswith("library:")

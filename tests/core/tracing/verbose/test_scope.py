@@ -65,8 +65,8 @@ def load(fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Iterator
         return loaded[-1]
 
     yield load
-    for each in loaded:
-        _ctypes.dlclose(each.handle)
+    for library in loaded:
+        _ctypes.dlclose(library.handle)
 
 
 @pytest.fixture(params=["mkl", "mkl that can be read", "onednn", "torch"])

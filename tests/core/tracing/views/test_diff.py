@@ -77,8 +77,8 @@ def test_a_comparison_fails_by_the_whole_time_where_that_is_asked_for() -> None:
     [("median", "same"), ("total", "slower"), ("mean", "slower"), ("min", "faster")],
 )
 def test_the_measure_decides(measure: str, verdict: str) -> None:
-    before = [call("a", each) for each in (10, 10, 10)]
-    after = [call("a", each) for each in (5, 10, 90)]
+    before = [call("a", number) for number in (10, 10, 10)]
+    after = [call("a", number) for number in (5, 10, 90)]
     assert verdicts(before, after, measure=measure) == {"a": verdict}
 
 
@@ -186,7 +186,9 @@ def mkl(threads: int, branch: str = "OFF") -> AnyRecord:
 
 def settings(before: list[AnyRecord], after: list[AnyRecord], **options: Any) -> dict[str, str]:
     found = difference(before, after, **options).settings
-    return {one.name: f"{','.join(one.before)} -> {','.join(one.after)}" for one in found}
+    return {
+        change.name: f"{','.join(change.before)} -> {','.join(change.after)}" for change in found
+    }
 
 
 def test_versions_threads_and_instruction_sets_are_named_beside_the_numbers() -> None:
@@ -209,7 +211,7 @@ def test_settings_that_are_the_same_or_not_told_are_no_change() -> None:
 
 
 def test_a_trace_whose_times_are_unsteady_is_named() -> None:
-    steady, starved = [[call("a", each) for each in (9, *[1] * 8, last)] for last in (1, 50)]
+    steady, starved = [[call("a", number) for number in (9, *[1] * 8, last)] for last in (1, 50)]
     found = difference(steady, starved)
     assert found.unsteady_before == ""
     assert found.unsteady_after.startswith("1 call took over 3 times the median")

@@ -69,10 +69,10 @@ def test_every_view_can_be_written_and_read_back(log: str) -> None:
 def test_a_log_gives_away(log: str) -> None:
     found = cast("Findings", seen(log)["findings"])
     assert {finding.code for finding in found.findings} == FOUND[log]
-    for one in found.findings:
-        assert one.seen
-        assert one.why
-        assert one.action
+    for finding in found.findings:
+        assert finding.seen
+        assert finding.why
+        assert finding.action
 
 
 @pytest.mark.parametrize("log", LONGEST)

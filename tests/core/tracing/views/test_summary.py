@@ -31,7 +31,7 @@ def summary(records: list[AnyRecord], **options: Any) -> Summary:
 
 
 def test_groups_come_with_their_times_the_longest_first() -> None:
-    records = [onednn("exec", "matmul", each) for each in (1, 2, 6)] + [
+    records = [onednn("exec", "matmul", number) for number in (1, 2, 6)] + [
         onednn("exec", "softmax", 27)
     ]
     found = summary(records, by=("operation",))
@@ -40,7 +40,7 @@ def test_groups_come_with_their_times_the_longest_first() -> None:
     assert (row.count, row.total_ns, row.min_ns, row.max_ns) == (3, 9e6, 1e6, 6e6)
     assert (row.mean_ns, row.median_ns) == (3e6, 2e6)
     assert row.share == pytest.approx(0.25)
-    assert [each.cumulative_share for each in found.rows] == pytest.approx([0.75, 1.0])
+    assert [row.cumulative_share for row in found.rows] == pytest.approx([0.75, 1.0])
     # The standard deviation of 1, 2, 6 over their mean.
     assert row.deviation == pytest.approx(7**0.5 / 3)
 
@@ -66,7 +66,7 @@ def test_what_is_nested_or_made_is_in_no_total_and_told() -> None:
     ]
     found = summary(records)
     assert (found.count, found.total_ns) == (1, 1e6)
-    assert {one.reason: one.total_ns for one in found.uncounted} == {
+    assert {row.reason: row.total_ns for row in found.uncounted} == {
         "parts of primitives that are counted as a whole": 1e6,
         "nested primitive creations": 1e6,
         "primitive creations": 2e6,

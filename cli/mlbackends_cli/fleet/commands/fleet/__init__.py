@@ -101,7 +101,7 @@ def named(engine: str | None, **asked: str | None) -> list[tuple[str, str]]:
     """
     name, _, where = (engine or "").partition("=")
     every = {**asked, name: where if engine else None}
-    found = [(each, address) for each, address in every.items() if address is not None]
+    found = [(node, address) for node, address in every.items() if address is not None]
     if len(found) > 1:
         raise BadInput(f"name one engine, not {' and '.join(name for name, _ in found)}")
     return found
@@ -162,8 +162,8 @@ def doctor(
       backends fleet doctor reports/ --only nvidia-fabric-manager
       backends fleet doctor reports/ --expect 'node[001-064]' --strict --format junit --output fleet.xml
     """
-    for each in (*only, *ignore):
-        load(each)  # a wrong code is an error before anything is read
+    for code in (*only, *ignore):
+        load(code)  # a wrong code is an error before anything is read
     judge = Judge(lambda report: examine(report, only=only, ignored=ignore))
     collection = collected(sources, expect, judge.visit)
     return finish(fleet_outcome(judge, collection), **written)

@@ -165,7 +165,9 @@ def _print(name: str, values: Mapping[str, object]) -> None:
     word = "switch" if count == 1 else "switches"
     write(log_line(f"{name}: {count} {word}, all right"))
     for switch, value in (
-        (SWITCHES[each], value) for each, value in values.items() if each in SWITCHES
+        (SWITCHES[switch_name], value)
+        for switch_name, value in values.items()
+        if switch_name in SWITCHES
     ):
         if switch.needed_torch(value) and (torch := lacking(switch, value, installed_torch())):
             log(

@@ -75,7 +75,7 @@ def _listing(switches: Switches, names: tuple[str, ...]) -> Listing:
             modules.setdefault(flag.name.rpartition(".")[0], []).append(flag)
     groups, marked = [], set()
     for at, (module, own) in enumerate(modules.items()):
-        marked |= {(at, number) for number, each in enumerate(own) if each.origin != "default"}
+        marked |= {(at, number) for number, flag in enumerate(own) if flag.origin != "default"}
         rows = []
         for switch in own:
             value = "?" if switch.problem else setting(switch.value)
