@@ -411,9 +411,9 @@ def picture(report: Report) -> str:
     cores = sum(core.count for node in nodes_of_all for core in node.cores)
     about = f"Picture of the machine. {title}: {len(every_package)} frames,"
     about += f" {len(nodes_of_all)} nodes, {cores} cores or threads."
-    for drawn in every_card[:_MOST_CARDS]:
-        place = "not known" if drawn.node is None else drawn.node
-        about += f" {drawn.title}, {drawn.about}, {drawn.bus or 'link not known'}, node {place}."
+    for pictured in every_card[:_MOST_CARDS]:
+        place = "not known" if pictured.node is None else pictured.node
+        about += f" {pictured.title}, {pictured.about}, {pictured.bus or 'link not known'}, node {place}."
     groups = element(
         "div", *drawn, kind="groups" if every_card or len(packages) < 2 else "groups two"
     )
