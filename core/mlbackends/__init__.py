@@ -4,6 +4,7 @@
     mlbackends.cudnn.version()                      # 91002, from the library itself
     mlbackends.cuda.matmul.allow_tf32 = True        # torch's switches, with torch's rules
     with mlbackends.sdpa_kernel(mlbackends.SDPBackend.MATH): ...
+    mlbackends.report("cpu").probes["cpu"].facts    # what `backends info cpu` shows
 
 Importing this costs nothing: each part is loaded when its name is first touched.
 """
@@ -31,6 +32,7 @@ _LAZY = {
     "set_num_threads": "mlbackends.sdpa.threads:set_num_threads",
     "flag_store": "mlbackends.switches.store",
     "load_flags": "mlbackends.switches.store:load_file",
+    "report": "mlbackends.survey:report",
     "trace": "mlbackends.tracing.session:trace",
     **{
         name: f"mlbackends.sdpa:{name}"

@@ -30,6 +30,7 @@ from mlbackends.sdpa import scaled_dot_product_attention_backward as scaled_dot_
 from mlbackends.sdpa import sdpa_kernel as sdpa_kernel
 from mlbackends.sdpa.threads import get_num_threads as get_num_threads
 from mlbackends.sdpa.threads import set_num_threads as set_num_threads
+from mlbackends.survey import report as report
 from mlbackends.switches import store as store
 from mlbackends.switches.modules import ContextProp as ContextProp
 from mlbackends.switches.modules import FP32Precision as FP32Precision

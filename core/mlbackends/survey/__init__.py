@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mlbackends.base import registry
-from mlbackends.base.errors import BadInput
+from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.base.reasons import shared_codes
 from mlbackends.base.version import __version__
 from mlbackends.base.writable import clean
@@ -130,6 +130,22 @@ def survey(
         redacted=False,
         probes={name: reports[name] for name in requested},
     )
+
+
+def report(
+    *names: str, depth: Presence | str = Presence.USABLE, timeout: float = TIMEOUT
+) -> Report:
+    """Return what `backends info` shows of this machine: all probes, or the named ones.
+
+    mlbackends.report("cpu").probes["cpu"].facts["cores"] is a value; msgspec.json.encode of the report is
+    what `backends info --format json --no-redact` prints. depth: "found" reads files only, "loadable" opens
+    libraries, "usable" computes with them, in child processes. timeout: seconds for each answer.
+    Raises UnknownName, with the nearest name, and BadInput for a depth that does not exist.
+    """
+    levels = tuple(str(level) for level in Presence if level is not Presence.ABSENT)
+    if depth not in levels:
+        raise UnknownName("depth", str(depth), levels)
+    return survey(names, depth=Presence(depth), timeout=timeout)
 
 
 class _Search:

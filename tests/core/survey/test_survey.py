@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.cli.running import backends
 
+import mlbackends
+from mlbackends.base.errors import UnknownName
 from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.model.records import Finding, Presence
@@ -45,6 +49,24 @@ def test_a_process_without_variables_has_none_and_is_no_failure() -> None:
     told = survey(("environment",), Host(environment={})).probes["environment"]
 
     assert (told.presence, told.facts, told.failure) == (Presence.FOUND, {"variables": {}}, None)
+
+
+def test_a_report_is_what_the_command_prints() -> None:
+    printed = backends("info", "cpu", "host", "--depth", "found", "--format", "json", "--no-redact")
+    shown = json.loads(printed.stdout)["probes"]
+    told = mlbackends.report("cpu", "host", depth="found").probes
+
+    assert told.keys() == shown.keys()
+    assert told["cpu"].facts["threads"] == shown["cpu"]["facts"]["threads"]
+    assert told["host"].facts["host_name"] == shown["host"]["facts"]["host_name"]
+
+
+def test_a_report_of_an_unknown_name_or_depth_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UnknownName, match="usabel") as refusal:
+        mlbackends.report(depth="usabel")
+    assert "usable" in refusal.value.hint
+    with pytest.raises(UnknownName, match="cudn"):
+        mlbackends.report("cudn")
 
 
 MAPPING = """
