@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 import json
+import venv
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -14,10 +16,36 @@ from mlbackends.audit.reports import report_of
 from mlbackends.model.difference import Difference
 from mlbackends_cli import formats
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 ROOT = Path(__file__).resolve().parents[2]
 HGX = str(ROOT / "tests/hosts/hgx-h100-eight-gpus.machine")
 DOCKER, DEGRADED = "docker-geforce-compat", "gpu-server-degraded"
 BROKEN = str(ROOT / "tests/hosts/broken-environment.machine")
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Callable[..., str]:
+    """Make a virtual environment with a NumPy and the library that its wheel includes; return its Python."""
+
+    def made(*, numpy: str, library: str) -> str:
+        home = tmp_path / f"numpy-{numpy}"
+        venv.create(home, symlinks=True)
+        (site,) = home.glob("lib/python3*/site-packages")
+        described = site / f"numpy-{numpy}.dist-info"
+        described.mkdir()
+        (described / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: numpy\nVersion: {numpy}\n"
+        )
+        (described / "RECORD").write_text(f"numpy.libs/{library},,\nnumpy/__init__.py,,\n")
+        (site / "numpy").mkdir()
+        (site / "numpy/__init__.py").write_text(f"__version__ = {numpy!r}\n")
+        (site / "numpy.libs").mkdir()
+        (site / "numpy.libs" / library).write_bytes(b"\x7fELF")
+        return str(home / "bin/python")
+
+    return made
 
 
 def test_two_that_differ_end_with_1_and_say_how_many() -> None:
@@ -31,8 +59,41 @@ def test_two_that_differ_end_with_1_and_say_how_many() -> None:
     assert done.stderr == ""
 
 
+def test_versions_come_first_and_an_upgrade_is_no_warning(
+    environment: Callable[..., str],
+) -> None:
+    old, new = (
+        environment(numpy=version, library=f"libscipy_openblas64_-{digest}.so")
+        for version, digest in (("2.2.6", "56d6093b"), ("2.4.6", "32a4b2a6"))
+    )
+    done = backends("diff", "--python", old, "--python", new)
+
+    assert done.returncode == 1
+    assert done.stdout.startswith("versions\n  ~ numpy.version: 2.2.6 → 2.4.6\n")
+    assert "warning" not in done.stdout and "gone" not in done.stdout
+    assert f"from {old} to {new}: " in " ".join(done.stdout.split())
+    back = backends("diff", "--python", new, "--python", old, "--fail-on", "warning")
+    assert back.returncode == 1
+    assert "numpy.version: 2.4.6 → 2.2.6 (warning: it is older)" in back.stdout
+
+
+def test_one_python_is_compared_with_ours_and_too_many_are_refused(
+    environment: Callable[..., str],
+) -> None:
+    theirs = environment(numpy="2.2.6", library="libscipy_openblas64_-56d6093b.so")
+    alone = backends("diff", "--python", theirs, "--only", "python")
+    assert "from this machine to" in " ".join(alone.stdout.split())
+
+    refused = backends("diff", HGX, BROKEN, "--python", theirs)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("backends: --python was given once, and none of the two is -")
+    missing = backends("diff", HGX)
+    assert (missing.returncode, missing.stdout) == (2, "")
+    assert "Missing argument 'B'" in missing.stderr
+
+
 def test_a_name_with_a_path_stays_in_one_piece() -> None:
-    whole = "libraries[/usr/lib/x86_64-linux-gnu/libcuda.so.1].driver_release:"
+    whole = "cuda_driver.libraries[/usr/lib/x86_64-linux-gnu/libcuda.so.1].driver_release:"
     machines = [str(ROOT / "tests/hosts" / f"{name}.machine") for name in (DOCKER, DEGRADED)]
     done = backends("diff", *machines, "--only", "cuda_driver", environment={"COLUMNS": "50"})
 

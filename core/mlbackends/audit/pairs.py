@@ -4,11 +4,15 @@ A label names a pair by what it is: a soname, an address. Where several have the
 numbers distinguish them.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from mlbackends.model.records import Device, Library
+
+#: What auditwheel and delvewheel add to the name of a library that a wheel includes: a hash of its content.
+_HASH = re.compile(r"(?:-[0-9a-f]{8,64})+(?=\.)")
 
 _Entry = TypeVar("_Entry", Library, Device)
 
@@ -80,4 +84,4 @@ def _paired(
 
 def _soname(library: Library | None) -> str:
     assert library is not None
-    return library.soname or library.path.rpartition("/")[2]
+    return _HASH.sub("", library.soname or library.path.rpartition("/")[2])

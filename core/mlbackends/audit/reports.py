@@ -74,23 +74,54 @@ def _is_machine(subject: str) -> bool:
 
 
 def reports_of(
-    before: str, after: str, *, timeout: float = 5.0, progress: "Progress | None" = None
+    before: str,
+    after: str,
+    *,
+    pythons: "Sequence[str]" = (),
+    timeout: float = 5.0,
+    progress: "Progress | None" = None,
 ) -> tuple[Report, Report]:
     """Return the reports of two subjects that are to be compared.
 
-    The live machine is surveyed to the depth of the other report, so that the depth does not differ.
+    pythons: interpreters whose environments are inspected; see `environments`. The live machine is
+    surveyed to the depth of the other report, so that the depth does not differ.
     Raises BadInput as `report_of` does.
     """
-    reports = {side: report_of(side) for side in (before, after) if side != LIVE}
+    subjects = tuple(zip((before, after), environments(before, after, pythons), strict=True))
+    reports = {subject: report_of(subject[0]) for subject in subjects if subject[0] != LIVE}
     depth = next((report.depth for report in reports.values()), Presence.USABLE)
-    if LIVE in (before, after):
-        reports[LIVE] = report_of(LIVE, depth=depth, timeout=timeout, progress=progress)
-    return reports[before], reports[after]
+    for subject in subjects:
+        if subject not in reports:
+            reports[subject] = report_of(
+                LIVE, python=subject[1], depth=depth, timeout=timeout, progress=progress
+            )
+    return reports[subjects[0]], reports[subjects[1]]
 
 
-def name_of(subject: str) -> str:
-    """Return what people call a subject."""
-    return "this machine" if subject == LIVE else subject
+def environments(before: str, after: str, pythons: "Sequence[str]") -> tuple[str, str]:
+    """Return the interpreter that describes each subject, "" for our own environment.
+
+    One interpreter describes the live subject, the second where both are live; two describe both.
+    Raises BadInput where there are more interpreters than live subjects.
+    """
+    live = [before == LIVE, after == LIVE]
+    if "" in pythons or len(pythons) > sum(live):
+        times = "once" if len(pythons) == 1 else f"{len(pythons)} times"
+        are = ("none of the two is", "one of the two is", "both are")[sum(live)]
+        raise BadInput(
+            f"--python was given {times}, and {are} {LIVE}",
+            f"write {LIVE} for the live machine, which --python describes",
+        )
+    if all(live) and len(pythons) == 1:
+        return "", pythons[0]
+    remaining = iter(pythons)
+    first, second = (next(remaining, "") if is_live else "" for is_live in live)
+    return first, second
+
+
+def name_of(subject: str, python: str = "") -> str:
+    """Return what people call a subject. python: the interpreter that describes the live one."""
+    return (python or "this machine") if subject == LIVE else subject
 
 
 def read_report(path: str) -> Report:

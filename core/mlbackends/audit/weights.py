@@ -1,6 +1,7 @@
 """The severity of a change: by weights.toml an error or a warning if something became worse, else a note."""
 
 import re
+from collections import Counter
 from functools import cache
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ from mlbackends.base.errors import BadInput
 from mlbackends.base.tables import table
 from mlbackends.host.declared import facts_of
 from mlbackends.model.audit import Severity
-from mlbackends.model.difference import Change
+from mlbackends.model.difference import Change, Kind
 from mlbackends.model.records import Presence
 
 _LABEL = re.compile(r"^([^.\[]+\.(?:libraries|devices))\[.*?\](?=\.|$)", re.DOTALL)
@@ -38,18 +39,26 @@ def weighed(changes: tuple[Change, ...]) -> tuple[Change, ...]:
     """Return the changes with their severity and the reason for it.
 
     If a thing is absent now, only its presence and devices count: its other values follow from that.
+    A copy of a library that another one replaced, as libcudart.so.13 replaces libcudart.so.12, is not gone.
     """
     removed = {
         change.name.partition(".")[0]
         for change in changes
         if change.name.endswith(".presence") and change.after == str(Presence.ABSENT)
     }
+    copies = Counter(
+        (name.partition(".")[0], change.kind)
+        for change in changes
+        if (name := _LABEL.sub(r"\1", change.name, count=1)).endswith(".libraries")
+    )
     all_weighed = []
     for change in changes:
         name = _LABEL.sub(r"\1", change.name, count=1)
         probe, _, rest = name.partition(".")
         weight = next((row for pattern, row in _weights() if pattern.fullmatch(name)), None)
         counts = probe not in removed or rest in ("presence", "devices")
+        if rest == "libraries" and copies[probe, Kind.ADDED] >= copies[probe, Kind.REMOVED]:
+            counts = False
         if weight is not None and counts and _is_worse(name, change, weight):
             change = replace(change, severity=weight.severity, why=weight.why)
         all_weighed.append(change)

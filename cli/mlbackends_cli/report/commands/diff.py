@@ -12,10 +12,12 @@ Several names that change to the same value, such as that of a new driver, are o
 Examples:
   backends diff good.json -                    what has changed here since `backends snapshot good.json`
   backends diff good.json - --fail-on error    for CI: new or newer things are not failures
+  backends diff --python old/bin/python --python new/bin/python    two environments
   backends diff node1.json node2.json --format markdown
   backends diff old/ new/ --only 'cud*' --ignore '*.found_by'
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -24,7 +26,7 @@ import click
 from mlbackends.audit.causes import Cause, Record, causes, joined, text_of
 from mlbackends.audit.causes import records as records_of
 from mlbackends.audit.compare import check_globs, compare, narrowed, outcome_of
-from mlbackends.audit.reports import name_of, reports_of
+from mlbackends.audit.reports import LIVE, environments, name_of, reports_of
 from mlbackends.model.audit import Severity
 from mlbackends.model.difference import Change, Difference, Kind
 from mlbackends_cli import formats
@@ -49,12 +51,19 @@ from mlbackends_cli.text.elements import (
 )
 from mlbackends_cli.text.plain import Group, Listing, amount, one_line, without_commands, wrapped
 
+_VERSION = re.compile(r"(?:^|[._])(?:version|release)$|^packages\.distributions\.")
 _COLOURS = {Kind.ADDED: "green", Kind.REMOVED: "red", Kind.CHANGED: "yellow"}
 
 
 @documented()
-@click.argument("before", metavar="A")
-@click.argument("after", metavar="B")
+@click.argument("before", metavar="A", required=False, default="")
+@click.argument("after", metavar="B", required=False, default="")
+@option(
+    "--python pythons EXE",
+    "Inspect the packages of another Python environment, by its interpreter. Given twice, the two"
+    " environments are compared; given once without A and B, ours is compared with it.",
+    many=True,
+)
 @option(
     "--only GLOB",
     "Compare only matching names, such as 'cpu.*' or cudnn; a name includes all names below it.",
@@ -68,6 +77,7 @@ _COLOURS = {Kind.ADDED: "green", Kind.REMOVED: "red", Kind.CHANGED: "yellow"}
 def command(
     before: str,
     after: str,
+    pythons: tuple[str, ...],
     only: tuple[str, ...],
     ignore: tuple[str, ...],
     form: str,
@@ -75,10 +85,17 @@ def command(
     output: str,
     color: str,
 ) -> int:
+    if not after and not (pythons and not before):
+        raise click.MissingParameter(
+            param_hint="'B'" if before else "'A' and 'B'", param_type="argument"
+        )
+    before, after = before or LIVE, after or LIVE
     with ProgressLine() as progress:
-        reports = reports_of(before, after, progress=progress)
+        reports = reports_of(before, after, pythons=pythons, progress=progress)
     check_globs((*only, *ignore), *reports)
-    difference = compare(*reports, names=(name_of(before), name_of(after)))
+    first, second = environments(before, after, pythons)
+    names = (name_of(before, first), name_of(after, second))
+    difference = compare(*reports, names=names)
     difference = narrowed(difference, only, ignore)
     style = page(color, output)
     own = {"table": _printed, "html": _html}
@@ -148,7 +165,7 @@ _MOST_CHARACTERS = 160
 
 
 class Part(NamedTuple):
-    """What differs in a probe, the worst first. packages: those that are notes."""
+    """What differs in a probe or in versions, the worst first. packages: those that are notes."""
 
     probe: str
     causes: list[Cause]
@@ -156,13 +173,15 @@ class Part(NamedTuple):
 
 
 def _parts(difference: Difference) -> list[Part]:
-    """Return each probe that differs, that with the worst change first."""
+    """Return the versions that changed, and each probe that differs otherwise, the worst change first."""
+    versions = Part("versions", [], [])
     found: dict[str, Part] = {}
     for cause in _worst_first(difference):
-        probe = cause.change.name.partition(".")[0]
-        part = found.setdefault(probe, Part(probe, [], []))
-        (part.packages if _is_folded(cause.change) else part.causes).append(cause)
-    return list(found.values())
+        change, probe = cause.change, cause.change.name.partition(".")[0]
+        is_version = change.kind is Kind.CHANGED and _VERSION.search(change.name)
+        part = versions if is_version else found.setdefault(probe, Part(probe, [], []))
+        (part.packages if _is_folded(change) else part.causes).append(cause)
+    return [versions, *found.values()] if any(versions[1:]) else list(found.values())
 
 
 def _is_folded(change: Change) -> bool:
@@ -237,7 +256,7 @@ def _html(difference: Difference, page: Page) -> str:
     """Return the page; what did not become worse is folded unless the page asks for details."""
     before, after = difference.before, difference.after
     found = _parts(difference)
-    worse = _changes_table([cause for part in found for cause in part.causes if cause.change.why])
+    worse = _changes_table([cause for cause in _worst_first(difference) if cause.change.why])
     fine = "Nothing became worse." if found else "There are no differences."
     sections = []
     for part in found:  # the notes of a probe, folded; packages on a line each
