@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.cli.running import backends
 
 import mlbackends
 from mlbackends.base.errors import UnknownName
@@ -52,7 +51,8 @@ def test_a_process_without_variables_has_none_and_is_no_failure() -> None:
 
 
 def test_a_report_is_what_the_command_prints() -> None:
-    printed = backends("info", "cpu", "host", "--depth", "found", "--format", "json", "--no-redact")
+    words = "-m mlbackends info cpu host --depth found --format json --no-redact"
+    printed = subprocess.run([sys.executable, *words.split()], capture_output=True, check=True)
     shown = json.loads(printed.stdout)["probes"]
     told = mlbackends.report("cpu", "host", depth="found").probes
 
