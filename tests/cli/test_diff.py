@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import sys
 import venv
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,6 +84,15 @@ def test_one_python_is_compared_with_ours_and_too_many_are_refused(
     theirs = environment(numpy="2.2.6", library="libscipy_openblas64_-56d6093b.so")
     alone = backends("diff", "--python", theirs, "--only", "python")
     assert "from this machine to" in " ".join(alone.stdout.split())
+
+    saved = Path(theirs).parents[1] / "theirs.json"
+    backends(
+        "info", "--python", theirs, "--depth", "found", "--format", "json", "--output", str(saved)
+    )
+    warned = backends("diff", str(saved), "-")
+    assert warned.stderr.startswith("backends: warning: these are two Python environments: ")
+    assert str(sys.prefix) in warned.stderr
+    assert backends("diff", str(saved), "-", "--python", theirs).stderr == ""
 
     refused = backends("diff", HGX, BROKEN, "--python", theirs)
     assert (refused.returncode, refused.stdout) == (2, "")

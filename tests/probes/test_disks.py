@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,7 +23,7 @@ MOUNTS = """\
 
 
 def test_sizes_are_those_that_the_system_reports() -> None:
-    facts = disks.find(Host()).facts
+    facts: Any = disks.find(Host()).facts
     assert set(facts) <= set(facts_of("disks"))
     assert facts["file_systems"]
     for row in facts["file_systems"]:
@@ -42,7 +42,7 @@ def test_each_file_system_is_listed_once_with_what_it_is_for(machine: Machine) -
         HOME="/home/ann",
         HF_HOME="/scratch/hf/models",
     )
-    facts = disks.find(host).facts
+    facts: Any = disks.find(host).facts
     assert [(row["path"], row["used_for"]) for row in facts["file_systems"]] == [
         ("/", "root, temporary files"),
         ("/home", "home, torch, pip"),

@@ -33,6 +33,8 @@ TOLERANCE = 1 / _TOLERANCE_PARTS
 
 _LONGEST = 300
 SAME = "same"
+#: How the note begins that two reports are of two environments, whose packages differ for that reason.
+ANOTHER_ENVIRONMENT = "these are two Python environments"
 
 
 def compare(before: Report, after: Report, names: tuple[str, str] = ("", "")) -> Difference:
@@ -51,6 +53,17 @@ def compare(before: Report, after: Report, names: tuple[str, str] = ("", "")) ->
             f"the first was made with --depth {before.depth}, the second with {after.depth}: values that only"
             " the deeper one has were not compared"
         )
+    changes = weighed(tuple(change for name in common for change in comparison.probe(name)))
+    prefixes = [
+        report.probes["python"].facts.get("prefix") if "python" in report.probes else None
+        for report in (before, after)
+    ]
+    if (
+        all(prefixes)
+        and prefixes[0] != prefixes[1]
+        and any(change.name.startswith("packages.") for change in changes)
+    ):
+        notes.insert(0, f"{ANOTHER_ENVIRONMENT}: {prefixes[0]} and {prefixes[1]}")
     reports = zip(names, (before, after), strict=True)
     of_before, of_after = (Side(n, r.created, str(r.depth), r.tool) for n, r in reports)
     return Difference(
@@ -58,7 +71,7 @@ def compare(before: Report, after: Report, names: tuple[str, str] = ("", "")) ->
         tool=f"backends {__version__}",
         before=of_before,
         after=of_after,
-        changes=weighed(tuple(change for name in common for change in comparison.probe(name))),
+        changes=changes,
         notes=tuple(notes),
     )
 

@@ -18,6 +18,7 @@ Examples:
 """
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -25,14 +26,14 @@ import click
 
 from mlbackends.audit.causes import Cause, Record, causes, joined, text_of
 from mlbackends.audit.causes import records as records_of
-from mlbackends.audit.compare import check_globs, compare, narrowed, outcome_of
+from mlbackends.audit.compare import ANOTHER_ENVIRONMENT, check_globs, compare, narrowed, outcome_of
 from mlbackends.audit.reports import LIVE, environments, name_of, reports_of
 from mlbackends.model.audit import Severity
 from mlbackends.model.difference import Change, Difference, Kind
 from mlbackends_cli import formats
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, format_option, option
-from mlbackends_cli.output import write
+from mlbackends_cli.output import log, write
 from mlbackends_cli.report.judgement import code, fail_on_option, write_outcome
 from mlbackends_cli.terminal import Page, ProgressLine, page
 from mlbackends_cli.text.elements import (
@@ -96,6 +97,9 @@ def command(
     first, second = environments(before, after, pythons)
     names = (name_of(before, first), name_of(after, second))
     difference = compare(*reports, names=names)
+    for note in difference.notes:
+        if note.startswith(ANOTHER_ENVIRONMENT) and not pythons:
+            log(f"warning: {note}; --python inspects another one than {sys.prefix}")
     difference = narrowed(difference, only, ignore)
     style = page(color, output)
     own = {"table": _printed, "html": _html}
