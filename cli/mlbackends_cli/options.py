@@ -176,6 +176,11 @@ REDACT = option(
 )
 
 
+def written(*kinds: str, **how: Any) -> Callable[[Command], Command]:
+    """Return --format, with what `format_option` takes, --output and --color."""
+    return together(format_option(*kinds, **how), OUTPUT, COLOR)
+
+
 def read_report(
     subject: str,
     *,

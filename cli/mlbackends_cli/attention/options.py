@@ -11,7 +11,7 @@ from mlbackends.base.errors import BadInput
 from mlbackends.sdpa import named_devices, problem_text
 from mlbackends.sdpa.dispatch import backends
 from mlbackends.sdpa.problem_text import WORDS, Wording
-from mlbackends_cli.options import Command, completing, format_option, option, timeout_option
+from mlbackends_cli.options import Command, completing, option, timeout_option, written
 
 _VALUES = {
     "device": named_devices.NAMES,
@@ -101,7 +101,7 @@ PYTHON = option(
     " (repeatable).",
     many=True,
 )
-FORMAT = format_option(also=("table", "markdown"))
+FORMAT = written(also=("table", "markdown"))
 
 
 def rounds_option(least: int, most: int, usual: int, about: str) -> Callable[[Command], Command]:

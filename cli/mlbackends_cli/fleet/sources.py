@@ -21,7 +21,7 @@ from mlbackends_cli import exits, formats
 from mlbackends_cli.charts import svg
 from mlbackends_cli.fleet import text as fleets
 from mlbackends_cli.fleet.page import fleet_page, sheet
-from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option, option, together
+from mlbackends_cli.options import TypedPath, format_option, option, together, written
 from mlbackends_cli.output import refuse_unwritable, write
 from mlbackends_cli.report import judgement
 from mlbackends_cli.terminal import ProgressLine, is_terminal, page
@@ -139,9 +139,7 @@ SUMMARY = together(
         "Draw the groups by size and their deviations, for a ticket; PNG needs the extra png.",
         usual="",
     ),
-    format_option(also=("table", "markdown", "html")),
-    OUTPUT,
-    COLOR,
+    written(also=("table", "markdown", "html")),
 )
 
 

@@ -46,7 +46,7 @@ from mlbackends_cli.attention.options import (
 from mlbackends_cli.charts import plot, svg
 from mlbackends_cli.exits import cleared_up
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import COLOR, OUTPUT, format_option, option
+from mlbackends_cli.options import option, written
 from mlbackends_cli.output import refuse_unwritable, write
 from mlbackends_cli.terminal import ProgressLine, page
 
@@ -79,9 +79,7 @@ from mlbackends_cli.terminal import ProgressLine, page
     usual=0.0,
     kind=click.FloatRange(min=0, max=100),
 )
-@format_option(also=("table", "markdown", "html"))
-@OUTPUT
-@COLOR
+@written(also=("table", "markdown", "html"))
 def command(
     against: str,
     plots: tuple[str, ...],

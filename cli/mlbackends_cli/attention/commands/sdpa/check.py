@@ -44,7 +44,7 @@ from mlbackends_cli.attention.options import (
 )
 from mlbackends_cli.exits import cleared_up
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import COLOR, OUTPUT, format_option, option
+from mlbackends_cli.options import option, written
 from mlbackends_cli.output import refuse_unwritable, write
 from mlbackends_cli.report.judgement import write_outcome
 from mlbackends_cli.terminal import ProgressLine, page
@@ -61,11 +61,9 @@ from mlbackends_cli.terminal import ProgressLine, page
 @rounds_option(0, 1000, 7, "Number of timing rounds; 0 for no timing.")
 @time_limit(60.0)
 @SAVED
-@format_option(
+@written(
     "outcome", about="How to print it; a format for CI has whether each is right, and no more."
 )
-@OUTPUT
-@COLOR
 def command(saved: str, form: str, output: str, color: str, **options: Any) -> int:
     if saved:
         refuse_beside_saved(options)

@@ -19,7 +19,7 @@ from mlbackends_cli import exits, formats
 from mlbackends_cli.attention import backends
 from mlbackends_cli.attention.options import FORMAT, backend_option, problem_options, wordings_of
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import COLOR, OUTPUT, option
+from mlbackends_cli.options import option
 from mlbackends_cli.output import write
 from mlbackends_cli.terminal import page
 
@@ -30,8 +30,6 @@ from mlbackends_cli.terminal import page
 @backend_option("Exit 1 unless this backend supports every problem.", "--require", "required")
 @option("--all details", "Print all reasons, even for many problems.")
 @FORMAT
-@OUTPUT
-@COLOR
 def command(
     names: tuple[str, ...],
     required: tuple[str, ...],

@@ -15,7 +15,7 @@ from mlbackends_cli import exits, formats
 from mlbackends_cli.attention import backends
 from mlbackends_cli.attention.options import FORMAT, PYTHON
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import COLOR, OUTPUT, option
+from mlbackends_cli.options import option
 from mlbackends_cli.output import write
 from mlbackends_cli.terminal import page
 
@@ -24,8 +24,6 @@ from mlbackends_cli.terminal import page
 @option("--devices", "List the names that --device takes instead.")
 @PYTHON
 @FORMAT
-@OUTPUT
-@COLOR
 def command(devices: bool, pythons: tuple[str, ...], form: str, output: str, color: str) -> int:
     style = page(color, output)
     if devices:

@@ -17,7 +17,7 @@ from mlbackends_cli import exits, formats
 from mlbackends_cli.fleet import text as fleets
 from mlbackends_cli.fleet.sources import collected
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option, option
+from mlbackends_cli.options import TypedPath, option, written
 from mlbackends_cli.output import write
 from mlbackends_cli.terminal import page
 
@@ -32,9 +32,7 @@ from mlbackends_cli.terminal import page
     one_of=["change", "left-behind", "never"],
 )
 @option("--all details", "Show every fact and every node.")
-@format_option(also=("table", "markdown"))
-@OUTPUT
-@COLOR
+@written(also=("table", "markdown"))
 def command(
     old: str, new: str, fail_on: str, details: bool, form: str, output: str, color: str
 ) -> int:

@@ -18,7 +18,7 @@ from mlbackends_cli import formats
 from mlbackends_cli.fleet import text as fleets
 from mlbackends_cli.fleet.sources import EXPECT, collected
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option, option
+from mlbackends_cli.options import TypedPath, option, written
 from mlbackends_cli.output import write
 from mlbackends_cli.terminal import page
 
@@ -28,9 +28,7 @@ from mlbackends_cli.terminal import page
 @option("--differing", "Show every fact that has several values; no NAME.")
 @EXPECT
 @option("--all details", "Show every node.")
-@format_option(also=("table", "markdown"))
-@OUTPUT
-@COLOR
+@written(also=("table", "markdown"))
 def command(
     words: tuple[str, ...],
     differing: bool,

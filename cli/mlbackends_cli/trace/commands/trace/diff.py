@@ -32,7 +32,7 @@ from mlbackends.model.trace import Call
 from mlbackends.tracing import filters, viewing
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option, option
+from mlbackends_cli.options import TypedPath, option, written
 from mlbackends_cli.output import log, write
 from mlbackends_cli.terminal import page
 from mlbackends_cli.trace.listings import printed, uncompared
@@ -91,9 +91,7 @@ def _number(text: str, otherwise: str, whole: float) -> float:
     "--all everything",
     "Show the calls too that stayed the same or are noise; the formats for programs always do.",
 )
-@format_option("listing", also=ROWS)
-@OUTPUT
-@COLOR
+@written("listing", also=ROWS)
 def command(
     *,
     before: str,
