@@ -9,6 +9,7 @@ import click
 
 from mlbackends.base.errors import BadInput, shown
 from mlbackends.base.mounts import mount_of
+from mlbackends.base.tables import table
 from mlbackends.model.records import Presence, Report
 from mlbackends_cli import formats
 from mlbackends_cli.terminal import ProgressLine
@@ -19,7 +20,7 @@ Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
 def option(
     spec: str,
-    about: str,
+    about: str = "",
     *,
     usual: Any = None,
     kind: Any = None,
@@ -30,7 +31,8 @@ def option(
     """Return an option; one without a metavar or a kind of value is a flag.
 
     spec: its names, that of the parameter if it is another, and a metavar: "--policy policies FILE".
-    usual: the default, which the help shows. many: the option is repeatable.
+    about: the help; one that is longer than a line is in options.json, under the spec. usual: the default,
+    which the help shows. many: the option is repeatable.
     """
     words = spec.split()
     names = [word for word in words if word[0] == "-" or (word.isidentifier() and word.islower())]
@@ -42,7 +44,13 @@ def option(
         more["is_flag"] = True
     if not more.get("is_flag"):
         more |= {"default": usual, "type": kind, "multiple": many, "show_default": bool(usual)}
-    return click.option(*names, help=about, **more)
+    return click.option(*names, help=about or _texts()[spec], **more)
+
+
+def _texts() -> dict[str, str]:
+    """Return the long help of options, by specification."""
+    texts: dict[str, str] = table(os.path.join(os.path.dirname(__file__), "options"))
+    return texts
 
 
 class Seconds(click.FloatRange):
@@ -147,22 +155,13 @@ def root_option(about: str) -> Callable[[Command], Command]:
 
 
 OUTPUT = option("--output FILE", "Write to FILE, completely or not at all; - is stdout.", usual="")
-COLOR = option(
-    "--color",
-    "Colour; auto respects NO_COLOR, FORCE_COLOR, CLICOLOR and the terminal.",
-    usual="auto",
-    one_of=["auto", "always", "never"],
-)
+COLOR = option("--color", usual="auto", one_of=["auto", "always", "never"])
 TIMEOUT = timeout_option(
     5.0,
     "Time limit for each answer of a library before it is stopped, and for a network mount or FUSE"
     " before it is skipped.",
 )
-PYTHON = option(
-    "--python EXE",
-    "Inspect the packages of another Python environment, by its interpreter.",
-    usual="",
-)
+PYTHON = option("--python EXE", usual="")
 DEPTH = depth_option(
     Presence.USABLE.value,
     "How far to go on the live machine: found reads files only; loadable opens libraries,"

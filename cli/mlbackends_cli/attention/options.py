@@ -23,12 +23,7 @@ _VALUES = {
 
 def problem_options(command: Command) -> Command:
     """Give a command the words of a problem, and --problems; `wordings_of` reads them."""
-    command = option(
-        "--problems FILE",
-        "Read problems from a file, one per line in the words of these options, - for standard"
-        " input; options on the command line are defaults for the lines.",
-        many=True,
-    )(command)
+    command = option("--problems FILE", many=True)(command)
     for name, word in reversed(WORDS.items()):
         kind: dict[str, Any] = {"is_flag": True}
         if not word.flag:
@@ -64,11 +59,7 @@ def wordings_of(options: dict[str, Any]) -> tuple[Wording, ...]:
     return unique
 
 
-SAVED = option(
-    "--from saved FILE",
-    "Show a run that --format json saved in FILE; nothing is computed.",
-    usual="",
-)
+SAVED = option("--from saved FILE", usual="")
 
 
 def refuse_beside_saved(options: dict[str, Any]) -> None:
@@ -95,12 +86,7 @@ def backend_option(help_text: str, *names: str) -> Callable[[Command], Command]:
     )
 
 
-PYTHON = option(
-    "--python pythons [PEER=]EXE",
-    "Look for peers, or for one of them, in another Python environment, by its interpreter"
-    " (repeatable).",
-    many=True,
-)
+PYTHON = option("--python pythons [PEER=]EXE", many=True)
 FORMAT = written(also=("table", "markdown"))
 
 

@@ -59,11 +59,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @format_option(
     also=("text", "markdown"), default="text", about="Output format; json is for devices."
 )
-@option(
-    "--report --root subject FILE|DIR|-",
-    "For devices: compare with this saved report or recorded machine; - is the live one."
-    "  [default: -]",
-)
+@option("--report --root subject FILE|DIR|-")
 @OUTPUT
 @COLOR
 def command(
@@ -361,12 +357,7 @@ def deviations() -> list[Passage]:
 def deviation(row: Deviation) -> Passage:
     """Return one difference from torch."""
     modules = ", ".join(row.names) if "*" not in row.names else "every module"
-    lines = (
-        ("where", modules),
-        ("torch", row.torch),
-        ("mlbackends", row.ours),
-        ("why", row.why),
-    )
+    lines = (("where", modules), ("torch", row.torch), ("mlbackends", row.ours), ("why", row.why))
     return Passage(row.code, lines)
 
 

@@ -79,12 +79,7 @@ with_values = together(
     option(
         "--flags files FILE.toml", "Apply the switches of this file first (repeatable).", many=True
     ),
-    option(
-        "--set settings NAME=VALUE",
-        "Assume that NAME is set to VALUE (repeatable).",
-        many=True,
-        shell_complete=complete_setting,
-    ),
+    option("--set settings NAME=VALUE", many=True, shell_complete=complete_setting),
 )
 
 

@@ -30,11 +30,7 @@ from mlbackends_cli.terminal import page
     default="shell",
     about="shell is for eval, dotenv for docker --env-file.",
 )
-@option(
-    "--shell",
-    "The shell that will read it.  [default: sh; on Windows the shell that runs backends]",
-    one_of=SHELLS,
-)
+@option("--shell", one_of=SHELLS)
 @with_values
 @OUTPUT
 def command(

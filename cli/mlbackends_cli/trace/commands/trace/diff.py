@@ -69,28 +69,13 @@ def _number(text: str, otherwise: str, whole: float) -> float:
 @click.argument("after", metavar="AFTER", type=TypedPath())
 @GROUP_BY
 @option("--measure", "What is compared.", usual="median", one_of=["median", "mean", "min", "total"])
-@option(
-    "--threshold RATIO",
-    "From which on a call is slower: 10%, or 1.1 times as long.",
-    usual="10%",
-    kind=_ratio,
-)
-@option(
-    "--smallest-share SHARE",
-    "Calls that take less of the time, before and after, are noise.",
-    usual="1%",
-    kind=_share,
-)
-@option(
-    "--whole-threshold RATIO", "Fail also if all calls together take this much longer.", kind=_ratio
-)
+@option("--threshold RATIO", usual="10%", kind=_ratio)
+@option("--smallest-share SHARE", usual="1%", kind=_share)
+@option("--whole-threshold RATIO", kind=_ratio)
 @WHERE
 @TOP
 @SKIP_FIRST
-@option(
-    "--all everything",
-    "Show the calls too that stayed the same or are noise; the formats for programs always do.",
-)
+@option("--all everything")
 @written("listing", also=ROWS)
 def command(
     *,
