@@ -145,7 +145,9 @@ def compile_shim(output: Path, compiler: Sequence[str], target: Target) -> None:
         link = Path(folder, "shim")  # the loader would split a name at blanks and colons
         link.symlink_to(part.resolve())
         # The loader prints a message for a library of another processor.
-        if complaints := _run([sys.executable, "-c", ""], LD_PRELOAD=str(link)).stderr.strip():
+        if complaints := _run(
+            [sys.executable, "-I", "-c", ""], LD_PRELOAD=str(link)
+        ).stderr.strip():
             raise NotCompiled(f"the shim does not load: {complaints}")
 
 
@@ -235,7 +237,7 @@ def compile_attention(
         # A library with a sanitizer loads only into a process with the sanitizer.
         if not extra and target == running():
             opened = "ctypes.CDLL(sys.argv[1]).mlbackends_attention_abi()"
-            _run([sys.executable, "-c", f"import ctypes, sys; {opened}", str(part.resolve())])
+            _run([sys.executable, "-I", "-c", f"import ctypes, sys; {opened}", str(part.resolve())])
 
 
 def copy_attention_header(output: Path, compiler: Sequence[str], target: Target) -> None:

@@ -242,25 +242,30 @@ def test_the_action_works_with_the_real_command(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", ["", "0.1.0", EVIL])
 @pytest.mark.parametrize("with_uv", [False, True])
+@pytest.mark.parametrize("system", ["Linux", "Windows"])
 def test_the_action_installs_what_was_asked_for(
-    version: str, *, with_uv: bool, tmp_path: Path
+    version: str, system: str, *, with_uv: bool, tmp_path: Path
 ) -> None:
     log = shlex.quote(str(tmp_path / "calls"))
-    record = f'printf "%s\\n" "$@" -- >>{log}'
+    record = f'printf "%s\\n" "$@" -- >>{log}; [ -z "$(ls)" ] || touch "{tmp_path}/not-empty"'
     tools = tmp_path / "tools"
-    inner = tmp_path / "mlbackends" / "bin" / "python"
+    inner = tmp_path / "mlbackends" / ("Scripts" if system == "Windows" else "bin") / "python"
     stub(inner, record)
-    stub(tools / "python3", record)
+    stub(tools / ("python" if system == "Windows" else "python3"), record)
     if with_uv:
         stub(tools / "uv", record)
-    for name in ("bash", "printf"):
+    for name in ("bash", "printf", "mkdir", "ls", "touch"):
         (tools / name).symlink_to(shutil.which(name) or name)
 
-    done, told = step("install", tmp_path, VERSION=version, SOURCE="/act ion", PATH=str(tools))
+    variables = {"VERSION": version, "SOURCE": "/act ion", "RUNNER_OS": system}
+    done, told = step("install", tmp_path, **variables, PATH=str(tools))
 
     assert done.returncode == 0, done.stderr
     assert told == {"command": str(inner.with_name("backends"))}
     assert calls(tmp_path)[-1][-1] == (f"mlbackends=={version}" if version else "/act ion")
+    words = (tmp_path / "calls").read_text().splitlines()
+    assert words.count("--no-config" if with_uv else "-I") == 2
+    assert not (tmp_path / "not-empty").exists()
     assert not (tmp_path / "pwned").exists()
 
 

@@ -34,7 +34,7 @@ def run(command: Sequence[str], seconds: float) -> tuple[str, str, str, str]:
     """
     node = node_name()
     with tempfile.TemporaryFile() as errors:
-        outcome = outcome_of(command, seconds, os.environ, errors.fileno())
+        outcome = outcome_of(command, seconds, os.environ, errors.fileno(), inherits=True)
         errors.seek(max(0, errors.seek(0, os.SEEK_END) - _LAST_BYTES))
         lines = errors.read(_LAST_BYTES).decode(errors="replace").split("\n")
     if outcome.timed_out:

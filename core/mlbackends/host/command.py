@@ -28,8 +28,19 @@ class Outcome(NamedTuple):
     timed_out: bool = False
 
 
-def start_group(command: Sequence[str], **options: Any) -> "subprocess.Popen[bytes]":
-    """Start a program so that `kill_group` ends all that it starts. options: those of `subprocess.Popen`."""
+def start_group(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    inherits: bool = False,
+    **options: Any,
+) -> "subprocess.Popen[bytes]":
+    """Start a program so that `kill_group` ends all that it starts. options: those of `subprocess.Popen`.
+
+    No Python imports from the current folder there, from version 3.11 on. inherits: whether a program of
+    the user may be started below, whose environment must be as it is; then `command` takes care of that.
+    """
+    options["env"] = {**environment, **({} if inherits else {"PYTHONSAFEPATH": "1"})}
     if os.name == "nt":
         from mlbackends.host.job_object import Program
 
@@ -42,18 +53,21 @@ def outcome_of(
     timeout: float,
     environment: Mapping[str, str],
     errors: int = subprocess.DEVNULL,
+    *,
+    inherits: bool = False,
 ) -> Outcome:
     """Run a command to its end or for `timeout` seconds, whichever comes first.
 
-    errors: the file descriptor of its standard error.
+    errors: the file descriptor of its standard error. inherits: as in `start_group`.
     """
     try:
         process = start_group(
             command,
+            environment,
+            inherits=inherits,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
-            env=dict(environment),
         )
     except (OSError, ValueError):
         return Outcome(None)

@@ -518,7 +518,7 @@ def _py_cpuinfo() -> dict[str, Any] | None:
     """Return what py-cpuinfo reports, from a child process with a time limit."""
     from mlbackends.host.command import outcome_of
 
-    command = (sys.executable, "-m", "cpuinfo", "--json")
+    command = (sys.executable, "-P", "-m", "cpuinfo", "--json")
     output = outcome_of(command, _CPUINFO_SECONDS, os.environ).output
     return msgspec.json.decode(output, type=dict[str, Any]) if output.strip() else None
 

@@ -16,7 +16,7 @@ from mlbackends.host.files import with_slashes
 # A Python of any age must be able to run it, so that a version that is too old can be reported.
 _QUESTION = """
 import sys
-if sys.path and sys.path[0] == "":  # a json.py in the current folder is not ours to import
+if sys.path and sys.path[0] == "":  # before Python 3.11: a json.py there is not ours to import
     del sys.path[0]
 import json, os
 print(json.dumps({

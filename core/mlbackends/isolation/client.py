@@ -302,7 +302,7 @@ def _merged(
 
 def _start(module: str, **streams: int) -> subprocess.Popen[bytes]:
     """Start a child of ours with Python code. Raises OSError."""
-    return start_group(python_command(module), env=environment(trusting=True), **streams)
+    return start_group(python_command(module), environment(trusting=True), **streams)
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:

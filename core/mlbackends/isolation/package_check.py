@@ -22,7 +22,7 @@ LEAST_SECONDS = 60.0
 
 _FRAME = """
 import sys
-if sys.path and sys.path[0] == "":  # a json.py in the current folder is not ours to import
+if sys.path and sys.path[0] == "":  # before Python 3.11: a json.py there is not ours to import
     del sys.path[0]
 import json, os
 output = os.dup(1)

@@ -42,11 +42,11 @@ class Service:
         try:
             with open(errors, "wb") as file:
                 self._process = start_group(
-                    list(command),
+                    command,
+                    environment,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=file,
-                    env=dict(environment),
                 )
         except OSError as error:
             self._start_error = error.strerror or str(error)

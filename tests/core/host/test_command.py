@@ -78,7 +78,7 @@ def test_killing_takes_what_it_started_too() -> None:
         "print(child.pid, flush=True)\n"
         "time.sleep(600)"
     )
-    process = start_group(python(code), stdout=subprocess.PIPE)
+    process = start_group(python(code), os.environ, stdout=subprocess.PIPE)
     assert process.stdout is not None
     grandchild = psutil.Process(int(process.stdout.readline()))
     kill_group(process)
@@ -90,7 +90,7 @@ def test_killing_takes_what_it_started_too() -> None:
 
 @pytest.mark.windows
 def test_a_program_that_nobody_holds_any_more_ends() -> None:
-    process = start_group(python("import time; time.sleep(600)"))
+    process = start_group(python("import time; time.sleep(600)"), os.environ)
     running = psutil.Process(process.pid)
     process.returncode = 0  # so that nothing warns of it
     del process

@@ -122,10 +122,11 @@ def run_launcher(
         try:
             process = start_group(
                 command,
+                {**os.environ, **(environment or {})},
+                inherits=True,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env={**os.environ, **(environment or {})},
             )
         except OSError as error:
             raise BadInput(f"{command[0]} cannot be started: {error.strerror}") from None

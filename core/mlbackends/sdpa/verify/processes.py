@@ -144,7 +144,7 @@ class Processes:
 def program_command(python: str, path: str, arguments: Sequence[str]) -> list[str]:
     """Return the command that runs a program by another Python, without the current folder in its path."""
     program = (
-        "import runpy, sys; sys.path[:] = [p for p in sys.path if p];"
+        "import sys; sys.path[:] = [p for p in sys.path if p]; import runpy;"
         f" sys.argv[:] = {[path, *arguments]!r}; runpy.run_path({path!r}, run_name='__main__')"
     )
     return [python, "-c", program]
