@@ -179,6 +179,34 @@ def test_a_report_that_is_nested_deeply_ends_with_2_and_one_line(
     assert len([line for line in done.stderr.splitlines() if not line.startswith("hint: ")]) == 1
 
 
+def test_requirements_need_no_file() -> None:
+    done = backends(
+        "audit", RUNNER, "--require", "cpu.capability>=AVX2", "--require", "cpu.cores >= 1000",
+        "--format", "json",
+    )  # fmt: skip
+    checks = json.loads(done.stdout)["checks"]
+    assert done.returncode == 1
+    assert [(check["code"], check["status"]) for check in checks] == [
+        ("require-1", "passed"),
+        ("require-2", "failed"),
+    ]
+    assert checks[1]["message"].endswith("needed is >= 1000")
+
+
+@pytest.mark.parametrize(
+    ("assertion", "said"),
+    [
+        ("cpu.capabilty>=AVX2", "did you mean cpu.capability?"),
+        ("cpu.capability >= AVX3", "did you mean 'AVX2'?"),
+        ("", "a name such as cpu.capability"),
+    ],
+)
+def test_a_wrong_requirement_is_named(assertion: str, said: str) -> None:
+    done = backends("audit", RUNNER, "--require", assertion)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"backends: --require '{assertion}': ") and said in done.stderr
+
+
 def test_a_policy_may_have_any_name(tmp_path: Path) -> None:
     path = tmp_path / "pol\nicy é [x].toml"
     path.write_text("schema = 2\n")

@@ -9,6 +9,7 @@ Examples:
   backends audit --init --output policy.toml   write this machine's properties as a policy
   backends audit --policy policy.toml          check this machine against it
   backends audit report.json --policy gpu.toml --policy ci.toml --format junit
+  backends audit --require 'cpu.capability >= AVX2' --require 'limits.effective_cpus >= 8' --format junit
   backends audit --policy gpu.toml --exit-code nagios
 """
 
@@ -19,7 +20,7 @@ import click
 
 from mlbackends.audit.policy.draft import written as policy_of
 from mlbackends.audit.policy.evaluation import audit
-from mlbackends.audit.policy.rules import read
+from mlbackends.audit.policy.rules import read, required
 from mlbackends.audit.reports import name_of
 from mlbackends.base.errors import BadInput
 from mlbackends.model.audit import Outcome
@@ -32,11 +33,17 @@ from mlbackends_cli.report.judgement import POLICIES, judging
 @documented()
 @click.argument("subject", metavar="[FILE|DIR|-]", default="-")
 @POLICIES
+@option(
+    "--require requirements ASSERTION",
+    "Check this without a file, such as 'cpu.capability >= AVX2' (repeatable).",
+    many=True,
+)
 @option("--init write_policy", "Write a policy that this machine satisfies.")
 @judging
 def command(
     subject: str,
     policies: tuple[str, ...],
+    requirements: tuple[str, ...],
     write_policy: bool,
     python: str,
     depth: str,
@@ -45,16 +52,17 @@ def command(
 ) -> tuple[Outcome, Report] | str:
 
     look: dict[str, Any] = {"python": python, "depth": depth, "timeout": timeout}
-    if write_policy and policies:
-        raise BadInput("--init writes a policy; it goes with no --policy")
+    if write_policy and (policies or requirements):
+        raise BadInput("--init writes a policy; it goes with no --policy or --require")
     if write_policy:
         return policy_of(read_report(subject, **look))
-    if not policies:
+    if not (policies or requirements):
         raise BadInput(
-            "no policy: name one with --policy FILE",
+            "no policy: name one with --policy FILE, or say what is needed with --require",
             "`backends audit --init --output policy.toml` writes one from this machine",
         )
     read_policies = [read(path) for path in policies]  # an error in one comes before the survey
+    read_policies += [required(requirements)] if requirements else []
     report = read_report(subject, redact=redact, **look)
     today = dt.datetime.now().astimezone().date()
     return audit(read_policies, report, today, name_of(subject)), report

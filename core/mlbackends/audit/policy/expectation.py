@@ -122,6 +122,10 @@ def _of_value(
         )
     if operator in ("version", "matches") and kind in (bool, int, float):
         raise ValueError(f"{selected.text} is not a text but {_KINDS[kind]}")
+    if operator == "min" and order:
+        raise ValueError(
+            f"{selected.text} is one of the levels {', '.join(order)}: write at_least instead of min"
+        )
     if operator in ("min", "max") and kind in (bool, str):
         raise ValueError(f"{selected.text} is not a number but {_KINDS[kind]}")
     if operator in SIGNS:

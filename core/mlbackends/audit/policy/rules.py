@@ -3,6 +3,7 @@
 import datetime as dt
 import graphlib
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -100,6 +101,26 @@ class Policy(Struct, frozen=True):
 def read(path: str) -> Policy:
     """Read a policy and all that it extends. Raises BadInput: FILE:LINE: KEY: what is wrong."""
     return declared(reader.read(path))
+
+
+def required(assertions: Sequence[str]) -> Policy:
+    """Return the policy of assertions such as "cpu.capability >= AVX2", without a file.
+
+    Raises BadInput with the assertion and what is wrong with it.
+    """
+    table = [
+        {"id": f"require-{number}", "check": text} for number, text in enumerate(assertions, 1)
+    ]
+    for rule in table:
+        tables = {"schema": language.VERSION, "rule": [rule]}
+        try:
+            declared(Document("--require", "", tables, path="", folder=""))
+        except PolicyError as error:
+            why = str(error).partition("check: ")[2] or str(error)
+            raise BadInput(f"--require {shown(rule['check'])}: {why}", error.hint) from None
+    tables = {"schema": language.VERSION, "rule": table}
+    policy = declared(Document("--require", "", tables, path="", folder=""))
+    return msgspec.structs.replace(policy, name="requirements")
 
 
 def declared(document: Document) -> Policy:
