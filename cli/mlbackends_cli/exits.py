@@ -9,7 +9,7 @@ MEANINGS = {
     0: "The report was made; the answer is yes.",
     1: "The answer is no: a requirement is not met, or the requested value does not exist.",
     2: "Usage error: an unknown name, a bad option, or a file that cannot be read or written as expected.",
-    3: "Could not be determined: a probe failed, and --strict or --get needed its answer.",
+    3: "Could not be determined: nothing ran, or a probe failed whose answer --strict or --get needed.",
     70: "A bug in backends; the message has the path of the traceback.",
     129: "Ended by SIGHUP: its terminal or connection has gone.",
     130: "Interrupted from the keyboard.",

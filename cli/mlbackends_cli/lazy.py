@@ -260,7 +260,12 @@ def explained(
     if isinstance(error, click.BadParameter) and error.param is not None:
         return _bad_value(error.message, error.param)
     if extra := _EXTRA.search(error.message):
-        return f"`{path}` takes no {extra[1]!r}", usage
+        from mlbackends.sdpa import named_devices  # for an error
+
+        has_device = "--device" in _options(ctx)
+        option = named_devices.option_for(extra[1].strip("'")) if has_device else ""
+        hint = f"did you mean `{path} {option}`?" if option else usage
+        return f"`{path}` takes no {extra[1]!r}", hint
     return error.format_message(), usage
 
 

@@ -4,9 +4,9 @@ It has not run on a GPU yet: graphs were built for described devices, and cuDNN 
 """
 
 import os
+import sys
 from functools import lru_cache
 from importlib.util import find_spec
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +17,7 @@ from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.backend import AttentionBackend, Gradients, LibraryAnswer
 from mlbackends.sdpa.constraints import constraint
+from mlbackends.sdpa.rules.cuda_cudnn import broken_row, broken_tail
 from mlbackends.sdpa.switches import SDPBackend
 
 if TYPE_CHECKING:
@@ -26,11 +27,9 @@ _SECONDS = 20.0
 _FRONTEND, _LIBRARY = "nvidia-cudnn-frontend", "nvidia-cudnn-cu13"
 
 
-@constraint("length-unsupported", "for gradients, more than one row in total")
+@constraint("length-unsupported", "for gradients, more than one query row")
 def _rows_for_gradient(problem: AttentionProblem) -> str:
-    if not problem.wants_gradient or prod(problem.query.shape[:-1]) != 1:
-        return ""
-    return "a gradient of a single row is required, for which cuDNN 9.27 ends the process"
+    return broken_row(problem)
 
 
 class Cudnn(AttentionBackend):
@@ -71,7 +70,8 @@ class Cudnn(AttentionBackend):
     def library_answer(self, problem: AttentionProblem, here: bool) -> LibraryAnswer:
         """Return cuDNN's answer: here from the plans that it makes, otherwise for a described device."""
         if self.missing_parts():
-            return LibraryAnswer((), f"cuDNN was not asked: {_FRONTEND} is not installed")
+            note = "only cuDNN can tell whether it supports this, and it was not asked"
+            return LibraryAnswer((), note, undecided=True)
         encoded = msgspec.json.encode(problem)
         return _answer_here(encoded) if here else _answer(encoded)
 
@@ -101,8 +101,9 @@ def _answer_here(problem: bytes) -> LibraryAnswer:
 
     code, hint = "library-refuses", ""
     try:
-        check(msgspec.json.decode(problem, type=AttentionProblem))
-        return LibraryAnswer((), "cuDNN supports it")
+        decoded = msgspec.json.decode(problem, type=AttentionProblem)
+        check(decoded)
+        return _unless_broken(decoded, sys.modules["cudnn"].backend_version_string())
     except Refused as refused:
         message = str(refused)
     except (CudaError, CudaUnavailable) as error:
@@ -123,8 +124,18 @@ def _answer(problem: bytes) -> LibraryAnswer:
     except Lost as lost:
         if lost.ended is Ended.CANNOT:
             return LibraryAnswer((lost.reason,))
-        return LibraryAnswer((), f"cuDNN could not be asked: {lost.reason.message}")
-    return LibraryAnswer((), f"cuDNN {answer['version']} supports it")
+        note = f"cuDNN could not be asked: {lost.reason.message}"
+        return LibraryAnswer((), note, undecided=True)
+    decoded = msgspec.json.decode(problem, type=AttentionProblem)
+    return _unless_broken(decoded, str(answer["version"]))
+
+
+def _unless_broken(problem: AttentionProblem, version: str) -> LibraryAnswer:
+    """Return that this cuDNN supports a problem, unless its gradients are known to be wrong."""
+    major, minor, patch = (int(part) for part in version.split(".")[:3])
+    if why := broken_tail(problem, major * 10_000 + minor * 100 + patch):
+        return LibraryAnswer((Reason("gradient", why),))
+    return LibraryAnswer((), f"cuDNN {version} supports it")
 
 
 #: The process that asks cuDNN, with the file of its standard error. It ends with this process.

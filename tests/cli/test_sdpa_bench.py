@@ -12,7 +12,7 @@ from attention_runs import ran, ran_alone
 from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
-from mlbackends.base.version import install_command
+from mlbackends.base.installed import install_command
 from mlbackends.model.benched import SCHEMA, Benched, BenchedProblem, Ratio
 from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result, Timing
 from mlbackends.model.records import Device

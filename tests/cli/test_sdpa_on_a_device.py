@@ -121,6 +121,16 @@ def test_every_format_of_a_check_names_the_device(
     )
 
 
+def test_a_device_on_which_nothing_runs_is_not_a_success(on_device: Any) -> None:
+    words = ("--shape", "1,2,16,8", "--device", "cuda", "--dtype", "float64", "--rounds", "0")
+    done = on_device("check", *words)
+    flat = " ".join(done.stdout.split())
+
+    assert done.returncode == 3
+    assert "mlbackends would choose math, which copies to the CPU and was not run here" in flat
+    assert flat.endswith("no backend ran")
+
+
 def test_a_device_that_computes_nothing_is_wrong(on_device: Any) -> None:
     done = on_device("check", *PROBLEM, "--backend", "efficient_cuda", "--rounds", "0")
 

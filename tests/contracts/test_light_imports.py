@@ -136,7 +136,8 @@ def test_explaining_who_computes_attention_loads_no_array_and_nothing_heavy(devi
     assert {name.partition(".")[0] for name in tops(loaded(*arguments))} <= {"logging", "rich"}
     assert tops(modules) == set()
     assert not modules & {"subprocess", "json", "tempfile", "pathlib", "dataclasses", "ml_dtypes"}
-    assert "mlbackends.host.host" not in modules
+    # On a GPU that is not here the CUDA libraries are searched, to tell what is not installed.
+    assert device == "sm90" or "mlbackends.host.host" not in modules
 
 
 def test_the_full_page_loads_nothing_that_is_heavy() -> None:

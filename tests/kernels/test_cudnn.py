@@ -81,6 +81,14 @@ def test_a_problem_that_it_takes_is_taken_in_its_name(frontend: Callable[[str], 
     assert len(backend._processes) == 1
 
 
+def test_gradients_that_a_cudnn_gets_wrong_are_refused(frontend: Callable[[str], None]) -> None:
+    frontend("pass")
+    (message,), _ = verdict(problem(grad=True))
+    assert message.startswith("with cuDNN 9.1.2 on sm90, gradients can be NaN")
+    assert verdict(problem(grad=True, is_causal=True))[0] == []
+    assert verdict(problem(grad=True, rows=128))[0] == []
+
+
 def test_a_refusal_is_in_its_own_words(frontend: Callable[[str], None]) -> None:
     frontend("raise cudnnGraphNotSupportedError('too wide for me')")
     assert verdict(problem()) == (["too wide for me"], "")
@@ -108,8 +116,13 @@ def test_without_the_frontend_it_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "cudnn", None)
     assert verdict(problem()) == (
         [],
-        "cuDNN was not asked: nvidia-cudnn-frontend is not installed",
+        "only cuDNN can tell whether it supports this, and it was not asked",
     )
+    (found,) = choose(problem(), among=[backend.Cudnn()], here=False).verdicts
+    assert found.undecided and not found.usable
+    assert [reason.message for reason in found.missing] == [
+        "nvidia-cudnn-frontend is not installed"
+    ]
     (found,) = choose(problem(), among=[backend.Cudnn()]).verdicts
     assert [reason.code for reason in found.reasons] == ["missing-part"]
 
@@ -150,12 +163,13 @@ def test_gradients_have_a_graph_of_their_own(
     assert {"grad_query", "grad_key", "grad_value", "grad_out", "logsumexp"} <= set(graph.tensors)
 
 
-def test_one_row_in_all_is_kept_from_it_where_a_gradient_is_required() -> None:
-    spec = TensorSpec((1, 1, 1, 64), "float16", requires_grad=True)
-    one = AttentionProblem(query=spec, key=spec, value=spec, device=H100)
-    assert [reason.code for reason in backend.Cudnn().unsupported_reasons(one)] == [
-        "length-unsupported"
-    ]
+def test_one_query_row_is_kept_from_it_where_a_gradient_is_required() -> None:
+    for batch in (1, 4):
+        row = TensorSpec((batch, 1, 1, 64), "float16", requires_grad=True)
+        keys = TensorSpec((batch, 1, 128, 64), "float16", requires_grad=True)
+        one = AttentionProblem(query=row, key=keys, value=keys, device=H100)
+        codes = [reason.code for reason in backend.Cudnn().unsupported_reasons(one)]
+        assert codes == ["length-unsupported"]
     assert backend.Cudnn().unsupported_reasons(problem(grad=True)) == ()
 
 

@@ -26,35 +26,71 @@ def printed(explanation: Explanation, page: Page) -> str:
 
     narrow = replace(page, width=min(page.width, _WIDEST))
     found: list[str] = []
+    hints: set[str] = set()
     if len(explanation.problems) > _FEW and not page.details:
         rows = [[*map(Cell, _choices(problem))] for problem in explanation.problems]
-        heads = ("problem", "mlbackends", f"torch {explanation.torch}")
+        heads = ("problem", f"torch {explanation.torch}", "mlbackends")
         rows.insert(0, [Cell(head, "bold") for head in heads])
-        found = [*grid(rows, widths(rows), page), "", "--all prints the reasons for each problem."]
+        ends = [explanation.torch_basis, "--all prints the reasons for each problem."]
+        found = [*grid(rows, widths(rows), page), "", *ends]
         return page.fitted("\n".join(found) + "\n")
     for problem in explanation.problems:
         torch = _torch(problem, explanation)
         found += [page.styled(problem.text, "bold"), f"on {problem.device}: {problem.device_title}"]
         ours = ("mlbackends would choose", problem.chosen or "no backend", problem.verdicts)
         theirs = problem.torch_chosen or "none: it would raise an error"
-        sides = [ours, (f"{torch} would choose", theirs, problem.torch_verdicts)]
-        for title, choice, verdicts in sides[:1] if problem.torch_unknown_reason else sides:
-            found += ["", f"  {title} {page.styled(choice, 'bold')}"]
-            rows = []
-            for verdict in verdicts:
-                mark = Cell("✓", "green") if verdict.usable else Cell("✗", "red")
-                texts = [
-                    f"{reason.message} [{reason.code}]"
-                    + (f"\n→ {reason.hint}" if reason.hint else "")
-                    for reason in verdict.reasons
-                ]
-                texts += [verdict.note or "can"] if verdict.usable else []
-                rows.append([mark, Cell(verdict.backend), Cell("\n".join(texts))])
-            found += lines(rows, narrow, indent=4)
+        sides = [(f"{torch} would choose", theirs, problem.torch_verdicts), ours]
         if problem.torch_unknown_reason:
             found += ["", f"  torch {explanation.torch}: {problem.torch_unknown_reason}"]
+        for title, choice, verdicts in sides[1:] if problem.torch_unknown_reason else sides:
+            found += ["", f"  {title} {page.styled(choice, 'bold')}"]
+            rows = [
+                [Cell(*_MARKS[_state(verdict)]), Cell(verdict.backend), Cell(_text(verdict, hints))]
+                for verdict in verdicts
+                if not verdict.is_elsewhere
+            ]
+            if elsewhere := [verdict.backend for verdict in verdicts if verdict.is_elsewhere]:
+                text = f"not for tensors on {problem.problem.platform} [wrong-device]"
+                rows.append([Cell("–", "dim"), Cell(", ".join(elsewhere)), Cell(text)])
+            found += lines(rows, narrow, indent=4)
         found.append("")
+    found.append(page.styled(explanation.torch_basis, "dim"))
     return page.fitted("\n".join(found).rstrip("\n") + "\n")
+
+
+#: How a verdict is shown: with a sign and a colour.
+_MARKS = {"yes": ("✓", "green"), "no": ("✗", "red"), "not known": ("?", "yellow")}
+_MARKS |= {"yes, if installed": ("?", "yellow"), "yes, but": ("!", "yellow")}
+
+
+def _state(verdict: Verdict) -> str:
+    """Return whether a backend can compute: a name in _MARKS."""
+    if verdict.reasons:
+        return "no"
+    if verdict.undecided:
+        return "not known"
+    is_torch = verdict.backend == verdict.answers_to
+    return (
+        "yes, if installed"
+        if verdict.missing
+        else "yes, but"
+        if is_torch and verdict.note
+        else "yes"
+    )
+
+
+def _text(verdict: Verdict, hints: set[str]) -> str:
+    """Return the reasons, remedies and note of a verdict. hints: the remedies that were printed already."""
+    lines = []
+    for reason in (*verdict.reasons, *verdict.missing):
+        code = f" [{reason.code}]" if verdict.reasons else ""
+        lines.append(f"{reason.message}{code}")
+        if reason.hint and reason.hint not in hints:
+            hints.add(reason.hint)
+            lines.append(f"→ {reason.hint}")
+    if verdict.note or not lines:
+        lines.append(verdict.note or "can")
+    return "\n".join(lines)
 
 
 def _torch(explained: Explained, explanation: Explanation) -> str:
@@ -64,31 +100,25 @@ def _torch(explained: Explained, explanation: Explanation) -> str:
 
 def _choices(explained: Explained) -> tuple[str, str, str]:
     torch = "not known" if explained.torch_unknown_reason else explained.torch_chosen or "raises"
-    return explained.text, explained.chosen or "none", torch
+    return explained.text, torch, explained.chosen or "none"
 
 
 def markdown(explanation: Explanation, _page: Page) -> str:
     """Return the verdicts as Markdown: a table for each problem."""
-
-    def reasons(verdict: Verdict) -> str:
-        return "<br>".join(
-            literal(f"{reason.message} [{reason.code}]{f' → {reason.hint}' if reason.hint else ''}")
-            for reason in verdict.reasons
-        ) or literal(verdict.note)
-
     parts = []
+    hints: set[str] = set()
     for problem in explanation.problems:
-        text, ours, torch = _choices(problem)
+        text, torch, ours = _choices(problem)
         sides = (
-            ("mlbackends", problem.verdicts),
             (f"torch {explanation.torch}", problem.torch_verdicts),
+            ("mlbackends", problem.verdicts),
         )
         rows = [
             (
                 literal(side),
                 literal(verdict.backend),
-                "yes" if verdict.usable else "no",
-                reasons(verdict),
+                _state(verdict),
+                "<br>".join(map(literal, _text(verdict, hints).splitlines())),
             )
             for side, verdicts in sides
             for verdict in verdicts
@@ -97,9 +127,10 @@ def markdown(explanation: Explanation, _page: Page) -> str:
         torch_version = literal(_torch(problem, explanation))
         parts += [
             f"### {code(text, in_table=False)}",
-            f"{device} mlbackends would choose **{literal(ours)}**, {torch_version} **{literal(torch)}**.",
-            table(("whose", "backend", "can", "why not"), rows),
+            f"{device} {torch_version} would choose **{literal(torch)}**, mlbackends **{literal(ours)}**.",
+            table(("whose", "backend", "can", "why"), rows),
         ]
+    parts.append(literal(explanation.torch_basis))
     return "\n\n".join(parts) + "\n"
 
 

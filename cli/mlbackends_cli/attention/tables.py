@@ -17,7 +17,7 @@ from mlbackends_cli.text.plain import binary_size, one_line, without_commands, w
 
 GRADIENTS = {"query": "dQ", "key": "dK", "value": "dV", "mask": "dM", "sinks": "dsinks"}
 FASTEST = "fastest"
-_WIDER = "wider pages have more columns: COLUMNS=200"
+_WIDER = "a wider terminal shows more columns; try COLUMNS=200"
 #: How a result ended: its sign, that of a terminal without it, and a colour.
 MARKS = {
     "good": ("✓", "+", "green"),
@@ -198,6 +198,17 @@ def printed_tables(
     from mlbackends_cli.text.layout import Cell, grid  # rich, which JSON does not need
 
     lines: list[str] = []
+    hints: set[str] = set()
+    elsewhere: dict[str, dict[str, None]] = {}
+    for verdict in (verdict for section in sections for verdict in section.explained):
+        if verdict.is_elsewhere:
+            elsewhere.setdefault(verdict.reasons[0].message, {})[verdict.backend] = None
+    sections = [
+        section._replace(
+            explained=[verdict for verdict in section.explained if not verdict.is_elsewhere]
+        )
+        for section in sections
+    ]
     # What cannot compute any of several problems, for one reason, is explained once.
     everywhere: dict[tuple[str, ...], Result] = {}
     if len(sections) > 1:
@@ -236,12 +247,18 @@ def printed_tables(
         lines += grid(table_rows, [1, *widths.values()], page, 2) if widths else ()
         for verdict in section.explained:
             if _reason_key(verdict) not in everywhere:
-                lines += why_lines(verdict, page)
+                lines += why_lines(verdict, page, hints)
         lines.append("")
     if everywhere:
         lines.append(page.styled("cannot compute any of these", "bold"))
-        lines += [line for verdict in everywhere.values() for line in why_lines(verdict, page)]
+        lines += [
+            line for verdict in everywhere.values() for line in why_lines(verdict, page, hints)
+        ]
         lines.append("")
+    for message, backends in elsewhere.items():
+        text = f"{page.sign('–', '-')} {', '.join(backends)}: {message} [wrong-device]"
+        lines += [page.styled(line, "dim") for line in wrapped(text, page.width, "", "  ")]
+    lines += [""] * bool(elsewhere)
     lines += wrapped(notes[0], page.width, "", "  ")
     for note in (*of_shown(notes[1:], columns, shown), *([_WIDER] if is_cut else [])):
         lines += [page.styled(line, "dim") for line in wrapped(note, page.width, "", "  ")]
@@ -274,8 +291,11 @@ def mark(result: Result, page: Page) -> str:
     return page.styled(page.sign(fancy, plain), color)
 
 
-def why_lines(result: Result, page: Page) -> Iterator[str]:
-    """Yield why a backend gave no result, or a wrong one, and what to type to repeat that."""
+def why_lines(result: Result, page: Page, hints: set[str]) -> Iterator[str]:
+    """Yield why a backend gave no result, or a wrong one, and what to type to repeat that.
+
+    hints: the remedies that were printed already.
+    """
     if result.ended is not Ended.RAN:
         word = "" if result.ended is Ended.CANNOT else f"{result.ended}: "
         start = f"{mark(result, page)} {result.backend}: {word}"
@@ -283,7 +303,8 @@ def why_lines(result: Result, page: Page) -> Iterator[str]:
             text = f"  {start}{one_line(reason.message)} [{reason.code}]"
             yield from wrapped(text, page.width, "", " " * 6)
             start = "  "
-            if reason.hint:
+            if reason.hint and reason.hint not in hints:
+                hints.add(reason.hint)
                 hint = f"      {page.sign('→', '->')} {one_line(reason.hint)}"
                 yield from (
                     page.styled(line, "dim") for line in wrapped(hint, page.width, "", " " * 8)
@@ -359,7 +380,9 @@ def check_text(checked: Checked, page: Page) -> str:
     sections = []
     for problem in checked.problems:
         ours, torch = problem.chosen or "no backend", problem.torch_chosen or "none"
-        above = [f"mlbackends chooses {ours}, torch would choose {torch}", *about(problem)]
+        if problem.chosen and problem.chosen not in {result.backend for result in problem.results}:
+            ours += f", which copies to the CPU and was not run here (add --backend {ours})"
+        above = [f"torch would choose {torch}; mlbackends would choose {ours}", *about(problem)]
         lines = [line for text in above for line in wrapped(text, page.width, "  ", " " * 4)]
         before = [page.styled(line, "dim") for line in lines]
         if problem.failure:

@@ -8,7 +8,7 @@ from html import escape
 from typing import TypeVar
 
 from mlbackends.base.errors import BadInput, shown
-from mlbackends.base.version import install_command
+from mlbackends.base.installed import install_command
 from mlbackends_cli.charts.plot import Logarithmic, Plot, Point, Roof, short_number
 from mlbackends_cli.text.plain import one_line
 
@@ -312,7 +312,6 @@ _WORD = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">'
     '<style>{}</style><text x="2" y="14">{}</text></svg>'
 )
-_INSTALL = f"{install_command('png')}, or write FILE.svg"
 _NO_FONT = "install a font, such as Debian's fonts-dejavu-core, or write FILE.svg"
 
 
@@ -349,7 +348,10 @@ def why_no_png() -> BadInput | None:
     try:
         import resvg_py
     except ImportError:
-        return BadInput("PNG needs resvg-py, which is not installed", _INSTALL)
+        return BadInput(
+            "PNG needs resvg-py, which is not installed",
+            f"{install_command('png')}, or write FILE.svg",
+        )
     # Without a font, resvg omits text silently.
     words = (_WORD.format(_FONTS, text) for text in ("", "font"))
     empty, word = (bytes(resvg_py.svg_to_bytes(svg_string=word)) for word in words)

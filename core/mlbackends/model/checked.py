@@ -125,6 +125,11 @@ class Result(Struct, frozen=True):
         return max({"": self.errors, **self.gradients}.items(), key=lambda item: item[1].badness)
 
     @property
+    def is_elsewhere(self) -> bool:
+        """Whether it computes only on other kinds of devices, and nobody required it."""
+        return not self.required and any(reason.code == "wrong-device" for reason in self.reasons)
+
+    @property
     def right(self) -> bool:
         """Whether nothing that was compared is too far from the exact one."""
         return self.worst is None or self.worst[1].within

@@ -16,7 +16,7 @@ class Explained(Struct, frozen=True):
     here: whether that is this machine's own. chosen: the backend of ours that computes it, "" for none.
     torch_chosen: the SDPBackend that torch uses, "" if torch raises or its choice is not known for
     torch_unknown_reason. torch_cudnn: the version of cuDNN that torch's verdicts are for, the
-    newest that is known where the device is not here; "" for none. verdicts and torch_verdicts are in
+    installed one, else that of torch's wheel; "" for none. verdicts and torch_verdicts are in
     the order of the backends.
     """
 
@@ -39,12 +39,13 @@ class Explained(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True):
-    """The record of `backends sdpa explain`. torch: the release of the rules."""
+    """The record of `backends sdpa explain`. torch: the release of the rules; torch_basis: why that one."""
 
     schema: str
     tool: str
     torch: str
     problems: tuple[Explained, ...]
+    torch_basis: str = ""
 
 
 class BackendEntry(Struct, frozen=True):

@@ -234,19 +234,27 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
 class Verdict(Struct, frozen=True):
     """The verdict of one backend on a problem: `reasons` are all that speak against it, none if it can.
 
-    answers_to: the name of the SDPBackend that stands for it. note: what its library said where it takes
-    the problem, or why it was not asked; "" where it decides nothing of its own.
+    answers_to: the name of the SDPBackend that stands for it. note: its library's answer, a warning, or why
+    the library was not asked; "" without one. missing: packages that are not installed here, for a device
+    that is only described. undecided: whether its library decides, and could not be asked.
     """
 
     backend: str
     answers_to: str
     reasons: tuple[Reason, ...] = ()
     note: str = ""
+    missing: tuple[Reason, ...] = ()
+    undecided: bool = False
 
     @property
     def usable(self) -> bool:
         """Whether it can answer."""
-        return not self.reasons
+        return not self.reasons and not self.undecided
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it computes only on other kinds of devices."""
+        return any(reason.code == "wrong-device" for reason in self.reasons)
 
 
 class Decision(Struct, frozen=True):

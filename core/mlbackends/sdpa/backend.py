@@ -43,11 +43,12 @@ class Gradients(NamedTuple):
 class LibraryAnswer(NamedTuple):
     """A library's own verdict on a problem: its reasons against it.
 
-    note: which library supports it, or why none could be asked.
+    note: which library supports it, or why none could be asked. undecided: whether none could be asked.
     """
 
     reasons: tuple[Reason, ...] = ()
     note: str = ""
+    undecided: bool = False
 
 
 class AttentionBackend:

@@ -215,14 +215,15 @@ def square_causal(problem: AttentionProblem) -> str:
 def last_dim_contiguous(*, singleton_exempt: bool = False, mask_too: bool = False) -> Constraint:
     """Require rows with contiguous elements.
 
-    singleton_exempt: strides do not matter where the query's rows have one element. mask_too: the mask too.
+    singleton_exempt: those of query, key and value do not matter where the query's rows have one element.
+    mask_too: the mask too.
     """
 
     def test(problem: AttentionProblem) -> str:
-        if singleton_exempt and problem.head_dim == 1:
-            return ""
+        is_exempt = singleton_exempt and problem.head_dim == 1
         masks = [("mask", problem.mask)] if mask_too and problem.mask else []
-        named = [*zip(("query", "key", "value"), _inputs(problem), strict=True), *masks]
+        inputs = zip(("query", "key", "value"), _inputs(problem), strict=True)
+        named = [*(() if is_exempt else inputs), *masks]
         bad = [f"{name} {spec.strides[-1]}" for name, spec in named if spec.strides[-1] != 1]
         return (
             f"the strides of the last dimension must be 1; they are {', '.join(bad)}" if bad else ""

@@ -61,9 +61,14 @@ def choose(
     """
     verdicts = []
     for backend in in_order(problem, backends() if among is None else among, environment):
-        reasons = _reasons(backend, problem, here)
-        note = "" if reasons else backend.library_answer(problem, here).note
-        verdicts.append(Verdict(backend.name, backend.answers_to.name, reasons, note))
+        reasons, note, undecided = _reasons(backend, problem, here), "", False
+        missing: tuple[Reason, ...] = ()
+        if not reasons:
+            _, note, undecided = backend.library_answer(problem, here)
+            # What has no remedy, such as a driver, belongs to the device.
+            missing = () if here else tuple(part for part in backend.missing_parts() if part.hint)
+        kind = backend.answers_to.name
+        verdicts.append(Verdict(backend.name, kind, reasons, note, missing, undecided))
     if among is None:
         verdicts += unloaded()
     chosen = next((verdict.backend for verdict in verdicts if verdict.usable), "")

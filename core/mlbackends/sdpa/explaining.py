@@ -12,10 +12,14 @@ from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.dispatch import backends, choose, switch_reasons, torch_order
 from mlbackends.sdpa.named_devices import NamedDevice
 from mlbackends.sdpa.problem_text import Wording
-from mlbackends.sdpa.rules.environment import NEWEST, Environment, environment_here
-
-#: The newest release of torch with rules in `mlbackends.sdpa.rules`.
-TORCH = ".".join(map(str, NEWEST.torch))
+from mlbackends.sdpa.rules.environment import (
+    Environment,
+    basis,
+    environment_elsewhere,
+    environment_here,
+    installed_torch,
+    release_of,
+)
 
 
 def explain(wordings: Sequence[Wording], names: Sequence[str] = ()) -> Explanation:
@@ -28,7 +32,9 @@ def explain(wordings: Sequence[Wording], names: Sequence[str] = ()) -> Explanati
         name: named_devices.device(name) for name in {wording.device for wording in wordings}
     }
     problems = tuple(explained(wording, devices[wording.device], among) for wording in wordings)
-    return Explanation(SCHEMA, f"backends {__version__}", TORCH, problems)
+    version = installed_torch()
+    torch = ".".join(map(str, release_of(version)))
+    return Explanation(SCHEMA, f"backends {__version__}", torch, problems, basis(version))
 
 
 def chosen_backends(names: Sequence[str]) -> tuple[AttentionBackend, ...] | None:
@@ -45,7 +51,7 @@ def explained(
 ) -> Explained:
     """Return the verdicts on one problem. among: our backends to ask, None for all."""
     problem = wording.problem(place.device)
-    environment = environment_here(problem) if place.here else NEWEST
+    environment = environment_here(problem) if place.here else environment_elsewhere()
     decision = choose(problem, among=among, environment=environment, here=place.here)
     verdicts = torch_verdicts(problem, environment)
     unknown = rules.unknown_device(problem)
@@ -80,6 +86,7 @@ def torch_verdicts(problem: AttentionProblem, environment: Environment) -> tuple
             kind.name,
             kind.name,
             (*switch_reasons(kind), *rules.why_not(kind, problem, environment)),
+            rules.warning(kind, problem, environment),
         )
         for kind in order
         if rules.rules(kind, problem.platform, environment) is not None

@@ -4,11 +4,12 @@
 """
 
 import re
+from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
 
-from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.errors import BadInput, UnknownName, nearest
 from mlbackends.base.tables import table
 from mlbackends.model.records import Device, Presence
 
@@ -51,6 +52,14 @@ _LIST = "backends sdpa list --devices"
 NAMES = (*HERE, *NAMED)
 
 
+#: The products in the titles, as they are typed: h100, rtx 50 series.
+_PRODUCTS = tuple(
+    product
+    for row in _ROWS
+    if row.products
+    for product in re.split(", | and ", row.title.lower().partition(": ")[2])
+    if product
+)
 _MAKERS = re.compile("(?:nvidia|geforce|tesla|quadro|amd|radeon|instinct|apple)*")
 #: Suffixes of product names that do not matter to the rules.
 _REST = (
@@ -80,6 +89,11 @@ def canonical(name: str) -> str:
     for row in _ROWS:
         if row.products and re.fullmatch(f"(?:{row.products}){_REST}", product):
             return row.name
+    # One character too many or too few is a slip; another number is another product.
+    if (near := nearest(text, _PRODUCTS)) and len(near[0]) != len(text):
+        error = UnknownName("device", name, ())
+        error.hint = f"did you mean {near[0]}?"
+        raise error
     letters = re.match("[a-z]*", text)
     alike = tuple(n for n in NAMES if letters and letters[0] and n.startswith(letters[0]))
     error = UnknownName("device", name, alike, _LIST)
@@ -88,6 +102,24 @@ def canonical(name: str) -> str:
         if name.lower().lstrip().startswith("cuda:"):
             error.hint += "; cuda:1 is this machine's second CUDA device"
     raise error
+
+
+def usual_dtype(name: str) -> str:
+    """Return the element type of problems on a device: the fast backends of GPUs compute 16 bits only."""
+    row = NAMED.get(name)
+    kind = row.device.kind if row else name.partition(":")[0]
+    if kind not in ("cuda", "rocm"):
+        return "float32"
+    is_old = bool(row and kind == "cuda" and float(row.device.capability) < 8)
+    return "float16" if is_old else "bfloat16"
+
+
+def option_for(word: str) -> str:
+    """Return the option that names a device, such as "--device t4", "" for a word that is not a device."""
+    with suppress(UnknownName):
+        canonical(word)
+        return f"--device {word.lower()}"
+    return ""
 
 
 def device(name: str) -> NamedDevice:

@@ -5,6 +5,7 @@ A comma-separated list gives one problem for each of its items, so one line can 
 """
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +44,7 @@ _LISTS = ("shape", "window", "query-lengths", "key-lengths")
 
 
 class Wording(Struct, frozen=True, kw_only=True):
-    """One problem as it is typed; None where the size of the query is used.
+    """One problem as it is typed; None where the size of the query is used, "" for the device's dtype.
 
     shape: (..., H, L, E). mask: one of MASKS, or "bool:SIZES" or "float:SIZES" for a mask that is broadcast.
     layout: bshd for tensors stored as (B, L, H, E). backward: query, key, value and sinks require gradients.
@@ -55,7 +56,7 @@ class Wording(Struct, frozen=True, kw_only=True):
     kv_len: int | None = None
     kv_heads: int | None = None
     value_dim: int | None = None
-    dtype: str = "float32"
+    dtype: str = ""
     mask: str = "none"
     dropout: float = 0.0
     scale: float | None = None
@@ -76,6 +77,8 @@ class Wording(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.mask_gradient:
             force_setattr(self, "backward", True)
+        if not self.dtype:
+            force_setattr(self, "dtype", named_devices.usual_dtype(self.device))
         if self.lower_right and self.mask in ("causal", "lower-right"):
             force_setattr(self, "mask", "lower-right")
             force_setattr(self, "lower_right", False)
@@ -88,6 +91,8 @@ class Wording(Struct, frozen=True, kw_only=True):
             value = getattr(self, word.field)
             if word.flag:
                 found += [f"--{name}"] if value == word.flag_value else []
+            elif name == "dtype" and named_devices.usual_dtype(self.device) != word.usual:
+                found += [f"--{name}", value]  # the element type matters most on a GPU
             elif value != word.usual and not (word.field == "mask" and value in ("causal", "none")):
                 found += [f"--{name}", _written(value)]
         return tuple(found)
@@ -178,7 +183,7 @@ def _number(name: str, text: str) -> float:
 
 
 def _sizes(name: str, text: str) -> tuple[int, ...]:
-    return tuple(_whole(name, part) for part in text.split(","))
+    return tuple(_whole(name, part) for part in re.split("[,xX×]", text))
 
 
 def _window(name: str, text: str) -> tuple[int, ...]:
@@ -293,8 +298,8 @@ def wordings(given: Given) -> tuple[Wording, ...]:
             values = [read(name, part) for text in texts for part in _members(name, text)]
         if word.field == "mask" and word.field in axes:
             raise InvalidProblem(
-                "Explicit attn_mask should not be set when is_causal=True",
-                "write --mask causal,bool for two problems",
+                "torch refuses --causal together with --mask: fold causality into the mask",
+                "for two problems, write --mask causal,bool",
             )
         axes[word.field] = list(dict.fromkeys(values))
     count = prod(map(len, axes.values()))

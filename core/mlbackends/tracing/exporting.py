@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, cast
 import msgspec
 
 from mlbackends.base.errors import BadInput, UnknownName
-from mlbackends.base.version import install_command
+from mlbackends.base.installed import install_command
 from mlbackends.base.writable import csv_cell, escaped
 from mlbackends.host.files import standard_output, whole_file
 from mlbackends.model.trace import Record, as_row

@@ -5,13 +5,14 @@ Source: CUDA Driver API, context management.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from mlbackends.base.errors import MlBackendsError
-from mlbackends.base.version import install_command
+from mlbackends.base.installed import install_command
 
-INSTALL = install_command("cuda", "nvidia-cuda-nvrtc")
+#: Returns the command that installs what CUDA needs.
+install = partial(install_command, "cuda", "nvidia-cuda-nvrtc")
 #: What the bindings raise where a library or one of its functions is missing, by name.
 _MISSING = (
     "DynamicLibNotFoundError", "DynamicLibNotAvailableError", "FunctionNotFoundError",
@@ -45,7 +46,7 @@ def our_errors(function: str) -> Iterator[None]:
     except (CudaError, CudaUnavailable):
         raise
     except ImportError as error:
-        raise CudaUnavailable(f"{function}: {error}", INSTALL) from None
+        raise CudaUnavailable(f"{function}: {error}", install()) from None
     except Exception as error:
         kind, text = type(error).__name__, str(error)
         if kind in ("CUDAError", "NVRTCError"):
@@ -54,7 +55,7 @@ def our_errors(function: str) -> Iterator[None]:
             message = name if kind == "CUDAError" else text  # with NVRTC's log
             raise failed(function, message, message) from None
         if kind in _MISSING or "dlopen" in text:
-            raise CudaUnavailable(f"{function}: {text or kind}", INSTALL) from None
+            raise CudaUnavailable(f"{function}: {text or kind}", install()) from None
         raise
 
 
@@ -66,7 +67,7 @@ def driver() -> Any:
 
         (status,) = binding.cuInit(0)
     except ImportError as error:
-        raise CudaUnavailable(f"CUDA is called through cuda-python: {error}", INSTALL) from None
+        raise CudaUnavailable(f"CUDA is called through cuda-python: {error}", install()) from None
     except Exception as error:  # noqa: BLE001  a missing driver raises one of several types
         raise CudaUnavailable(f"the CUDA driver cannot be loaded: {error}") from None
     if status:

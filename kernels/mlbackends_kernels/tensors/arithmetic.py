@@ -8,10 +8,8 @@ import sys
 from typing import Any
 
 from mlbackends.base.errors import MlBackendsError
+from mlbackends.base.installed import install_command
 from mlbackends.base.reasons import Reason
-from mlbackends.base.version import install_command
-
-INSTALL = install_command("kernels")
 
 
 def numpy() -> Any:
@@ -19,8 +17,11 @@ def numpy() -> Any:
     try:
         import numpy as np
     except ImportError as error:
-        message = f"numpy is needed and cannot be imported ({error}): {INSTALL}"
-        raise MlBackendsError(message, INSTALL) from None
+        message, hint = (
+            f"numpy is needed and cannot be imported ({error})",
+            install_command("kernels"),
+        )
+        raise MlBackendsError(f"{message}: {hint}", hint) from None
     return np
 
 
@@ -28,7 +29,7 @@ def without_numpy() -> tuple[Reason, ...]:
     """Return a reason if numpy is not installed, without importing it."""
     if sys.modules.get("numpy") is not None or importlib.util.find_spec("numpy") is not None:
         return ()
-    return (Reason("missing-part", "numpy is not installed", INSTALL),)
+    return (Reason("missing-part", "numpy is not installed", install_command("kernels")),)
 
 
 def bfloat16_to_float32(bits: Any) -> Any:

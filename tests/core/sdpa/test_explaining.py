@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+import types
+from typing import Any
+
 import pytest
 
+from mlbackends import cudnn
 from mlbackends.base.errors import UnknownName
 from mlbackends.sdpa.explaining import explain
 from mlbackends.sdpa.problem_text import parse
+from mlbackends.sdpa.rules import environment
 from mlbackends.switches import store
 
 SHAPE = "--shape 2,8,1024,64 "
@@ -39,7 +45,9 @@ def test_torch_would_take(line: str, taken: str) -> None:
 
 
 def test_all_reasons_are_told_not_only_the_first() -> None:
-    (told,) = explain(parse(SHAPE + "--device sm75 --mask float --value-dim 32")).problems
+    (told,) = explain(
+        parse(SHAPE + "--device sm75 --dtype float32 --mask float --value-dim 32")
+    ).problems
     flash = next(verdict for verdict in told.torch_verdicts if verdict.backend == "FLASH_ATTENTION")
 
     assert {reason.code for reason in flash.reasons} == {
@@ -69,6 +77,65 @@ def test_only_what_is_named_is_asked() -> None:
     (told,) = explain(parse(SHAPE), ("math",)).problems
 
     assert [verdict.backend for verdict in told.verdicts] == ["math"]
+
+
+def verdict_of(line: str, backend: str) -> Any:
+    explained = explain(parse(SHAPE + line)).problems[-1]
+    verdicts = (*explained.verdicts, *explained.torch_verdicts)
+    return next(verdict for verdict in verdicts if verdict.backend == backend)
+
+
+@pytest.mark.parametrize(
+    ("version", "basis", "state"),
+    [
+        ("2.13.0+cu130", "torch 2.13.0+cu130 is installed here", "warns"),
+        ("2.14.1", "torch 2.14.1 is installed here", "warns"),
+        ("2.15.0", "torch 2.15.0 is installed here", "refuses"),
+        ("2.7.1", "torch 2.7.1 is installed here, whose rules are not recorded", "warns"),
+    ],
+)
+def test_the_installed_torch_decides_which_rules_apply(
+    monkeypatch: pytest.MonkeyPatch, version: str, basis: str, state: str
+) -> None:
+    """A key length of 64 more than a multiple of 128, with a cuDNN that is too old for it."""
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(__version__=version))
+    monkeypatch.setattr(cudnn, "version", lambda: 92400)
+    line = "--device h100 --kv-len 1088 --backward"
+    explanation = explain(parse(SHAPE + line))
+    verdict = verdict_of(line, "CUDNN_ATTENTION")
+
+    assert explanation.torch_basis.startswith(basis)
+    assert explanation.torch == ".".join(version.split(".")[:2]) or "not recorded" in basis
+    assert explanation.problems[0].torch_cudnn == "9.24.0"
+    assert verdict.usable == (state == "warns")
+    text = verdict.note or verdict.reasons[0].message
+    assert "gradients can be NaN if the key length is 64 more than a multiple of 128" in text
+    for fine in ("--causal", "--kv-len 1152"):
+        words = line.replace("--kv-len 1088", fine) if "kv" in fine else f"{line} {fine}"
+        assert verdict_of(words, "CUDNN_ATTENTION").note == ""
+
+
+def test_without_torch_the_assumed_release_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "installed_torch", lambda: "")
+    assert environment.basis("") == "torch is not installed here; torch 2.15 is assumed"
+
+
+def test_gradients_of_one_query_row_get_a_warning() -> None:
+    line = "--device h100 --shape 2,8,1,64 --kv-len 128 --backward"
+    verdict = verdict_of(line, "CUDNN_ATTENTION")
+
+    assert verdict.usable and "cudnn-frontend#1072" in verdict.note
+    assert not verdict_of(line.replace("--backward", ""), "CUDNN_ATTENTION").note
+
+
+def test_on_a_gpu_the_element_type_is_one_that_the_fast_backends_have() -> None:
+    devices = "cpu,cpu:avx2,sm75,sm80,cuda:1,gfx942,mps"
+    dtypes = [wording.dtype for wording in parse(SHAPE + f"--device {devices}")]
+
+    assert dtypes == ["float32", "float32", "float16", *3 * ["bfloat16"], "float32"]
+    for words in ("--device sm90", "--device sm90 --dtype float32", "--device cpu"):
+        (wording,) = parse(SHAPE + words)
+        assert parse(wording.text) == (wording,)
 
 
 def test_a_wrong_backend_gets_the_nearest() -> None:

@@ -83,11 +83,20 @@ def test_what_people_and_drivers_call_a_device_is_understood(typed: str, name: s
     assert canonical(typed) == name
 
 
-@pytest.mark.parametrize("typed", ["h300", "gpu", "mi999", "gb2000", "", "4", "9" * 5000])
+@pytest.mark.parametrize("typed", ["h300", "gpu", "mi999", "", "4", "9" * 5000])
 def test_no_other_device_is_suggested_for_one_that_is_not_there(typed: str) -> None:
     with pytest.raises(UnknownName) as caught:
         canonical(typed)
     assert caught.value.hint == "`backends sdpa list --devices` lists all devices"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("h1000", "h100"), ("GB2000", "gb200"), ("t44", "t4")]
+)
+def test_a_slip_in_a_product_is_answered_with_the_product(typed: str, meant: str) -> None:
+    with pytest.raises(UnknownName) as caught:
+        canonical(typed)
+    assert caught.value.hint == f"did you mean {meant}?"
 
 
 @pytest.mark.parametrize("typed", ["cuda:x", "cuda:-1", "cuda:"])

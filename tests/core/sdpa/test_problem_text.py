@@ -185,11 +185,11 @@ def test_the_gradient_of_a_mask_means_backward_as_well() -> None:
         ("--shape 2,8,1024", BadInput, ""),
         ("--shape 8", BadInput, "has 1 size; it needs L,E or H,L,E or B,H,L,E, or more leading"),
         ("--shape 1,1,1,1,1,1,1,2,3", BadInput, "2 to 8 in all"),
-        ("--shape 1,2,x,4", BadInput, "'x' is not a whole number"),
+        ("--shape 1,2,y,4", BadInput, "'y' is not a whole number"),
         ("--shape 1,2,3,4 --dtpe float32", UnknownName, "'dtpe'"),
         ("--shape 1,2,3,4 --dtype float3", UnknownName, "'float3'"),
         ("--shape 1,2,3,4 --device sm9", UnknownName, "'sm9'"),
-        ("--shape 1,2,3,4 --causal --mask bool", InvalidProblem, "is_causal=True"),
+        ("--shape 1,2,3,4 --causal --mask bool", InvalidProblem, "fold causality into the mask"),
         ("--shape 1,2,3,4 --mask bool:5,4", InvalidProblem, "does not extend"),
         ("--shape 1,8,3,4 --kv-heads 2", InvalidProblem, "batches and heads"),
         ("--shape 1,8,3,4 --kv-heads 3 --gqa", InvalidProblem, "must divide"),
@@ -239,7 +239,15 @@ def test_other_names_of_element_types_are_understood(typed: str, meant: str) -> 
 
 def test_a_product_stands_for_its_device() -> None:
     (wording,) = parse("--shape 1,2,3,4 --device H100")
-    assert (wording.device, wording.text) == ("sm90", "--shape 1,2,3,4 --device sm90")
+    assert (wording.device, wording.text) == (
+        "sm90",
+        "--shape 1,2,3,4 --dtype bfloat16 --device sm90",
+    )
+
+
+def test_sizes_may_be_joined_by_x() -> None:
+    joined = parse("--shape 1x2x3X4 --mask bool:1x2×3x3")
+    assert joined == parse("--shape 1,2,3,4 --mask bool:1,2,3,3")
 
 
 def test_grouped_heads_are_advised_in_the_words_that_are_typed() -> None:

@@ -105,6 +105,8 @@ FLASH_CASES: list[tuple[dict[str, Any], set[str]]] = [
     ({"nested": True}, set()),
     ({"nested": True, "dims": (60, 60)}, {"head-dim-unaligned"}),
     ({"nested": True, "heads": (0, 0, 0)}, {"nested"}),
+    ({"nested": True, "heads": (8, 1, 1)}, set()),
+    ({"nested": True, "heads": (8, 1, 1), "requires_grad": True}, {"nested"}),
 ]
 
 EFFICIENT_CASES: list[tuple[dict[str, Any], set[str]]] = [
@@ -139,9 +141,14 @@ EFFICIENT_CASES: list[tuple[dict[str, Any], set[str]]] = [
     ({"lengths": (128, 0)}, {"empty-sequence"}),
     ({"nested": True}, set()),
     ({"nested": True, "requires_grad": True}, {"gradient"}),
+    ({"nested": True, "heads": (0, 0, 0)}, {"nested"}),
 ]
 
+TURNED = TensorSpec((128, 128), "float16", strides=(1, 128))
 CUDNN_CASES: list[tuple[dict[str, Any], int, set[str]]] = [
+    ({"mask": MASK}, 91900, set()),
+    ({"mask": TURNED}, 91900, {"rows-not-contiguous"}),
+    ({"mask": TURNED, "dims": (1, 1)}, 91900, {"rows-not-contiguous", "head-dim-unaligned"}),
     ({}, 91900, set()),
     ({}, 0, {"not-built"}),
     ({}, 8902, {"not-built"}),

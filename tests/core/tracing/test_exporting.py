@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.installed import install_command
 from mlbackends.base.registry import load
-from mlbackends.base.version import install_command
 from mlbackends.base.writable import csv_cell
 from mlbackends.model.trace import Text
 from mlbackends.tracing import exporting, reader

@@ -28,6 +28,7 @@ from mlbackends.audit import catalogue, device_limits
 from mlbackends.base.errors import BadInput, UnknownName, counted
 from mlbackends.base.version import __version__
 from mlbackends.model.device_kinds import SCHEMA, Concern, Here, KindPage, KindPages
+from mlbackends.sdpa import named_devices
 from mlbackends.survey import all_codes
 from mlbackends.switches import listing
 from mlbackends.switches.deviations import DEVIATIONS, Deviation
@@ -102,8 +103,6 @@ def command(
 
 def _kind(name: str) -> str:
     """Return the kind of a device that is named instead of its kind: cuda for h100."""
-    from mlbackends.sdpa import named_devices
-
     if name in device_limits.kinds():
         return name
     with suppress(UnknownName):
@@ -151,6 +150,8 @@ def explained(topic: str) -> list[Passage]:
         error = UnknownName("topic", topic, tuple(topics()), "backends explain")
         if topic in device_limits.kinds():
             error.hint = f"write `backends explain device {topic}`"
+        elif option := named_devices.option_for(topic):
+            error.hint = f"did you mean `backends sdpa explain {option}`?"
         elif not error.hint.startswith("did"):
             error.hint = "`backends explain` lists the kinds of topics"
         raise error

@@ -64,6 +64,16 @@ def why_not(
     return unmet(constraints, batched(problem) if environment.torch >= (2, 14) else problem)
 
 
+def warning(kind: SDPBackend, problem: AttentionProblem, environment: Environment) -> str:
+    """Return what can go wrong although torch runs a kind of backend, "" for nothing that is known."""
+    if kind is not SDPBackend.CUDNN_ATTENTION or problem.platform != "cuda":
+        return ""
+    tail = cuda_cudnn.broken_tail(problem, environment.cudnn_version)
+    tail = "" if cuda_cudnn.checks_tail(environment) else tail
+    sources = {cuda_cudnn.broken_row(problem): "cudnn-frontend#1072", tail: "pytorch#196678"}
+    return "; ".join(f"{message} ({source})" for message, source in sources.items() if message)
+
+
 def batched(problem: AttentionProblem) -> AttentionProblem:
     """Return a 3-dimensional problem with a batch of one, as torch treats it since 2.14.
 

@@ -51,6 +51,7 @@ def efficient(environment: Environment) -> tuple[Constraint, ...]:
         shared.row_alignment(alignment),
         aligned_storage(),
         nested_inference(),
+        shared.nested_heads(),
         where_dense(need.non_empty()),
         where_dense(need.last_dim_contiguous(mask_too=True)),
         where_dense(need.equal_batch()),

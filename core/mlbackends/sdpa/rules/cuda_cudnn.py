@@ -42,7 +42,7 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
         need.capability_between((8, 0), (12, 1)),
         dropout_in_sixteenths(),
         where_dense(need.non_empty()),
-        where_dense(need.last_dim_contiguous(singleton_exempt=True)),
+        where_dense(need.last_dim_contiguous(singleton_exempt=True, mask_too=True)),
         where_dense(need.equal_batch()),
         where_dense(need.grouped_heads(value_may_differ=True, one_for_all=is_newer)),
         where_dense(crowd()),
@@ -61,7 +61,46 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
             if is_newer
             else ()
         ),
+        *((with_cudnn("gradient", _BROKEN_TAIL, broken_tail),) if checks_tail(environment) else ()),
     )
+
+
+def checks_tail(environment: Environment) -> bool:
+    """Return whether torch refuses what `broken_tail` describes."""
+    return environment.torch >= (2, 15)
+
+
+_BROKEN_TAIL = (
+    "for gradients on sm90 before cuDNN 9.26, no key length of 64 more than a multiple of 128"
+)
+
+
+def broken_tail(problem: AttentionProblem, version: int) -> str:
+    """Return why the gradient of query can be NaN, "" if it is right. Source: pytorch#196678, #196861."""
+    specs = (problem.query, problem.key, problem.value)
+    if (
+        not any(spec.requires_grad for spec in specs)
+        or problem.capability != (9, 0)
+        or problem.is_causal
+        or problem.key_length % 128 != 64
+        or not 0 < version < 92600
+    ):
+        return ""
+    return (
+        f"with cuDNN {cudnn_release(version)} on sm90, gradients can be NaN if the key length is 64 more"
+        f" than a multiple of 128; it is {problem.key_length}"
+    )
+
+
+def broken_row(problem: AttentionProblem) -> str:
+    """Return why the gradients of key and value can be NaN, "" if they are right.
+
+    Source: cudnn-frontend#1072, with cuDNN 9.25 and 9.26; #1071: the process may end. Neither is fixed yet.
+    """
+    specs = (problem.query, problem.key, problem.value)
+    if problem.query_length != 1 or not any(spec.requires_grad for spec in specs):
+        return ""
+    return "cuDNN's gradients of a single query row can be NaN, or end the process"
 
 
 def _there(problem: AttentionProblem, version: int) -> str:
@@ -92,7 +131,7 @@ def _nested(enabled: bool, longer_than: int) -> Constraint:
         if problem.capability and problem.capability[0] not in (9, 10):
             device = "".join(map(str, problem.capability))
             return f"nested tensors need sm90 to sm103; the device is sm{device}"
-        if longer_than and problem.query_length <= longer_than:
+        if problem.query.nested and longer_than and 0 < problem.query_length <= longer_than:
             return f"nested tensors need a longest query above {longer_than}"
         return ""
 

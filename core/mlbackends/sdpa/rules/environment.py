@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from mlbackends import cudnn
+from mlbackends.base.installed import installed_version
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.switches import store
 
@@ -14,7 +15,7 @@ from mlbackends.switches import store
 class Environment(Struct, frozen=True):
     """The environment of a torch.
 
-    torch: its release, 2.13 or newer. cudnn_version: as cudnnGetVersion returns it, 91500 for 9.15.0 and
+    torch: the release whose rules apply. cudnn_version: as cudnnGetVersion returns it, 91500 for 9.15.0 and
     8907 for 8.9.7; 0 without cuDNN. deterministic: deterministic algorithms are required, not only advised.
     nested_cudnn: whether TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED is 1. composable_kernel: whether CK's kernels
     are preferred to AOTriton's on ROCm.
@@ -27,8 +28,45 @@ class Environment(Struct, frozen=True):
     composable_kernel: bool = False
 
 
-#: The newest torch with recorded rules; for questions about devices that this machine does not have.
-NEWEST = Environment(torch=(2, 15), cudnn_version=92600)
+#: The releases of torch whose rules are recorded, and the cuDNN of their wheels for CUDA.
+#:
+#: Source: the metadata of torch 2.14.1 and 2.15.0; pytorch#193893 for 2.13.0.
+_CUDNN = {(2, 13): 92000, (2, 14): 92400, (2, 15): 92600}
+#: The newest torch with recorded rules.
+NEWEST = Environment(torch=max(_CUDNN), cudnn_version=_CUDNN[max(_CUDNN)])
+
+
+def installed_torch() -> str:
+    """Return the version of the torch that is loaded, else of the one that is installed, "" for none."""
+    loaded = getattr(sys.modules.get("torch"), "__version__", "")
+    return str(loaded) or installed_version("torch")
+
+
+def release_of(version: str) -> tuple[int, int]:
+    """Return the recorded release of torch that is nearest to a version, the newest for ""."""
+    parts = version.split(".")[:2]
+    if not "".join(parts).isdecimal():
+        return NEWEST.torch
+    return min(max((int(parts[0]), int(parts[1])), min(_CUDNN)), max(_CUDNN))
+
+
+def basis(version: str) -> str:
+    """Return which torch the rules are of, and why, for an installed version or "" for none."""
+    release = release_of(version)
+    name = "torch {}.{}".format(*release)
+    if not version:
+        return f"torch is not installed here; {name} is assumed"
+    if version.split(".")[:2] == [*map(str, release)]:
+        return f"torch {version} is installed here"
+    return (
+        f"torch {version} is installed here, whose rules are not recorded; those of {name} are used"
+    )
+
+
+def environment_elsewhere() -> Environment:
+    """Return the environment of a device that this machine does not have: the installed torch's."""
+    release = release_of(installed_torch())
+    return Environment(torch=release, cudnn_version=int(cudnn.version() or _CUDNN[release]))
 
 
 def environment_here(problem: AttentionProblem) -> Environment:
@@ -41,9 +79,8 @@ def environment_here(problem: AttentionProblem) -> Environment:
     if hasattr(torch, "are_deterministic_algorithms_enabled"):
         warns = torch.is_deterministic_algorithms_warn_only_enabled()
         deterministic = bool(torch.are_deterministic_algorithms_enabled()) and not warns
-    release = str(getattr(torch, "__version__", "")).split(".")[:2]
     return Environment(
-        torch=(int(release[0]), int(release[1])) if "".join(release).isdecimal() else NEWEST.torch,
+        torch=release_of(installed_torch()),
         cudnn_version=cudnn_version,
         deterministic=deterministic,
         nested_cudnn=os.environ.get("TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED") == "1",

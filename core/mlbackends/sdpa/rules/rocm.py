@@ -56,6 +56,7 @@ def efficient(environment: Environment) -> tuple[Constraint, ...]:
         need.rank_is(4),
         shared.row_alignment(lambda problem: 8 if problem.dtype in REDUCED else 4),
         row_length(),
+        shared.nested_heads(),
         where_dense(need.non_empty()),
         where_dense(need.last_dim_contiguous(mask_too=True)),
         where_dense(need.equal_batch()),

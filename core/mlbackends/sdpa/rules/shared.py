@@ -28,11 +28,16 @@ def nested_head_dim(problem: AttentionProblem) -> str:
 
 @constraint("nested", "nested tensors with one number of heads")
 def nested_heads(problem: AttentionProblem) -> str:
-    """Require one number of heads within nested tensors."""
+    """Require one number of heads within nested tensors, and for gradients the same sizes in all of them."""
     specs = (problem.query, problem.key, problem.value)
-    if not any(spec.nested and not heads_of(spec) for spec in specs):
+    if not any(spec.nested for spec in specs):
         return ""
-    return "the number of heads must not differ within nested tensors"
+    if any(spec.nested and not heads_of(spec) for spec in specs):
+        return "the number of heads must not differ within nested tensors"
+    sizes = {spec.shape[:2] for spec in specs}
+    if len(sizes) > 1 and any(spec.requires_grad for spec in specs):
+        return "gradients of nested tensors need equal batches and heads of query, key and value"
+    return ""
 
 
 _MOST = 65535

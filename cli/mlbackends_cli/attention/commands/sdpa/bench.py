@@ -6,7 +6,8 @@ machine changes, only these ratios are reliable. While one backend is timed, the
 stopped. A round in which threads waited for a CPU is repeated; times that remain unstable are marked with ~
 and not compared. Results are also compared with float64. Exit 1
 if a result is wrong, a backend crashed, or --fail-below applies; exit 3 if unstable times leave
-that open. With --device cuda, CUDA events measure the time; our CUDA backends have not run on a GPU yet.
+that open, or if no backend ran for one of the problems. With --device cuda, CUDA events measure the
+time; our CUDA backends have not run on a GPU yet.
 
 Examples:
   backends sdpa bench --shape 2,8,1024,64 --peers
@@ -122,4 +123,5 @@ def command(
         return exits.NO
     timings = [result.timing for problem in run.problems for result in problem.checked.results]
     unstable = any(timing.unstable for timing in timings if timing is not None)
-    return exits.UNKNOWN if fail_below and unstable else exits.YES
+    is_idle = any(problem.checked.idle for problem in run.problems)
+    return exits.UNKNOWN if is_idle or (fail_below and unstable) else exits.YES

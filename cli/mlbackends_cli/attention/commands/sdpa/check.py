@@ -8,9 +8,9 @@ plain attention is the exact result, the limit is 4 such units plus the rounding
 log-sum-exp. Backends are timed in turn, together with multiply-adds that need no memory; their speed is the
 peak. With --backward, each gradient is compared as well, relative to the largest number in the
 subtraction that it results from, and only the backward pass is timed: five products instead of two.
-Exit 0 if all backends that ran are within their tolerance and the required ones ran, else 1. If none ran,
-the page says so and the exit code is 0: use --require. Our CUDA backends have not run on a GPU
-yet: with --device cuda, your numbers are the first.
+Exit 0 if all backends that ran are within their tolerance and the required ones ran, else 1; exit 3 if
+no backend ran for one of the problems. Our CUDA backends have not run on a GPU yet: with --device cuda,
+your numbers are the first.
 
 Examples:
   backends sdpa check --shape 2,8,1024,64
@@ -88,4 +88,6 @@ def command(saved: str, form: str, output: str, color: str, **options: Any) -> i
         write(formats.text_of(form, checked, style, **own), output)
     else:
         write_outcome(outcome_of(checked), form, output, style)
-    return exits.YES if all(problem.good for problem in checked.problems) else exits.NO
+    if not all(problem.good for problem in checked.problems):
+        return exits.NO
+    return exits.UNKNOWN if any(problem.idle for problem in checked.problems) else exits.YES
