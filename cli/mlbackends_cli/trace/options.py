@@ -4,29 +4,16 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from click.shell_completion import CompletionItem
 
 from mlbackends.model.trace_views import Roof
 from mlbackends.tracing.fields import NAMES
 from mlbackends.tracing.filters import grouping
 from mlbackends.tracing.machine import UNKNOWN, this_machine
-from mlbackends_cli.options import option
+from mlbackends_cli.options import completing, option
 from mlbackends_cli.output import log
 
 if TYPE_CHECKING:
     from mlbackends.tracing.machine import Machine
-
-
-def _complete_fields(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> "list[CompletionItem]":
-    """Complete the last field of a list."""
-    del ctx, param
-
-    before, comma, last = incomplete.rpartition(",")
-    return [
-        CompletionItem(f"{before}{comma}{name}") for name in sorted(NAMES) if name.startswith(last)
-    ]
 
 
 def _joined(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> str:
@@ -39,7 +26,10 @@ def _joined(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
 
 WHERE = option("--where wheres EXPRESSION", many=True)
 GROUP_BY = option(
-    "--group-by FIELD,...", many=True, shell_complete=_complete_fields, callback=_joined
+    "--group-by FIELD,...",
+    many=True,
+    shell_complete=completing(lambda: sorted(NAMES), in_list=True),
+    callback=_joined,
 )
 SKIP_FIRST = option("--skip-first N", usual=0, kind=click.IntRange(min=0))
 TOP = option("--top N", kind=click.IntRange(min=0))

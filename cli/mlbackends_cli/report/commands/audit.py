@@ -45,17 +45,13 @@ def command(
     policies: tuple[str, ...],
     requirements: tuple[str, ...],
     write_policy: bool,
-    python: str,
-    depth: str,
-    timeout: float,
-    redact: bool,
+    **look: Any,
 ) -> tuple[Outcome, Report] | str:
 
-    look: dict[str, Any] = {"python": python, "depth": depth, "timeout": timeout}
     if write_policy and (policies or requirements):
         raise BadInput("--init writes a policy; it goes with no --policy or --require")
     if write_policy:
-        return policy_of(read_report(subject, **look))
+        return policy_of(read_report(subject, **{**look, "redact": True}))
     if not (policies or requirements):
         raise BadInput(
             "no policy: name one with --policy FILE, or say what is needed with --require",
@@ -63,6 +59,6 @@ def command(
         )
     read_policies = [read(path) for path in policies]  # an error in one comes before the survey
     read_policies += [required(requirements)] if requirements else []
-    report = read_report(subject, redact=redact, **look)
+    report = read_report(subject, **look)
     today = dt.datetime.now().astimezone().date()
     return audit(read_policies, report, today, name_of(subject)), report

@@ -15,7 +15,7 @@ Examples:
 """
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
@@ -41,20 +41,11 @@ _AT_START = re.compile(r"\b(export|unset|(re|un)?install|LD_[A-Z_]+)\b", re.IGNO
 @PID
 @judging
 def command(
-    subject: str,
-    only: tuple[str, ...],
-    ignore: tuple[str, ...],
-    pid: int | None,
-    python: str,
-    depth: str,
-    timeout: float,
-    redact: bool,
+    subject: str, only: tuple[str, ...], ignore: tuple[str, ...], pid: int | None, **look: Any
 ) -> "tuple[Outcome, Report]":
     for code in (*only, *ignore):
         load(code)  # a wrong code is an error before the survey
-    report = read_report(
-        subject, python=python, pid=pid, depth=depth, timeout=timeout, redact=redact
-    )
+    report = read_report(subject, pid=pid, **look)
     name = f"process {pid}" if pid else name_of(subject)
     outcome = examine(report, only=only, ignored=ignore, subject=name)
     if pid:

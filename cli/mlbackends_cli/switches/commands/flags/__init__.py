@@ -17,14 +17,17 @@ Examples:
   backends flags check run.toml
 """
 
+import os
 import sys
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
-from mlbackends.base.errors import BadInput
+from mlbackends.base.errors import BadInput, shown
+from mlbackends.base.shells import SHELLS, assignment, own_shell
 from mlbackends.inject import requested
 from mlbackends.switches import files as flag_files
 from mlbackends.switches import store
@@ -34,10 +37,11 @@ from mlbackends.switches.files import settings as settings_of
 from mlbackends.switches.listing import installed_torch, lacking
 from mlbackends.switches.startup import as_error
 from mlbackends.switches.table import SWITCHES
-from mlbackends_cli import exits
+from mlbackends_cli import exits, formats
 from mlbackends_cli.lazy import FolderGroup
-from mlbackends_cli.options import completing, option, together
+from mlbackends_cli.options import OUTPUT, completing, format_option, option, together
 from mlbackends_cli.output import json_line, log, write
+from mlbackends_cli.terminal import page
 from mlbackends_cli.text.plain import log_line
 
 if TYPE_CHECKING:
@@ -168,3 +172,58 @@ def _print(name: str, values: Mapping[str, object]) -> None:
             log(
                 f"{switch.name}={value} needs torch {switch.needed_torch(value)}; installed here is {torch}"
             )
+
+
+@command.command("env")
+@format_option(
+    also=("shell", "dotenv"),
+    default="shell",
+    about="shell is for eval, dotenv for docker --env-file.",
+)
+@option("--shell", one_of=SHELLS)
+@with_values
+@OUTPUT
+def env(
+    form: str, shell: str | None, files: tuple[str, ...], settings: tuple[str, ...], output: str
+) -> int:
+    """Print the variables that reproduce the current state; nothing if everything is at its default.
+
+    Those named TORCH_..., OMP_NUM_THREADS and so on are read by torch and the libraries themselves.
+    Those named MLBACKENDS_... are read by mlbackends, and `backends run` carries them into torch.
+
+    Examples:
+      eval "$(backends flags env --set cudnn.benchmark=true)"
+      backends flags env --shell powershell | Out-String | Invoke-Expression
+      backends flags env --shell cmd > env.cmd
+      backends flags env --flags run.toml --format dotenv > run.env
+    """
+    apply(files, settings)
+    variables = store.environment()
+    if form == "shell":
+        shell = shell or _usual_shell()
+        lines = [assignment(name, text, shell) for name, text in variables.items()]
+        if shell == "cmd":  # which would print each command that it reads from a file
+            lines = [f"@{line}" for line in lines]
+        write("\n".join(lines), output)
+    elif form == "dotenv":
+        for name, text in variables.items():
+            if not text.isprintable():
+                raise BadInput(
+                    f"{name} is {shown(text)}, which a dotenv file cannot express",
+                    "--format shell or json can",
+                )
+        write("\n".join(f"{name}={text}" for name, text in variables.items()), output)
+    else:
+        write(formats.text(form, "record", variables, page("auto", output)), output)
+    return exits.YES
+
+
+def _usual_shell() -> str:
+    if os.name != "nt":
+        return "sh"
+    import psutil
+
+    names = []
+    with suppress(psutil.Error, OSError):  # one of them has ended
+        names = [parent.name() for parent in psutil.Process().parents()]
+    return own_shell(names, os.environ)
