@@ -125,22 +125,21 @@ def format_option(
     return option("--format form", about, usual=default, kind=_Format(kinds, also, default))
 
 
-def depth_option(default: str | None, about: str) -> Callable[[Command], Command]:
-    """Return --depth."""
-    return option(
-        "--depth",
-        about,
-        usual=default,
-        one_of=[presence.value for presence in Presence if presence is not Presence.ABSENT],
-    )
+def depth_option(default: str | None, otherwise: str = "") -> Callable[[Command], Command]:
+    """Return --depth. otherwise: the default in words, where it depends on something."""
+    depths = [presence.value for presence in Presence if presence is not Presence.ABSENT]
+    about = _texts()["--depth"] + (f"  [default: {otherwise}]" if otherwise else "")
+    return option("--depth", about, usual=default, one_of=depths)
 
 
-def timeout_option(seconds: float, about: str, most: float = 3600) -> Callable[[Command], Command]:
+def timeout_option(
+    seconds: float, about: str = "", most: float = 3600
+) -> Callable[[Command], Command]:
     """Return --timeout, with its default."""
     return option("--timeout SECONDS", about, usual=seconds, kind=Seconds(min=0.01, max=most))
 
 
-def root_option(about: str) -> Callable[[Command], Command]:
+def root_option(about: str = "") -> Callable[[Command], Command]:
     """Return --root, whose value is a folder or an archive."""
 
     def checked(ctx: click.Context, param: click.Parameter, path: str | None) -> str | None:
@@ -156,23 +155,11 @@ def root_option(about: str) -> Callable[[Command], Command]:
 
 OUTPUT = option("--output FILE", "Write to FILE, completely or not at all; - is stdout.", usual="")
 COLOR = option("--color", usual="auto", one_of=["auto", "always", "never"])
-TIMEOUT = timeout_option(
-    5.0,
-    "Time limit for each answer of a library before it is stopped, and for a network mount or FUSE"
-    " before it is skipped.",
-)
+TIMEOUT = timeout_option(5.0)
 PYTHON = option("--python EXE", usual="")
-DEPTH = depth_option(
-    Presence.USABLE.value,
-    "How far to go on the live machine: found reads files only; loadable opens libraries,"
-    " usable computes with them, in child processes.",
-)
+DEPTH = depth_option(Presence.USABLE.value)
 PID = option("--pid", "Inspect a running process: what it has loaded.", kind=click.IntRange(min=1))
-REDACT = option(
-    "--redact/--no-redact",
-    "Replace host name, user, home folder, serial numbers, UUIDs and addresses.",
-    usual=True,
-)
+REDACT = option("--redact/--no-redact", usual=True)
 
 
 def written(*kinds: str, **how: Any) -> Callable[[Command], Command]:

@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any
 
-import click
 from msgspec.structs import replace
 
 from mlbackends.base.errors import MlBackendsError
@@ -76,29 +75,20 @@ def _codes() -> tuple[str, ...]:
     return codes()
 
 
+_code = completing(_codes)
 #: The hazards that a command looks for.
 HAZARDS = together(
-    *(
-        click.option(
-            name, metavar="CODE", multiple=True, shell_complete=completing(_codes), help=about
-        )
-        for name, about in (
-            ("--only", "Look only for this hazard (repeatable)."),
-            ("--ignore", "Ignore this hazard (repeatable)."),
-        )
-    )
+    option(
+        "--only CODE", "Look only for this hazard (repeatable).", many=True, shell_complete=_code
+    ),
+    option("--ignore CODE", "Ignore this hazard (repeatable).", many=True, shell_complete=_code),
 )
 
 _options = together(
     PYTHON,
     DEPTH,
     TIMEOUT,
-    option(
-        "--within SECONDS",
-        "Give up after this time; the result is then undetermined.  [default: no limit; with another"
-        f" --exit-code than plain {WITHIN:g}]",
-        kind=Seconds(min=0.1, max=86400),
-    ),
+    option("--within SECONDS", kind=Seconds(min=0.1, max=86400)),
     REDACT,
     format_option(
         "outcome", about="Output format: for people, for programs, or for CI and monitoring."

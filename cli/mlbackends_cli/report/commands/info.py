@@ -79,19 +79,11 @@ def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=completing(_probes))
 @format_option("report", also=("frame", "slurm"), about="Output format of the report.")
 @option("--get wanted DOTTED.NAME", many=True, shell_complete=_complete_values)
-@depth_option(
-    None,
-    "How far to go: found reads files only; loadable opens libraries, usable computes with"
-    " them, in child processes; with --pid they are opened for their versions alone.  [default: usable; found"
-    " with --root]",
-)
+@depth_option(None, "usable; with --pid only for versions; with --root found")
 @option("--deep")
 @option("--require requirements NAME[SPEC]", many=True, shell_complete=_complete_values)
 @option("--strict", "Exit 3 if something could not be determined.")
-@root_option(
-    "Inspect a recorded machine: what backends snapshot wrote, a folder with /proc, /sys and"
-    " so on, or a tar of one."
-)
+@root_option()
 @option("--python EXE", "Inspect the packages of another Python environment, by its interpreter.")
 @PID
 @option(

@@ -50,11 +50,7 @@ _NOTHING_REPLACED = "nothing was replaced: this names the machine and its user"
 @option("--overwrite", "Replace an existing file or recorded machine.")
 @root_option("Save a recorded machine, not this one.")
 @PYTHON
-@depth_option(
-    None,
-    "How far to go for a report: found reads files only; loadable opens libraries, usable computes"
-    " with them. A recorded machine contains only what can be read.  [default: usable for FILE.json]",
-)
+@depth_option(None, "usable for FILE.json; a recorded machine has only what can be read")
 @TIMEOUT
 def command(
     target: str,
