@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -98,8 +99,8 @@ def test_a_folder_of_files_that_are_nothing(tmp_path: Path) -> None:
     fleet = valid(done.stdout, "fleet")
     named = {node for configuration in fleet["configurations"] for node in configuration["nodes"]}
     assert named == {"node1", "10.0.0.1", "10.0.0.2"}
-    errors = {node: group["error"] for group in fleet["silent"] for node in group["nodes"]}
-    assert [*errors] == ["node3", "node4", "node2"]
+    errors = {node: each["error"] for each in fleet["silent"] for node in each["nodes"]}
+    assert [*errors] == ["node4", "node3", "node2"]
     assert "backends.fleet/9" in errors["node3"] and "cannot be read" in errors["node4"]
     assert "did not come whole" in errors["node2"]
     alone = backends("fleet", "summarize", str(tmp_path / "node2.json"))
@@ -245,6 +246,161 @@ def test_doctor_and_audit_say_on_which_nodes(reports: Path, tmp_path: Path) -> N
     assert strict.returncode == 1
     told = backends("fleet", "doctor", str(reports), "--only", "nvidia-ecc-errors", "--strict")
     assert told.returncode == 3 and "node05" in told.stdout
+
+
+def test_a_finding_lists_each_value_with_its_nodes(tmp_path: Path) -> None:
+    drivers = {"n1": "580.65", "n4": "550.54.15", "n5": "535.104.05", "n6": "470.1", "n7": "470.1"}
+    for node, driver in drivers.items():
+        lines = frames(envelope(node, driver_release=driver))
+        (tmp_path / f"{node}.frame").write_text("\n".join(lines))
+    policy = tmp_path / "gpu.toml"
+    rule = 'id = "driver"\ncheck = "nvidia.driver_release >= 580"\n'
+    policy.write_text(f'schema = 1\nname = "GPU nodes"\n[[rule]]\n{rule}')
+    words = ("fleet", "audit", str(tmp_path), "--policy", str(policy), "--format", "json")
+    outcome = json.loads(backends(*words).stdout)
+
+    (failed,) = (each for each in outcome["checks"] if each["status"] == "failed")
+    assert failed["message"].startswith("4 of 5 nodes (n[4-7]): ")
+    for node, driver in {"n[6-7]": "470.1", "n4": "550.54.15", "n5": "535.104.05"}.items():
+        assert re.search(rf"{re.escape(driver)}[^;]*\({re.escape(node)}\)", failed["message"])
+    assert failed["evidence"]["nvidia.driver_release"] == [
+        {"value": "470.1", "nodes": "n[6-7]"}, {"value": "550.54.15", "nodes": "n4"},
+        {"value": "535.104.05", "nodes": "n5"},
+    ]  # fmt: skip
+
+
+def test_hazards_of_a_summary_have_the_values_of_each_node(tmp_path: Path) -> None:
+    for node, cpus in {"n1": 64, "n2": 124, "n3": 64}.items():
+        check: dict[str, Any] = {
+            "code": "threads", "title": "t", "severity": "warning", "status": "failed",
+            "message": f"256 threads on the {cpus} CPUs", "hint": f"export OMP_NUM_THREADS={cpus}",
+            "command": f"export OMP_NUM_THREADS={cpus}", "evidence": {"cpus": cpus},
+        }  # fmt: skip
+        head = {"schema": "backends.outcome/1", "tool": "", "kind": "doctor", "title": ""}
+        record = head | {"subject": "", "created": "", "checks": [check]}
+        data = msgspec.Raw(json.dumps(record).encode())
+        lines = frames(Envelope(node=node, report=data))
+        (tmp_path / f"{node}.frame").write_text("\n".join(lines))
+    words = ("fleet", "summarize", str(tmp_path))
+
+    hazards = json.loads(backends(*words, "--format", "json").stdout)["hazards"]
+    assert {(each["check"]["evidence"]["cpus"], *each["nodes"]) for each in hazards} == {
+        (64, "n1", "n3"), (124, "n2"),
+    }  # fmt: skip
+    for form in ("table", "markdown", "html"):
+        text = " ".join(backends(*words, "--format", form).stdout.split())
+        assert "64 CPUs (n" in text and "124 CPUs (n2)" in text
+
+
+def test_a_file_that_holds_no_report_is_an_error_with_its_first_line(tmp_path: Path) -> None:
+    texts = {
+        "n1.json": "", "n2.json": "Segmentation fault\n", "n3.out": "ImportError: no\nhint: x\n",
+        "n4.json": '{"a": 1}', "n5.frame": "WARN: " + json.dumps(SOUND), "n6.log": "n9: killed",
+    }  # fmt: skip
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    for sources in ([str(tmp_path)], [str(tmp_path / name) for name in texts]):
+        fleet = json.loads(backends("fleet", "summarize", *sources, "--format", "json").stdout)
+        errors = {node: each["error"] for each in fleet["silent"] for node in each["nodes"]}
+        why = "there is no report in its file"
+        assert errors == {
+            "n1": why, "n2": f"{why}, but: Segmentation fault", "n3": f"{why}, but: ImportError: no",
+            "n4": f'{why}, but: {{"a": 1}}', "n6": f"{why}, but: n9: killed",
+        }  # fmt: skip
+        assert fleet["configurations"][0]["nodes"] == ["n5"]
+
+
+def test_the_log_of_a_transport_in_a_folder_is_of_its_nodes(tmp_path: Path) -> None:
+    report_line = json.dumps(SOUND)
+    (tmp_path / "clush.log").write_text(f"n1: {report_line}\nn2: {report_line}\nn3: killed\n")
+    fleet = json.loads(backends("fleet", "summarize", str(tmp_path), "--format", "json").stdout)
+
+    assert fleet["configurations"][0]["nodes"] == ["n1", "n2"]
+    assert [(each["nodes"], each["error"]) for each in fleet["silent"]] == [
+        (["n3"], "it printed no report but: killed")
+    ]
+
+
+def test_what_cannot_be_judged_exits_with_3(reports: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "fleet.json"
+    saved.write_text(backends("fleet", "summarize", str(reports), "--format", "json").stdout)
+    policy = tmp_path / "gpu.toml"
+    policy.write_text('schema = 1\nname = "p"\n[[rule]]\nid = "r"\ncheck = "cpu.cores >= 1"\n')
+    audit = ("audit", "--policy", str(policy))
+    commands: tuple[tuple[str, ...], ...] = (("doctor",), audit)
+    for words in commands:
+        assert backends("fleet", *words, str(reports), "--fail-on", "never").returncode == 0
+        assert backends("fleet", *words, str(saved)).returncode == 3
+
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "n1.json").write_text("Segmentation fault")
+    silent = (str(tmp_path / "none"), "--expect", "n[1-3]")
+    commands += (("summarize",), ("facts", "cpu"), ("facts", "--differing"))
+    for words in commands:
+        done = backends("fleet", *words, *silent)
+        assert done.returncode == 3, (words, done.stderr)
+    assert backends("fleet", "diff", str(saved), silent[0], "--fail-on", "never").returncode == 3
+    assert backends("fleet", "summarize", *silent, "--fail-on", "any").returncode == 1
+
+
+def test_a_folder_is_not_the_name_of_a_fact(reports: Path) -> None:
+    for words in ([], [str(reports)]):
+        done = backends("fleet", "facts", str(reports), *words)
+        assert done.returncode == 2
+        assert "is a file or folder" in done.stderr
+        assert f"nvidia.version {reports}" in done.stderr
+
+
+def test_a_command_that_failed_after_its_report_is_suspect(tmp_path: Path) -> None:
+    for node in ("n1", "n2", "n3"):
+        error = "exit code 70: a bug" if node == "n2" else ""
+        lines = frames(msgspec.structs.replace(envelope(node), error=error))
+        (tmp_path / f"{node}.frame").write_text("\n".join(lines))
+    words = ("fleet", "summarize", str(tmp_path))
+    for form in ("table", "markdown", "html"):
+        text = " ".join(backends(*words, "--format", form).stdout.split())
+        assert "it reported, but: exit code 70: a bug" in text and "n2" in text
+    assert backends(*words, "--fail-on", "any").returncode == 1
+    assert backends(*words, "--fail-on", "incomplete").returncode == 0
+    labelled = [f"n1: {json.dumps(SOUND)}", "clush: n1: exited with exit code 9"]
+    text = backends("fleet", "summarize", data="\n".join(labelled)).stdout
+    assert "it reported, but: exited with exit code 9" in " ".join(text.split())
+
+
+def test_tables_are_compared_item_by_item(tmp_path: Path) -> None:
+    for at in range(5):
+        for folder in ("old", "new"):
+            count = 512 if (at, folder) == (4, "new") else 1024
+            pages = [{"page_bytes": 1 << 30, "count": 0}, {"page_bytes": 2 << 20, "count": count}]
+            line = "quiet " * 40 + ("nosmt" if (at, folder) == (4, "new") else "mitigations=off")
+            facts = {"huge_pages": pages, "command_line": line}
+            (tmp_path / folder).mkdir(exist_ok=True)
+            lines = frames(envelope(f"n{at}", **facts))
+            (tmp_path / folder / f"n{at}.frame").write_text("\n".join(lines))
+    text = " ".join(backends("fleet", "summarize", str(tmp_path / "new")).stdout.split())
+    assert (
+        "nvidia.huge_pages: page_bytes 2 MiB, count 512 (others page_bytes 2 MiB, count 1024)"
+        in text
+    )
+    assert "nosmt (others" in text and "mitigations=off)" in text
+    text = " ".join(
+        backends("fleet", "diff", str(tmp_path / "old"), str(tmp_path / "new")).stdout.split()
+    )
+    assert "page_bytes 2 MiB, count 1024 → page_bytes 2 MiB, count 512" in text
+    assert "mitigations=off → " in text and "nosmt" in text
+
+
+def test_unexpected_and_repeated_nodes_are_named(tmp_path: Path) -> None:
+    lines = [line for at in (*range(12), 3, 3, 7) for line in frames(envelope(f"n{at}"))]
+    (tmp_path / "all.frames").write_text("\n".join(lines))
+    other = tmp_path / "again.frames"
+    other.write_text("\n".join(line for at in (3, 7) for line in frames(envelope(f"n{at}", x=1))))
+    words = ("fleet", "summarize", str(tmp_path / "all.frames"), str(other), "--expect", "n[0-1],z")
+    text = " ".join(backends(*words).stdout.split())
+    assert "10 unexpected nodes reported: n[2-11]" in text
+    assert "of 2 nodes (n[3,7]); the first of each was taken" in text
+    page = backends(*words, "--format", "html").stdout
+    assert "not expected" in page and "reported more than once" in page
 
 
 def test_what_a_node_says_brings_no_escapes_to_the_terminal() -> None:

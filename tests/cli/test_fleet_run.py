@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -36,6 +39,8 @@ case "$*" in
     *) cat n1 n2; echo 'srun: error: n4: task 3: Segmentation fault' >&2 ;;
 esac
 """
+
+posix = pytest.mark.skipif(os.name == "nt", reason="the stub is a shell script")
 
 
 @pytest.fixture
@@ -99,7 +104,7 @@ def test_the_workers_of_an_engine_read_a_fleet(engine: list[Job], tmp_path: Path
         assert (done.returncode, error in done.stderr) == (2, True), done.stderr
 
 
-@pytest.mark.skipif(os.name == "nt", reason="the stub is a shell script")
+@posix
 def test_srun_is_used_as_it_is_there(tmp_path: Path) -> None:
     report = Raw(msgspec.json.encode(report_of(str(MACHINE))))
     for node in ("n1", "n2"):
@@ -164,3 +169,104 @@ def test_each_engine_has_a_recipe(engine_name: str) -> None:
             import yaml  # type: ignore[import-untyped]
 
             assert yaml.safe_load(code.partition("\n")[2].partition("\nEND")[0])["kind"] == "Job"
+
+
+def stub(folder: Path, name: str, text: str) -> dict[str, str]:
+    """Write a program of a cluster as a shell script; return a PATH with it. n1 to n9: frames beside it."""
+    report = Raw(msgspec.json.encode(report_of(str(MACHINE))))
+    for node in (f"n{at}" for at in range(1, 10)):
+        lines = frames(Envelope(node=node, report=report))
+        (folder / node).write_text("".join(f"{line}\n" for line in lines))
+    (folder / name).write_text(f"#!/bin/sh\ncd {folder}\n{text}\n")
+    (folder / name).chmod(0o755)
+    return {"PATH": f"{folder}:/usr/bin:/bin"}
+
+
+def silent_of(text: str) -> dict[str, tuple[list[str], str]]:
+    """Return the nodes without a report of a fleet in JSON, by status, with the error."""
+    return {each["status"]: (each["nodes"], each["error"]) for each in json.loads(text)["silent"]}
+
+
+@posix
+def test_a_host_that_refuses_does_not_lose_the_others_of_open_mpi(tmp_path: Path) -> None:
+    # As plm_rsh does: no rank of the job starts where one daemon does not.
+    variables = stub(
+        tmp_path,
+        "mpirun",
+        """case "$*" in *--version*) echo 'mpirun (Open MPI) 4.1.6'; exit;; esac
+while [ "$1" != --host ]; do shift; done
+case "$2" in
+    *n3*) echo "ssh: connect to host n3 port 22: Connection refused" >&2
+          echo "ORTE was unable to reliably start one or more daemons." >&2; exit 1 ;;
+    n4) echo "timeout: failed to run command '/opt/backends': No such file or directory" >&2; exit 127 ;;
+    *) cat $(echo "$2" | tr , ' ') ;;
+esac""",
+    )
+    words = ("fleet", "run", "--mpi", "--format", "json", "--hosts")
+    done = backends(*words, "n[1-4]", environment=variables)
+    assert done.returncode == 0, done.stderr
+    fleet = json.loads(done.stdout)
+    assert sorted(fleet["configurations"][0]["nodes"]) == ["n1", "n2"]
+    silent = silent_of(done.stdout)
+    assert {status: nodes for status, (nodes, _) in silent.items()} == {
+        "unreachable": ["n3"], "error": ["n4"],
+    }  # fmt: skip
+    assert "Connection refused" in silent["unreachable"][1]
+
+
+@posix
+def test_hosts_that_refuse_ssh_are_one_line(tmp_path: Path) -> None:
+    variables = stub(
+        tmp_path,
+        "ssh",
+        """for word; do case "$word" in n[0-9]*) host=$word; break;; esac; done
+case $host in
+    n1|n2) cat $host ;;
+    n8) cat $host; exit 70 ;;
+    n9) echo "bash: line 1: timeout: command not found" >&2; exit 127 ;;
+    *) echo "ssh: connect to host $host port 22: Connection refused" >&2; exit 255 ;;
+esac""",
+    )
+    words = ("fleet", "run", "--hosts", "n[1-9]")
+    done = backends(*words, "--format", "json", environment=variables)
+    assert done.returncode == 0, done.stderr
+    assert silent_of(done.stdout) == {
+        "unreachable": (
+            ["n3", "n4", "n5", "n6", "n7"],
+            "exit code 255: ssh: connect to host NODE port 22: Connection refused",
+        ),
+        "error": (["n9"], "exit code 127: bash: line 1: timeout: command not found"),
+    }
+    assert json.loads(done.stdout)["flagged"] == {"n8": "exit code 70"}
+    text = " ".join(backends(*words, environment=variables).stdout.split())
+    assert "unreachable 5 nodes: n[3-7] exit code 255: ssh: connect to host NODE" in text
+    nobody = backends("fleet", "run", "--hosts", "n[3-5]", environment=variables)
+    assert nobody.returncode == 3 and "3 nodes: 0 reported, 3 unreachable" in nobody.stdout
+
+
+@posix
+def test_slurm_is_told_to_end_what_it_started(tmp_path: Path) -> None:
+    variables = stub(
+        tmp_path,
+        "srun",
+        """case "$*" in *" true") exit ;; esac
+trap 'echo terminated > ended; exit 143' TERM
+cat n1; touch started; while :; do sleep 0.1; done""",
+    )
+    variables |= {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-2]"}
+    command = [sys.executable, "-m", "mlbackends", "fleet", "run", "--slurm"]
+    for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+        (tmp_path / "started").unlink(missing_ok=True)
+        (tmp_path / "ended").unlink(missing_ok=True)
+        with subprocess.Popen(
+            command,
+            env={**os.environ, **variables},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        ) as process:
+            while not (tmp_path / "started").exists():
+                assert process.poll() is None
+                time.sleep(0.02)
+            process.send_signal(number)
+            assert process.wait(30) == code
+        assert (tmp_path / "ended").read_text() == "terminated\n"

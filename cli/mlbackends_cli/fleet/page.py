@@ -1,5 +1,7 @@
 """A fleet as an HTML page and as one picture: a bar for each kind of nodes, and one for each deviation."""
 
+from collections.abc import Sequence
+
 from mlbackends.base.errors import counted
 from mlbackends.model.fleet import Fleet, Kind, Status
 from mlbackends_cli.charts.svg import Drawing
@@ -30,6 +32,9 @@ def fleet_page(fleet: Fleet, _page: Page) -> str:
     deviating = sum(kind.nodes - kind.alike for kind in fleet.kinds)
     numbers = [(f"{fleet.reported:,}", "reported"), (f"{silent:,}", "without a report")]
     numbers += [(f"{deviating:,}", "deviate"), (f"{len(fleet.configurations):,}", "configurations")]
+    facts = sum(len(split.facts) for kind in fleet.kinds for split in kind.splits)
+    numbers += [(f"{facts:,}", "facts without a majority")] if facts else []
+    left_out = [words("p", text) for text in fleets.left_out(fleet)]
     title = fleets.headline(fleet)
     rows = [
         [
@@ -40,6 +45,16 @@ def fleet_page(fleet: Fleet, _page: Page) -> str:
         ]
         for group in fleet.silent
     ]
+    rows += [
+        [words("td", "suspect"), words("td", f"{len(nodes):,}"), _nodes(nodes), words("td", why)]
+        for why, nodes in fleets.flagged(fleet)
+    ]
+    strange = {"not expected": fleet.unexpected, "reported more than once": tuple(fleet.repeated)}
+    rows += [
+        [words("td", what), words("td", f"{len(nodes):,}"), _nodes(nodes), words("td", "")]
+        for what, nodes in strange.items()
+        if nodes
+    ]
     found = [
         finding(
             str(hazard.check.severity),
@@ -47,13 +62,14 @@ def fleet_page(fleet: Fleet, _page: Page) -> str:
             checks.code(hazard.check),
             element("p", breakable(fleets.nodes_of(hazard.nodes, whole=True)), kind="dim"),
         )
-        for hazard in fleet.hazards
+        for hazard in fleets.hazards_of(fleet)
     ]
     body = [
         header("Fleet", (title,), numbers),
         "<main>\n",
+        *left_out,
         section("picture", "All of it", scrolled(sheet(fleet), "The groups of nodes by size")),
-        section("silent", "Without a report", table(("status", "nodes", "which", "why"), rows)),
+        section("silent", "Reports to look at", table(("status", "nodes", "which", "why"), rows)),
         section("hazards", "Hazards", element("ul", *found, kind="findings") if found else ""),
         *(_kind_section(kind, fleet.compared_with, at) for at, kind in enumerate(fleet.kinds)),
         section("notes", "Notes", items("", *map(escaped, fleet.notes))),
@@ -63,7 +79,7 @@ def fleet_page(fleet: Fleet, _page: Page) -> str:
     return document(title, "".join(body), ("page", "findings", "../charts/charts"))
 
 
-def _nodes(nodes: tuple[str, ...]) -> str:
+def _nodes(nodes: Sequence[str]) -> str:
     return element("td", breakable(fleets.nodes_of(nodes, whole=True)))
 
 
@@ -75,13 +91,21 @@ def _kind_section(kind: Kind, compared_with: str, at: int) -> str:
         lines += [f"and {left} more"] if (left := len(found) - _MOST_FACTS) > 0 else []
         count = words("td", f"{len(deviation.nodes):,}")
         rows.append([count, _nodes(deviation.nodes), element("td", items("records", *lines))])
-    left_out = f"Not compared, nearly every node has its own value: {', '.join(kind.not_compared)}"
+    groups = [
+        [
+            words("td", number),
+            _nodes(nodes),
+            element("td", items("records", *map(breakable, lines))),
+        ]
+        for split in kind.splits
+        for number, nodes, lines in fleets.groups_of(kind, split, _MOST_FACTS)
+    ]
     return section(
         f"kind-{at}",
         fleets.heading(kind),
         words("p", fleets.agreement(kind, compared_with)),
         table(("nodes", "which", "differ in"), rows),
-        words("p", left_out, "dim") if kind.not_compared else "",
+        table(("no majority", "which", "have"), groups),
     )
 
 
@@ -133,16 +157,15 @@ def sheet(fleet: Fleet, style: str = "") -> str:
         text = f"{group.status}: {group.error}" if group.error else str(group.status)
         kind = "other" if group.status is Status.MISSING else _SILENT
         rows.row(len(group.nodes), kind, text, fleets.nodes_of(group.nodes))
-    for hazard in fleet.hazards[:_MOST_ROWS]:
+    for hazard in fleets.hazards_of(fleet)[:_MOST_ROWS]:
         check = hazard.check
         text = f"{check.code}: {check.message or check.title}"
         kind = _COLOURS[check.severity]
         rows.row(len(hazard.nodes), kind, text, fleets.nodes_of(hazard.nodes))
     for each_kind in fleet.kinds[:_MOST_KINDS]:
         rows.heading(fleets.heading(each_kind))
-        rows.row(
-            each_kind.alike, "series s2", f"agree with {fleet.compared_with} in everything", ""
-        )
+        agreement = fleets.agreement(each_kind, fleet.compared_with)
+        rows.row(each_kind.alike, "series s2", agreement.partition(" of ")[2].partition(" ")[2], "")
         for deviation in each_kind.deviations[:_MOST_ROWS]:
             first, *others = fleets.causes(deviation)
             also = f", and {len(others)} more" if others else ""
@@ -150,9 +173,15 @@ def sheet(fleet: Fleet, style: str = "") -> str:
             rows.row(len(deviation.nodes), "series s1", text, fleets.nodes_of(deviation.nodes))
         if (left := len(each_kind.deviations) - _MOST_ROWS) > 0:
             rows.note(f"and {counted(left, 'more group')} of nodes that deviate")
+        for split in each_kind.splits:
+            groups = fleets.groups_of(each_kind, split, 1)
+            for _, nodes, (line, *_) in groups[:_MOST_ROWS]:
+                rows.row(len(nodes), "series s1", f"no majority: {line}", fleets.nodes_of(nodes))
+            if (left := len(groups) - _MOST_ROWS) > 0:
+                rows.note(f"and {counted(left, 'more group')} of nodes without a majority")
     if (more := len(fleet.kinds) - _MOST_KINDS) > 0:
         rows.note(f"and {counted(more, 'more kind')} of nodes")
-    for note in fleet.notes:
+    for note in (*fleets.left_out(fleet, _MOST_ROWS), *fleet.notes):
         rows.note(note)
     rows.note(fleet.tool)
     height = rows.top + 10

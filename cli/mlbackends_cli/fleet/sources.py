@@ -111,7 +111,8 @@ SUMMARY = together(
     option("--baseline FILE", kind=TypedPath()),
     option(
         "--fail-on",
-        "Exit 1 if a node differs (drift), has no report (incomplete), or either (any).",
+        "Exit 1 if a node differs (drift), has no report (incomplete), or either (any). any also counts nodes"
+        " that reported, but whose command failed.",
         usual="never",
         one_of=FAILURES,
     ),
@@ -162,5 +163,7 @@ class Summary(Struct, frozen=True):
             "drift": fleet.drifts or bool(fleet.outliers),
             "incomplete": bool(fleet.silent or fleet.garbled) or is_short,
         }
-        failed["any"] = any(failed.values())
-        return exits.NO if failed.get(self.fail_on) else exits.YES
+        failed["any"] = any(failed.values()) or bool(fleet.flagged)
+        if failed.get(self.fail_on):
+            return exits.NO
+        return exits.YES if fleet.reported else exits.UNKNOWN

@@ -4,12 +4,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
-
-import msgspec
+from typing import Any, NamedTuple
 
 from mlbackends.base.errors import counted
+from mlbackends.fleet.collection import MOST_VALUES
 from mlbackends.fleet.nodesets import folded
+from mlbackends.fleet.records import merged
 from mlbackends.model.fleet import (
     RECORD,
     Change,
@@ -18,10 +18,11 @@ from mlbackends.model.fleet import (
     Fleet,
     FleetDifference,
     FleetFacts,
+    Hazard,
     Kind,
+    Split,
     Status,
 )
-from mlbackends.model.records import FactValue
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import literal
 from mlbackends_cli.text.markdown import table as markdown_table
@@ -31,6 +32,10 @@ _MOST_RANGES = 12
 _MOST_CAUSES = 6
 _MOST_ALSO = 3
 _LONGEST = 80
+#: The most groups of a split that are shown.
+_MOST_GROUPS = 8
+#: The characters before the first difference of two long texts.
+_BEFORE = 20
 
 
 class Cause(NamedTuple):
@@ -65,12 +70,66 @@ def heading(kind: Kind) -> str:
         for name, value in kind.title.items()
         if value is not None
     ]
-    return ": ".join(filter(None, (number_of(kind.nodes), ", ".join(filter(None, values)))))
+    own = number_of(kind.nodes - len(kind.others))
+    text = ": ".join(filter(None, (own, ", ".join(filter(None, values)))))
+    others = f"{len(kind.others):,} of another kind ({nodes_of(kind.others)})"
+    return f"{text}; and {others}" if kind.others else text
 
 
 def agreement(kind: Kind, compared_with: str) -> str:
     """Return the number of nodes of a kind that do not deviate."""
-    return f"{kind.alike:,} of {kind.nodes:,} agree with {one_line(compared_with)} in everything"
+    scope = "everything that is compared" if kind.not_compared else "everything"
+    if kind.splits:
+        facts = sum(len(split.facts) for split in kind.splits)
+        scope = f"everything that has one; {counted(facts, 'fact')} {'has' if facts == 1 else 'have'} none"
+    return f"{kind.alike:,} of {kind.nodes:,} agree with {one_line(compared_with)} in {scope}"
+
+
+def left_out(fleet: Fleet, most: int = 0) -> list[str]:
+    """Return which facts are not compared and why, in sentences. most: the number of names; 0 for all."""
+    many = f"more than {MOST_VALUES:,} values, so each node is presumed to have its own"
+    found = [f"not compared, {many}: {_some(fleet.varying, most)}"] if fleet.varying else []
+    if names := {name: None for kind in fleet.kinds for name in kind.not_compared}:
+        why = "values for more than half of 50 or more nodes, so each is presumed to have its own"
+        found.append(f"not compared, {why}: {_some([*names], most)}")
+    return found
+
+
+def hazards_of(fleet: Fleet) -> list[Hazard]:
+    """Return the hazards; those that differ only in numbers are one, which lists the numbers."""
+    return merged(fleet.hazards)
+
+
+def flagged(fleet: Fleet) -> list[tuple[str, list[str]]]:
+    """Return why whole reports are suspect, with the nodes."""
+    found: dict[str, list[str]] = {}
+    for node, why in fleet.flagged.items():
+        found.setdefault(f"it reported, but: {one_line(why)}", []).append(node)
+    return [*found.items()]
+
+
+def groups_of(kind: Kind, split: Split, most: int) -> list[tuple[str, tuple[str, ...], list[str]]]:
+    """Return the groups of a split: the number of nodes, the nodes, and lines with their values.
+
+    most: the number of lines for facts; 0 for all.
+    """
+    rows = []
+    for at, nodes in enumerate(split.groups):
+        values: dict[str, list[str]] = {}
+        for name, of_groups in split.facts.items():
+            values.setdefault(unlike(name, *of_groups)[at], []).append(one_line(name))
+        lines = [f"{_some(names, _MOST_ALSO)}: {text}" for text, names in values.items()]
+        if most and lines[most:]:
+            lines[most:] = [f"and {len(lines) - most} more; --all shows them"]
+        rows.append((f"{len(nodes):,} of {kind.nodes:,}", nodes, lines))
+    return rows
+
+
+def _some(names: Sequence[str], most: int) -> str:
+    """Return the first names, and the number of the others. most: 0 for all."""
+    more = len(names) - most if most else 0
+    shown_names = ", ".join(map(one_line, names[: most or None]))
+    return shown_names + (f" and {more} more" if more > 0 else "")
 
 
 def nodes_of(nodes: Sequence[str], *, whole: bool = False) -> str:
@@ -106,9 +165,7 @@ def causes(deviation: Deviation) -> list[Cause]:
 
 def sentence(cause: Cause, most: int = _MOST_ALSO) -> str:
     """Return one difference on one line."""
-    more = len(cause.others) - most
-    names = ", ".join(cause.others[:most]) + (f" and {more} more" if more > 0 else "")
-    also = f"; also {names}" if names else ""
+    also = f"; also {_some(cause.others, most)}" if cause.others and most else ""
     return f"{cause.name}: {cause.value} ({cause.usual}){also}"
 
 
@@ -129,31 +186,59 @@ def far_figures(fleet: Fleet) -> dict[str, list[str]]:
 
 
 def _values(difference: Difference) -> tuple[str, str]:
-    value, usual, name = difference.value, difference.usual, difference.name
-    if isinstance(value, list) and isinstance(usual, list):
-        # Of two long lists, only the differences.
-        texts = [{shown(name, item): None for item in side} for side in (value, usual)]
-        extra = [text for text in texts[0] if text not in texts[1]]
-        lacking = [text for text in texts[1] if text not in texts[0]]
-        both = [("with", extra), ("without", lacking)]
-        if extra or lacking:
-            parts = (f"{word} {_cut(', '.join(some))}" for word, some in both if some)
-            return " and ".join(parts), "compared with the others"
-    return shown(name, value), f"others {shown(name, usual)}"
+    value, usual = unlike(difference.name, difference.value, difference.usual)
+    return value, f"others {usual}"
 
 
-def shown(name: str, value: FactValue | None) -> str:
+def unlike(name: str, *values: Any) -> list[str]:
+    """Return values as texts that show what differs: of lists only the items, of tables only the fields."""
+    lists = [value for value in values if isinstance(value, list)]
+    own = [[item for item in value if any(item not in other for other in lists)] for value in lists]
+    if len(lists) < len(values) or not any(own):
+        texts = [_whole(name, value) for value in values]
+    elif len({len(items) for items in own}) == 1 and all(
+        isinstance(item, dict) for items in own for item in items
+    ):
+        columns = [_fields_unlike(tables) for tables in zip(*own, strict=True)]
+        texts = [_whole(name, [*row]) for row in zip(*columns, strict=True)]
+    else:
+        rest = _whole(name, next(filter(None, own)))
+        rest = rest if len(own) == 2 else "what others have"
+        texts = [f"with {_whole(name, items)}" if items else f"without {rest}" for items in own]
+    if len({text[:_LONGEST] for text in texts}) < len({*texts}):  # they begin alike
+        alike = next(at for at, signs in enumerate(zip(*texts, strict=False)) if len({*signs}) > 1)
+        texts = [f"…{text[max(0, alike - _BEFORE) :]}" for text in texts]
+    return [*map(_cut, texts)]
+
+
+def _fields_unlike(tables: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the first field of each table, which names it, and those that differ."""
+    differing = {
+        key
+        for table in tables
+        for key in table
+        if any(other.get(key) != table[key] for other in tables)
+    }
+    return [
+        {key: value for key, value in table.items() if key in differing or key == next(iter(table))}
+        for table in tables
+    ]
+
+
+def shown(name: str, value: Any) -> str:
     """Return a value as text; for devices, their numbers."""
+    return _cut(_whole(name, value))
+
+
+def _whole(name: str, value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, dict):
-        return _cut(", ".join(f"{count}x {text}" for text, count in value.items()))
+        return ", ".join(f"{count}x {text}" for text, count in value.items())
     if isinstance(value, list):
-        texts = (
-            item if isinstance(item, str) else msgspec.json.encode(item).decode() for item in value
-        )
-        return _cut(", ".join(texts) or "empty")
-    return _cut(amount(name, value))
+        sign = "; " if any(isinstance(item, dict) for item in value) else ", "
+        return sign.join(amount(name, item) for item in value) or "empty"
+    return amount(name, value)
 
 
 def _cut(text: str) -> str:
@@ -184,13 +269,17 @@ def _printed(parts: Iterable[_Part], notes: Iterable[str], page: Page) -> str:
 
 def table(fleet: Fleet, page: Page) -> str:
     """Return the fleet for a terminal."""
-    rows = []
+    most = 0 if page.details else _MOST_CAUSES
+    rows = [("", sentence_left_out) for sentence_left_out in left_out(fleet, most)]
     for group in fleet.silent:
         nodes = nodes_of(group.nodes, whole=page.details)
         rows.append(
             (str(group.status), f"{number_of(len(group.nodes))}: {nodes}  {one_line(group.error)}")
         )
-    for hazard in fleet.hazards:
+    for why, flagged_nodes in flagged(fleet):
+        nodes = nodes_of(flagged_nodes, whole=page.details)
+        rows.append(("suspect", f"{number_of(len(flagged_nodes))}: {nodes}  {why}"))
+    for hazard in hazards_of(fleet):
         check, nodes = hazard.check, nodes_of(hazard.nodes, whole=page.details)
         text = f"{number_of(len(hazard.nodes))}: {one_line(check.message or check.title)} [{check.code}]"
         rows.append((str(check.severity), f"{text}\n{nodes}"))
@@ -202,21 +291,22 @@ def table(fleet: Fleet, page: Page) -> str:
         rows = [("", agreement(kind, fleet.compared_with))]
         for deviation in kind.deviations:
             found = causes(deviation)
-            most = len(found) if page.details else _MOST_CAUSES
             texts = [nodes_of(deviation.nodes, whole=page.details)]
             texts += [
                 sentence(cause, len(cause.others) if page.details else _MOST_ALSO)
-                for cause in found[:most]
+                for cause in found[: most or None]
             ]
-            texts += [f"and {len(found) - most} more; --all shows them"] if found[most:] else []
+            if most and found[most:]:
+                texts.append(f"and {len(found) - most} more; --all shows them")
             rows.append((f"{len(deviation.nodes):,} of {kind.nodes:,}", "\n".join(texts)))
-        if kind.not_compared:
-            most = len(kind.not_compared) if page.details else _MOST_CAUSES
-            names, more = ", ".join(kind.not_compared[:most]), len(kind.not_compared) - most
-            names += f" and {more} more" if more > 0 else ""
-            rows.append(
-                ("", f"not compared, nearly every node has its own value: {one_line(names)}")
-            )
+        for split in kind.splits:
+            rows.append(("no majority", _some([*split.facts], most)))
+            groups = groups_of(kind, split, most)
+            for number, of_group, lines in groups[: None if page.details else _MOST_GROUPS]:
+                names = nodes_of(of_group, whole=page.details)
+                rows.append((number, "\n".join((names, *lines))))
+            if not page.details and (more := len(groups) - _MOST_GROUPS) > 0:
+                rows.append(("", f"and {counted(more, 'more group')}; --all shows them"))
         parts.append((heading(kind), rows))
     return _printed(parts, fleet.notes, page)
 
@@ -233,6 +323,11 @@ def markdown(fleet: Fleet, page: Page) -> str:
         )
         for group in fleet.silent
     ]
+    rows += [
+        ("suspect", str(len(nodes)), literal(nodes_of(nodes, whole=page.details)), literal(why))
+        for why, nodes in flagged(fleet)
+    ]
+    parts += map(literal, left_out(fleet))
     parts.append(markdown_table(("status", "nodes", "which", "why"), rows))
     hazards = [
         (
@@ -241,7 +336,7 @@ def markdown(fleet: Fleet, page: Page) -> str:
             literal(hazard.check.message or hazard.check.title),
             literal(nodes_of(hazard.nodes, whole=page.details)),
         )
-        for hazard in fleet.hazards
+        for hazard in hazards_of(fleet)
     ]
     parts.append(markdown_table(("severity", "nodes", "hazard", "which"), hazards))
     figures = [
@@ -265,6 +360,12 @@ def markdown(fleet: Fleet, page: Page) -> str:
             for at, cause in enumerate(causes(deviation)[: None if page.details else _MOST_CAUSES])
         ]
         parts.append(markdown_table(("nodes", "which", "differ in", "is", "usual"), deviations))
+        groups = [
+            (number, literal(nodes_of(nodes, whole=page.details)), literal("; ".join(lines)))
+            for split in kind.splits
+            for number, nodes, lines in groups_of(kind, split, 0 if page.details else _MOST_CAUSES)
+        ]
+        parts.append(markdown_table(("no majority", "which", "have"), groups))
     parts += map(literal, fleet.notes)
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -306,14 +407,13 @@ def _steps(change: Change) -> list[tuple[str, str]]:
     """Return the steps of a change as (name, values); those between the same two values as one."""
     groups: dict[str, list[str]] = {}
     for step in change.steps:
-        values = f"{shown(step.name, step.before)} → {shown(step.name, step.after)}"
-        groups.setdefault(values, []).append(one_line(step.name))
-    found = []
-    for values, (first, *others) in groups.items():
-        more = len(others) - _MOST_ALSO
-        also = ", ".join(others[:_MOST_ALSO]) + (f" and {more} more" if more > 0 else "")
-        found.append((first, values + (f"; also {also}" if also else "")))
-    return found
+        before, after = unlike(step.name, step.before, step.after)
+        some = f" ({nodes_of(step.nodes)})" if step.nodes else ""
+        groups.setdefault(f"{before} → {after}{some}", []).append(one_line(step.name))
+    return [
+        (first, values + (f"; also {_some(others, _MOST_ALSO)}" if others else ""))
+        for values, (first, *others) in groups.items()
+    ]
 
 
 def _comings(difference: FleetDifference, *, whole: bool) -> Iterator[tuple[str, str]]:

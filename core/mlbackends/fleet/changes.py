@@ -1,13 +1,14 @@
 """The difference between two states of a fleet: facts that changed, on which nodes, and on which not."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from mlbackends.base.version import __version__
-from mlbackends.fleet.collection import MISSING, Collection, are_near
-from mlbackends.fleet.fingerprint import Facts
+from mlbackends.fleet.collection import MISSING, MOST_VALUES, Collection, are_near
+from mlbackends.fleet.fingerprint import Facts, of_all_devices
 from mlbackends.model.fleet import (
     DIFFERENCE_SCHEMA,
     Change,
@@ -36,7 +37,7 @@ def difference_of(
             why = after.silent.get(node, MISSING)
             gone.setdefault(why, []).append(node)
     left_out = sorted(before.varying | after.varying)
-    notes = [f"not compared, since nearly every node has its own value: {', '.join(left_out)}"]
+    notes = [f"not compared, more than {MOST_VALUES:,} values: {', '.join(left_out)}"]
     return FleetDifference(
         schema=DIFFERENCE_SCHEMA,
         tool=f"backends {__version__}",
@@ -63,30 +64,40 @@ def _changes(
     steps: dict[tuple[int, int], _Steps],
     comparison: "_Comparison",
 ) -> Iterator[Change]:
-    """Yield the changes; facts that changed, and did not change, on the same nodes are one change."""
-    changed: dict[tuple[str, bytes], tuple[Step, Any, list[tuple[int, int]]]] = {}
-    for pair, reached in steps.items():
-        for name, (was, now) in reached.items():
-            key = (name, msgspec.json.encode((was, now), order="deterministic"))
+    """Yield the changes; facts that changed, and did not change, on the same nodes are one change.
+
+    A fact that has the same new value wherever it changed has changed once, whatever it was before.
+    """
+    changed: dict[tuple[str, bytes], dict[bytes, tuple[Step, Any, list[tuple[int, int]]]]] = {}
+    for pair, differing in steps.items():
+        for name, (was, now) in differing.items():
+            before, after = (
+                msgspec.json.encode(value, order="deterministic") for value in (was, now)
+            )
             step = Step(name, comparison.real(0, name, was), comparison.real(1, name, now))
-            changed.setdefault(key, (step, was, []))[2].append(pair)
-    alike: dict[tuple[frozenset[tuple[int, int]], frozenset[tuple[int, int]]], list[Step]] = {}
-    for step, was, movers in changed.values():
-        stayed = [
+            movers = changed.setdefault((name, after), {})
+            movers.setdefault(before, (step, was, []))[2].append(pair)
+
+    def nodes_of(some: Iterable[tuple[int, int]]) -> tuple[str, ...]:
+        return tuple(sorted(node for pair in some for node in pairs[pair]))
+
+    alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Step]] = {}
+    for (name, _), movers in changed.items():
+        formers = [was for _, was, _ in movers.values()]
+        nodes = nodes_of(pair for _, _, some in movers.values() for pair in some)
+        stayed = nodes_of(
             pair
             for pair in pairs
-            if step.name not in steps[pair] and comparison.was(pair[0], step.name) == was
-        ]
-        counts = [sum(len(pairs[pair]) for pair in some) for some in (movers, stayed)]
-        behind = frozenset(stayed if counts[0] > counts[1] else ())
-        alike.setdefault((frozenset(movers), behind), []).append(step)
-    for (movers_of, behind), found_steps in alike.items():
-        nodes, left = (
-            tuple(sorted(node for pair in some for node in pairs[pair]))
-            for some in (movers_of, behind)
+            if name not in steps[pair] and comparison.was(pair[0], name) in formers
         )
+        behind = stayed if len(nodes) > len(stayed) else ()
+        alike.setdefault((nodes, behind), []).extend(
+            replace(step, nodes=nodes_of(some)) if len(movers) > 1 else step
+            for step, _, some in movers.values()
+        )
+    for (nodes, behind), found_steps in alike.items():
         short_first = sorted(found_steps, key=lambda step: ("[" in step.name, len(step.name)))
-        yield Change(nodes, left, tuple(short_first))
+        yield Change(nodes, behind, tuple(short_first))
 
 
 class _Comparison:
@@ -123,9 +134,9 @@ class _Comparison:
         if machine not in self._facts[side]:
             numbers = self._numbers[side][machine]
             sections = (self._sides[side].sections[number] for number in numbers)
-            self._facts[side][machine] = {
-                name: value for section in sections for name, value in section.facts.items()
-            }
+            facts = self._facts[side].setdefault(machine, {})
+            for section in sections:
+                facts |= of_all_devices(section.facts)
         return self._facts[side][machine]
 
     def _is_near(self, name: str, *values: Any) -> bool:

@@ -76,6 +76,8 @@ class Collection:
         self.garbled: Counter[str] = Counter()
         self.unchecked = 0
         self.varying: set[str] = set()
+        #: By node, why its report is suspect although it is whole.
+        self.flagged: dict[str, str] = {}
         #: The figures of records other than reports, by name and node.
         self.figures: dict[str, dict[str, float]] = {}
         #: The hazards of merged collections.
@@ -116,9 +118,9 @@ class Collection:
         if name in self.nodes:
             self.repeated[name] += 1
             return name
-        if self.silent.pop(name, None):
-            self.repeated[name] += 1
-        self.nodes[name] = self._machine(sections)
+        self._reported(name, self._machine(sections))
+        if envelope.error:
+            self.flagged.setdefault(name, self._sentence(name, envelope.error))
         for figure, value in figures.items():
             self.figures.setdefault(figure, {})[name] = value
         return name
@@ -129,11 +131,24 @@ class Collection:
             return f"unnamed-{self._unnamed}"
         return _UNFIT_FOR_NAMES.sub("?", name)[:_LONGEST_NAME]
 
+    def _reported(self, name: str, machine: int) -> None:
+        self.nodes[name] = machine
+        status, error = self.silent.pop(name, (Status.OK, ""))
+        if status is not Status.OK:
+            self._failed(name, status, error)
+
     def _failed(self, name: str, status: Status, error: str) -> None:
-        if name in self.nodes or name in self.silent:
-            self.repeated[name] += 1
+        if name not in self.nodes and name not in self.silent:
+            self.silent[name] = (status, self._sentence(name, error))
+        elif name in self.nodes and error and status is not Status.GARBLED:
+            self.flagged.setdefault(name, self._sentence(name, error))
         else:
-            self.silent[name] = (status, " ".join(error.split())[:_LONGEST_ERROR])
+            self.repeated[name] += 1
+
+    def _sentence(self, name: str, error: str) -> str:
+        """Return an error on one line without the node's name, so that those of many nodes are equal."""
+        own = rf"(?<![\w.-]){re.escape(name)}(?![\w-])"
+        return re.sub(own, "NODE", " ".join(error.split()))[:_LONGEST_ERROR]
 
     def _machine(self, sections: tuple[int, ...]) -> int:
         return self.machines.setdefault(sections, len(self.machines))
@@ -286,15 +301,14 @@ class Collection:
                 if node in self.nodes:
                     self.repeated[node] += 1
                     continue
-                if self.silent.pop(node, None):
-                    self.repeated[node] += 1
-                self.nodes[node] = machine
+                self._reported(node, machine)
         for silent in fleet.silent:
             for node in silent.nodes if silent.status is not Status.MISSING else ():
                 self._failed(self._name(node), silent.status, silent.error)
         for name, values in fleet.figures.items():
             self.figures[name] = {**values, **self.figures.get(name, {})}
         self.hazards.extend(fleet.hazards)
+        self.flagged = {**fleet.flagged, **self.flagged}
         self.repeated.update(fleet.repeated)
         self.garbled.update(fleet.garbled)
         self.unchecked += fleet.unchecked

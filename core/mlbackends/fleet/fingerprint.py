@@ -92,6 +92,20 @@ def canonical_facts(name: str, probe: ProbeReport, canonical: Canonical) -> Fact
     return facts
 
 
+def of_all_devices(facts: Facts) -> Facts:
+    """Return facts with the value itself where all devices of a probe have the same, not its count.
+
+    So a machine that has lost a device does not differ in every field of the others.
+    """
+    counts = {f"{name}.": value for name, value in facts.items() if name.endswith(".devices")}
+    return facts | {
+        name: next(iter(value))
+        for name, value in facts.items()
+        if isinstance(value, dict)
+        and [*value.values()] == [counts.get(f"{name.partition('.devices.')[0]}.devices.")]
+    }
+
+
 def rounded(value: Any) -> Any:
     """Return a metric with every number in it rounded to its leading bits."""
     if isinstance(value, list):

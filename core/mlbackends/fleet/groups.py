@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from mlbackends.base.errors import UnknownName, counted
+from mlbackends.base.errors import Incomplete, UnknownName, counted
 from mlbackends.base.version import __version__
 from mlbackends.fleet.collection import HEAD, Collection, Section, are_near
-from mlbackends.fleet.fingerprint import Facts, whole
+from mlbackends.fleet.fingerprint import Facts, of_all_devices, whole
+from mlbackends.fleet.nodesets import folded
 from mlbackends.fleet.records import outliers
 from mlbackends.model.fleet import (
     FACTS_SCHEMA,
@@ -27,6 +28,7 @@ from mlbackends.model.fleet import (
     Holders,
     Kind,
     Silent,
+    Split,
 )
 from mlbackends.model.records import FactValue, Report
 
@@ -34,10 +36,12 @@ MAJORITY = "the majority"
 #: The facts that define a kind. Not the number of GPUs: a node that lost one would be a separate kind.
 BY = ("cpu.model_name", "*.devices.name", "*.processor")
 
-#: The number of values of a fact that are compared however few the nodes are.
-_FEW = 3
-#: The number of unexpected nodes that a note names.
-_MOST_NAMES = 6
+#: From this many nodes on, a fact with values for more than half of them is presumed to differ on every node.
+_MANY = 50
+#: A kind of few nodes is drift: one node next to a kind of 3, and up to 3 next to a kind 20 times as large.
+_FEW, _TIMES = 3, 20
+#: The ranges of nodes that a note names.
+_MOST_RANGES = 12
 
 
 class Baseline(Struct):
@@ -52,11 +56,9 @@ def baseline_of(report: Report, name: str) -> Baseline:
     """Return a report as the baseline that nodes are compared with."""
     collection = Collection()
     collection.add(Envelope(node=name, report=Raw(msgspec.json.encode(report))))
-    facts = {
-        name: value
-        for section in collection.sections.values()
-        for name, value in section.facts.items()
-    }
+    facts: Facts = {}
+    for section in collection.sections.values():
+        facts |= of_all_devices(section.facts)
     metrics = {
         name: (value, least)
         for name, ranges in collection.ranges.items()
@@ -78,7 +80,14 @@ def fleet_of(
     nodes = view.nodes
     check_names(view, by)
     members_by_kind = list(_kinds(view, by or BY))
-    kinds = [_Comparison(view, members, baseline).kind(title) for title, members in members_by_kind]
+    joined = {} if by or baseline else _joined(view, members_by_kind)
+    kinds = []
+    for at, (title, members) in enumerate(members_by_kind):
+        others = [
+            each for few, near in joined.items() if near == at for each in members_by_kind[few][1]
+        ]
+        if at not in joined:
+            kinds.append(_Comparison(view, members, baseline, others).kind(title))
     far = [
         outlier
         for _, members in members_by_kind
@@ -88,7 +97,7 @@ def fleet_of(
     ]
     kinds.sort(key=lambda kind: -kind.nodes)
     silent = tuple(
-        Silent(status, error, tuple(names))
+        Silent(status, error, tuple(sorted(names)))
         for (status, error), names in sorted(collection.all_silent().items())
     )
     expected = collection.expected
@@ -126,6 +135,7 @@ def fleet_of(
         figures=collection.figures,
         outliers=tuple(far),
         unchecked=collection.unchecked,
+        flagged=collection.flagged,
     )
 
 
@@ -136,11 +146,12 @@ def _notes(collection: Collection, unexpected: Sequence[str]) -> Iterable[str]:
         number = abs(collection.expected - count)
         yield f"{number:,} {few} nodes than were expected; --expect with their names shows which"
     if unexpected:
-        names = ", ".join(unexpected[:_MOST_NAMES]) + ", ..." * (len(unexpected) > _MOST_NAMES)
-        yield f"{counted(len(unexpected), 'unexpected node')} reported: {names}"
-    if collection.repeated:
-        reports = sum(collection.repeated.values())
-        yield f"{reports:,} more reports of {len(collection.repeated):,} nodes; the first of each was taken"
+        nodes = counted(len(unexpected), "unexpected node")
+        yield f"{nodes} reported: {folded(unexpected, _MOST_RANGES)}"
+    if repeated := collection.repeated:
+        reports, nodes = counted(repeated.total(), "more report"), counted(len(repeated), "node")
+        which = folded(repeated, _MOST_RANGES)
+        yield f"{reports} of {nodes} ({which}); the first of each was taken"
     for what, number in sorted(collection.garbled.items()):
         yield f"{what}: {number:,}; a part of some report was lost or changed on the way"
     if collection.unchecked:
@@ -156,9 +167,6 @@ def _notes(collection: Collection, unexpected: Sequence[str]) -> Iterable[str]:
     }
     if len(depths) > 1:
         yield f"nodes were looked at to different depths: {', '.join(sorted(depths))}"
-    if collection.varying:
-        names = ", ".join(sorted(collection.varying))
-        yield f"not compared, since nearly every node has its own value: {names}"
 
 
 class _View:
@@ -221,46 +229,120 @@ def _kinds(
     return found.values()
 
 
-class _Comparison:
-    """Compares the machines of one kind."""
+def _joined(
+    view: _View, kinds: Sequence[tuple[dict[str, FactValue | None], list[int]]]
+) -> dict[int, int]:
+    """Return the places of kinds of few nodes, each with that of the large kind that is most like it."""
+    sizes = [sum(len(view.nodes[machine]) for machine in machines) for _, machines in kinds]
+    found: dict[int, int] = {}
+    facts: dict[int, set[tuple[str, bytes]]] = {}
 
-    def __init__(self, view: _View, machines: Sequence[int], baseline: Baseline | None) -> None:
-        self._view, self._machines, self._baseline = view, machines, baseline
-        self._sizes = {machine: len(view.nodes[machine]) for machine in machines}
+    def facts_of(at: int) -> set[tuple[str, bytes]]:
+        if at not in facts:
+            machine = max(kinds[at][1], key=lambda machine: len(view.nodes[machine]))
+            pairs = (pair for section in view.machines[machine] for pair in section.facts.items())
+            facts[at] = {(name, _text(value)) for name, value in pairs}
+        return facts[at]
+
+    for record in {title.get(RECORD) for title, _ in kinds}:
+        alike = [at for at, (title, _) in enumerate(kinds) if title.get(RECORD) == record]
+        largest = max(sizes[at] for at in alike)
+        most = min(_FEW, max(1, largest // _TIMES)) if largest >= _FEW else 0
+        large = [at for at in alike if sizes[at] > most]
+        for at in alike:
+            if sizes[at] <= most:
+                found[at] = max(large, key=lambda other: len(facts_of(at) & facts_of(other)))
+    return found
+
+
+class _Comparison:
+    """Compares the machines of one kind. others: machines of kinds of few nodes that are compared with it."""
+
+    def __init__(
+        self,
+        view: _View,
+        machines: Sequence[int],
+        baseline: Baseline | None,
+        others: Sequence[int] = (),
+    ) -> None:
+        self._view, self._machines, self._baseline = view, [*machines, *others], baseline
+        self._others = frozenset(others)
+        self._sizes = {machine: len(view.nodes[machine]) for machine in self._machines}
         self._total = sum(self._sizes.values())
 
     def kind(self, title: dict[str, FactValue | None]) -> Kind:
         """Return what the machines have in common and how they differ."""
         not_compared = []
         alike: dict[frozenset[int], list[Difference]] = {}
+        splits: dict[frozenset[frozenset[int]], dict[str, dict[frozenset[int], Any]]] = {}
         for name, values in self.values().items():
             if len(values) == 1 and self._baseline is None:
                 continue
             values = self._merged(name, values)
-            if len(values) > max(_FEW, self._total // 2):
+            if self._total >= _MANY and len(values) > self._total // 2:
                 not_compared.append(name)
                 continue
             if self._baseline is not None:
                 usual = self._baseline.facts.get(name)
-            else:  # of two that are equally frequent always the same one, whichever came first
-                usual = max(
-                    values,
-                    key=lambda pair: (sum(map(self._sizes.__getitem__, pair[1])), _text(pair[0])),
-                )[0]
+            elif most := [value for value, machines in values if self._is_majority(machines)]:
+                (usual,) = most
+            else:
+                holders = {machines: self._real(name, value) for value, machines in values}
+                splits.setdefault(frozenset(holders), {})[name] = holders
+                continue
             for value, machines in values:
                 if value != usual:
                     real = (self._real(name, value), self._real(name, usual))
                     alike.setdefault(machines, []).append(Difference(name, *real))
+        others = self._nodes(self._others)
         deviations = sorted(
             (
-                Deviation(self._nodes(machines), tuple(sorted(differences, key=_report_order)))
+                Deviation(
+                    self._nodes(machines),
+                    tuple(sorted(differences, key=lambda fact: _report_order(fact.name, title))),
+                )
                 for machines, differences in alike.items()
             ),
-            key=lambda each: (len(each.nodes), each.nodes),
+            key=lambda group: (not {*group.nodes} <= {*others}, len(group.nodes), group.nodes),
         )
         differing = frozenset().union(*alike) if alike else frozenset()
         rest = sum(self._sizes[machine] for machine in self._machines if machine not in differing)
-        return Kind(title, self._total, rest, tuple(deviations), tuple(sorted(not_compared)))
+        return Kind(
+            title,
+            self._total,
+            rest,
+            tuple(deviations),
+            tuple(sorted(not_compared)),
+            tuple(
+                sorted(
+                    self._splits(title, splits), key=lambda split: (len(split.groups), split.groups)
+                )
+            ),
+            others,
+        )
+
+    def _is_majority(self, machines: Iterable[int]) -> bool:
+        """Return whether machines have more than half of the nodes that are of this kind."""
+        sizes = {
+            machine: size for machine, size in self._sizes.items() if machine not in self._others
+        }
+        return 2 * sum(sizes.get(machine, 0) for machine in machines) > sum(sizes.values())
+
+    def _splits(
+        self,
+        title: dict[str, FactValue | None],
+        splits: dict[frozenset[frozenset[int]], dict[str, dict[frozenset[int], Any]]],
+    ) -> Iterable[Split]:
+        for groups, facts in splits.items():
+            nodes = {machines: self._nodes(machines) for machines in groups}
+            order = sorted(groups, key=lambda machines: (len(nodes[machines]), nodes[machines]))
+            yield Split(
+                tuple(nodes[machines] for machines in order),
+                {
+                    name: tuple(facts[name][machines] for machines in order)
+                    for name in sorted(facts, key=lambda name: _report_order(name, title))
+                },
+            )
 
     def _nodes(self, machines: Iterable[int]) -> tuple[str, ...]:
         return tuple(sorted(node for machine in machines for node in self._view.nodes[machine]))
@@ -290,7 +372,8 @@ class _Comparison:
             is_common = len(machines) == len(everywhere)
             if is_common and self._baseline is None and names is None:
                 continue  # nobody differs in it
-            for name, value in section.facts.items():
+            facts = of_all_devices(section.facts) if names is None else section.facts
+            for name, value in facts.items():
                 if names is not None and name not in names:
                     continue
                 by_name.setdefault(name, {}).setdefault(_text(value), (value, set()))[1].update(
@@ -343,21 +426,22 @@ def _text(value: object) -> bytes:
     return msgspec.json.encode(value, order="deterministic")
 
 
-def _report_order(difference: Difference) -> tuple[bool, bool, int, str]:
-    """Return the sort key of a difference: numbers of devices and versions first, then short names."""
-    name = difference.name
+def _report_order(name: str, title: Names[str]) -> tuple[bool, bool, bool, int, str]:
+    """Return the sort key of a fact: the kind, numbers of devices and versions first, then short names."""
     is_short = name.endswith((".devices", ".version"))
-    return (not is_short, "[" in name, name.count("."), name)
+    return (name not in title, not is_short, "[" in name, name.count("."), name)
 
 
 def facts_of_fleet(collection: Collection, names: Sequence[str] = ()) -> FleetFacts:
     """Return facts with their values and the nodes of each, the rarest value first.
 
     names: facts, each with all that is below it, or globs; without any the facts that have several values.
-    Raises UnknownName.
+    Raises UnknownName, and Incomplete where no node has a report.
     """
     view = _View(collection)
     known = view.names()
+    if not collection.nodes:
+        raise Incomplete(f"none of {counted(len(collection.silent), 'node')} has a report")
     chosen: dict[str, None] = {}
     for name in names:
         found = [

@@ -22,7 +22,7 @@ from mlbackends.base.version import __version__
 from mlbackends.fleet.collection import Collection, form_of, without_duration
 from mlbackends.fleet.fingerprint import rounded
 from mlbackends.fleet.nodesets import folded
-from mlbackends.fleet.records import FailedChecks, sort_of
+from mlbackends.fleet.records import FailedChecks, as_one, merged
 from mlbackends.host.declared import facts_of
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
 from mlbackends.model.fleet import Envelope, Hazard
@@ -289,25 +289,24 @@ def fleet_outcome(judge: Judge, collection: Collection) -> Outcome:
     if unseen := [node for node in collection.nodes if node not in judged]:
         why = "it was read from a summary, which holds no report"
         checks.append(_without_report("not checked", why, unseen))
-    by_code: dict[str, dict[tuple[object, ...], tuple[Check, list[str]]]] = {}
+    by_code: dict[str, list[Hazard]] = {}
     for outcome, nodes in judge.outcomes.values():
         for check in outcome.checks:
-            sort = sort_of(check)
-            by_code.setdefault(check.code, {}).setdefault(sort, (check, []))[1].extend(nodes)
-    for sorts in by_code.values():
-        statuses = {check.status for check, _ in sorts.values()}
-        if statuses <= {Status.PASSED, Status.SKIPPED}:
-            # A check that passed, or does not apply, on every node has passed.
-            every = sorted(sorts.values(), key=lambda pair: pair[0].status is not Status.PASSED)
-            checks.append(every[0][0])
+            by_code.setdefault(check.code, []).append(Hazard(check, tuple(nodes)))
+    for every in by_code.values():
+        well = [
+            hazard for hazard in every if hazard.check.status in (Status.PASSED, Status.SKIPPED)
+        ]
+        if len(well) == len(every):  # what passed, or does not apply, on every node has passed
+            passed = [hazard for hazard in well if hazard.check.status is Status.PASSED]
+            checks.append(as_one(passed or well).check)
             continue
-        for check, nodes in sorted(sorts.values(), key=lambda pair: -len({*pair[1]})):
-            if check.status not in (Status.PASSED, Status.SKIPPED):
-                having = sorted({*nodes})
-                scope = f"{len(having):,} of {total:,} nodes ({folded(having, _MOST_RANGES)})"
-                message = f"{scope}: {check.message or check.title}"
-                evidence = {"nodes": folded(having), **check.evidence}
-                checks.append(replace(check, message=message, evidence=evidence))
+        for hazard in merged(hazard for hazard in every if hazard not in well):
+            check, having = hazard.check, hazard.nodes
+            scope = f"{len(having):,} of {total:,} nodes ({folded(having, _MOST_RANGES)})"
+            message = f"{scope}: {check.message or check.title}"
+            evidence = {"nodes": folded(having), **check.evidence}
+            checks.append(replace(check, message=message, evidence=evidence))
     return Outcome(
         schema=first.schema if first else "",
         tool=first.tool if first else "",

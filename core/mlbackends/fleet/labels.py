@@ -57,6 +57,11 @@ NOT_NODES = frozenset({
     b"kubectl", b"error", b"warning", b"info", b"debug", b"note", b"hint", b"backends", b"traceback",
 })  # fmt: skip
 _LATE = re.compile(r"time.?out|timed out|TIME LIMIT|exit code 124|code 137|rc=124", re.IGNORECASE)
+#: Coreutils' `timeout` is itself a word of these.
+_ABSENT = re.compile(
+    r"not found|no such file|failed to run command|cannot execute|unable to find|exit code 12[67]",
+    re.IGNORECASE,
+)
 _AWAY = re.compile(
     r"connection (?:refused|timed out|reset|closed)|no route|could not resolve|unreachable|host key"
     r"|permission denied \(|name or service|connect failed|exit code 255|dial tcp",
@@ -113,4 +118,6 @@ def status_of(error: str) -> Status:
     """Return the status that a message of ssh or of a scheduler means."""
     if _AWAY.search(error):
         return Status.UNREACHABLE
+    if _ABSENT.search(error):
+        return Status.ERROR
     return Status.TIMEOUT if _LATE.search(error) else Status.ERROR

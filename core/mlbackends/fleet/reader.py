@@ -104,7 +104,7 @@ class Text:
 class _Stream(Struct):
     """What came under one label. text: an unfinished record. failure: the transport's report on the node.
 
-    has_damage: a line had a frame's mark and was not a valid frame.
+    has_damage: a line had a frame's mark and was not a valid frame. is_whole: a record came whole.
     """
 
     label: bytes
@@ -112,6 +112,7 @@ class _Stream(Struct):
     text: Text | None = None
     last_line: bytes = b""
     has_record: bool = False
+    is_whole: bool = False
     has_damage: bool = False
     has_blank: bool = False
     failure: labels.Failure | None = None
@@ -121,12 +122,14 @@ class Reader:
     """Reads the lines of one or several sources.
 
     garbled: how often something was lost whose node is unknown, by what was lost. unchecked: the number of
-    JSON records that were put together from labelled pieces.
+    JSON records that were put together from labelled pieces. is_by_label: the node of the latest envelope is
+    named by a label.
     """
 
     def __init__(self) -> None:
         self.garbled: Counter[str] = Counter()
         self.unchecked = 0
+        self.is_by_label = False
         self._frames = Assembly()
         self._streams: dict[bytes, _Stream] = {}
         self._ansible_host = b""
@@ -186,6 +189,7 @@ class Reader:
             stream.has_damage = True
         else:
             stream.has_record = True
+            stream.is_whole |= bool(envelopes)
         return envelopes
 
     def _stream(self, line: Line) -> _Stream:
@@ -250,7 +254,8 @@ class Reader:
             envelope = Envelope(status=Status.ERROR, error="its report is nested too deep")
         except (msgspec.DecodeError, UnicodeDecodeError):
             return None
-        self._stream(line).has_record = True
+        stream = self._stream(line)
+        stream.has_record = stream.is_whole = True
         return self._named([envelope], line)
 
     def _named(self, envelopes: Iterable[Envelope], line: Line) -> list[Envelope]:
@@ -258,6 +263,7 @@ class Reader:
         label = line.label.decode(errors="replace")
         if not line.is_name and "/" in label:  # pod/NAME/CONTAINER
             label = label.removeprefix("pod/").partition("/")[0]
+        self.is_by_label = bool(label) and line.is_name
         return [
             envelope if envelope.node and not line.is_name else replace(envelope, node=label)
             for envelope in envelopes
@@ -290,12 +296,22 @@ class Reader:
             yield from self._named([envelope], Line(label, is_name, b""))
         if self._frames.damaged:
             self.garbled["damaged frames"] += self._frames.damaged
+        # In a node's own file, what precedes a colon is a node only if the file is the log of a transport.
+        has_labels = not self._is_of_node or any(
+            stream.has_record or stream.failure for stream in self._streams.values() if stream.label
+        )
         for stream in self._streams.values():
             if stream.text is not None:
                 yield from self._lost(stream)
-            elif stream.label and not stream.has_record and stream.label not in self._own_names:
+            elif not stream.label or not has_labels:
+                continue
+            elif not stream.has_record and stream.label not in self._own_names:
                 line = Line(stream.label, stream.is_name, b"")
                 yield from self._named(_without_record(stream), line)
+            elif stream.failure and (stream.is_whole or stream.label in self._own_names):
+                # It printed a report, and failed all the same.
+                failed = Envelope(status=stream.failure.status, error=stream.failure.error)
+                yield from self._named([failed], Line(stream.label, stream.is_name, b""))
         self._frames, self._ansible_host = Assembly(), b""
         self._streams.clear()
         self._own_names.clear()

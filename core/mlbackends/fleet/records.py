@@ -9,10 +9,12 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw
+from msgspec.structs import replace
 
 from mlbackends.base.errors import shown
 from mlbackends.base.tables import table
 from mlbackends.fleet.fingerprint import Facts
+from mlbackends.fleet.nodesets import folded
 from mlbackends.model.audit import Check, Outcome
 from mlbackends.model.fleet import Envelope, Hazard, Outlier
 
@@ -27,6 +29,8 @@ _HEAD_BYTES = 100
 _MOST_VALUES = 20_000
 _NUMBERS = re.compile(r"[\w.:/~-]*\d[\w.:/~-]*")
 _DEEPEST = 40
+#: The most values of one text that are listed with their nodes, and the most ranges of each.
+_MOST_LISTED, _MOST_RANGES = 8, 6
 #: Among fewer nodes none is an outlier.
 _FEWEST = 3
 _DEVIATIONS = 5.0
@@ -98,7 +102,7 @@ class FailedChecks:
     """The failed checks of `audit` and `doctor`, and their nodes."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[object, ...], tuple[Check, list[str]]] = {}
+        self._found: dict[bytes, tuple[Check, list[str]]] = {}
 
     def visit(self, node: str, envelope: Envelope) -> None:
         """Read an envelope that a collection has accepted; only outcomes are of interest."""
@@ -110,7 +114,7 @@ class FailedChecks:
         except (msgspec.DecodeError, RecursionError):
             return
         for check in outcome.failed():
-            self._found.setdefault(sort_of(check), (check, []))[1].append(node)
+            self._found.setdefault(msgspec.json.encode(check), (check, []))[1].append(node)
 
     @property
     def hazards(self) -> Iterator[Hazard]:
@@ -119,24 +123,70 @@ class FailedChecks:
             yield Hazard(check, tuple(nodes))
 
 
-def sort_of(check: Check) -> tuple[object, ...]:
-    """Return the key by which checks of several nodes are one: everything but numbers in their messages."""
-    message = _NUMBERS.sub("#", check.message)
-    return check.code, check.instance, check.status, check.severity, message
-
-
 def united(hazards: Iterable[Hazard]) -> tuple[Hazard, ...]:
-    """Return each hazard once with all its nodes: the worst first, then the most frequent.
-
-    Messages that differ only in numbers, such as addresses, are one; that of the first node is kept.
-    """
-    found: dict[tuple[object, ...], tuple[Check, set[str]]] = {}
+    """Return each hazard once with all its nodes: the worst first, then the most frequent."""
+    found: dict[bytes, tuple[Check, set[str]]] = {}
     for hazard in hazards:
-        found.setdefault(sort_of(hazard.check), (hazard.check, set()))[1].update(hazard.nodes)
+        key = msgspec.json.encode(hazard.check)
+        found.setdefault(key, (hazard.check, set()))[1].update(hazard.nodes)
     every = [Hazard(check, tuple(sorted(nodes))) for check, nodes in found.values()]
-    return tuple(
-        sorted(every, key=lambda hazard: (-hazard.check.severity.level, -len(hazard.nodes)))
-    )
+    return tuple(sorted(every, key=_worst_first))
+
+
+def merged(hazards: Iterable[Hazard]) -> list[Hazard]:
+    """Return hazards with messages that differ only in numbers as one, the worst first.
+
+    What differs between its nodes is listed with the nodes that it is true of.
+    """
+    found: dict[tuple[object, ...], list[Hazard]] = {}
+    for hazard in hazards:
+        check = hazard.check
+        words = _NUMBERS.sub("#", check.message)
+        key = (check.code, check.instance, check.status, check.severity, words)
+        found.setdefault(key, []).append(hazard)
+    return sorted(map(as_one, found.values()), key=_worst_first)
+
+
+def _worst_first(hazard: Hazard) -> tuple[int, int]:
+    return -hazard.check.severity.level, -len(hazard.nodes)
+
+
+def as_one(hazards: Sequence[Hazard]) -> Hazard:
+    """Return checks of several nodes with one code as one; see `merged`."""
+    nodes = tuple(sorted({node for hazard in hazards for node in hazard.nodes}))
+    first = hazards[0].check
+    texts = {}
+    for field in ("message", "why", "hint"):
+        values = _values_by_nodes(
+            [(getattr(hazard.check, field), hazard.nodes) for hazard in hazards]
+        )
+        texts[field] = values[0][0]
+        if len(values) > 1:
+            listed = [f"{text} ({folded(having, _MOST_RANGES)})" for text, having in values if text]
+            more = len(listed) - _MOST_LISTED
+            listed[_MOST_LISTED:] = [f"and {more:,} more"] if more > 0 else []
+            texts[field] = "; ".join(listed)
+    evidence: dict[str, Any] = {}
+    for name in dict.fromkeys(name for hazard in hazards for name in hazard.check.evidence):
+        values = _values_by_nodes(
+            [(hazard.check.evidence.get(name), hazard.nodes) for hazard in hazards]
+        )
+        listed_values = [{"value": value, "nodes": folded(having)} for value, having in values]
+        evidence[name] = listed_values if len(values) > 1 else values[0][0]
+    is_same = all(hazard.check.command == first.command for hazard in hazards)
+    command = first.command if is_same else ""
+    return Hazard(replace(first, **texts, evidence=evidence, command=command), nodes)
+
+
+def _values_by_nodes(values: Sequence[tuple[Any, Sequence[str]]]) -> list[tuple[Any, set[str]]]:
+    """Return each distinct value with its nodes, the most frequent first."""
+    if all(value == values[0][0] for value, _ in values):
+        return [(values[0][0], set())]
+    found: dict[bytes, tuple[Any, set[str]]] = {}
+    for value, nodes in values:
+        key = msgspec.json.encode(value, order="deterministic")
+        found.setdefault(key, (value, set()))[1].update(nodes)
+    return sorted(found.values(), key=lambda pair: (-len(pair[1]), min(pair[1])))
 
 
 @cache

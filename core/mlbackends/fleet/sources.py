@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from mlbackends.audit.reports import report_of
 from mlbackends.base import mounts
@@ -23,6 +24,7 @@ _ENDINGS = ("", ".frame", ".frames", ".json", ".jsonl", ".log", ".out", ".txt")
 _OF_A_FILE = re.compile(r"(\.(?:frames?|jsonl?|log|out|txt|machine|tar|tgz|gz))+$")
 _FLEET = re.compile(rb'\s*\{\s*"schema"\s*:\s*"backends\.fleet/')
 _REPORT = re.compile(rb'BK1 |\s*\{\s*"schema"\s*:\s*"backends\.')
+_LONGEST_LINE = 160
 #: The most bytes of a file with a fleet; most of it is the names of the nodes.
 FLEET_LIMIT = 512 << 20
 
@@ -93,8 +95,9 @@ def taken(
     reader = Reader()
     for source in sources:
         for envelope in _envelopes(source, reader, collection):
+            before = len(collection.nodes)
             name = collection.add(envelope)
-            if visit is not None and name in collection.nodes:
+            if visit is not None and len(collection.nodes) > before:
                 visit(name, envelope)
             yield name
     collection.garbled.update(reader.garbled)
@@ -103,7 +106,7 @@ def taken(
 
 def _envelopes(source: Source, reader: Reader, collection: Collection) -> Iterator[Envelope]:
     """Yield the envelopes of a source; one with the error for a node's file that holds none."""
-    path, name = source.path, source.node
+    path, name, first_line = source.path, source.node, b""
     if path == STANDARD_INPUT:
         if sys.stdin is not None:
             yield from reader.read(lines_of(sys.stdin.buffer))
@@ -121,8 +124,13 @@ def _envelopes(source: Source, reader: Reader, collection: Collection) -> Iterat
                 os.set_blocking(file.fileno(), True)
             if _FLEET.match(file.peek(200)):
                 collection.merge(fleet_in(file.read(FLEET_LIMIT + 1), path))
+                has_any = True
             else:
-                for envelope in reader.read(lines_of(file), name, is_of_node=source.is_of_node):
+                first_line = file.peek(_LONGEST_LINE).lstrip()[:_LONGEST_LINE].split(b"\n")[0]
+                envelopes = reader.read(lines_of(file), name, is_of_node=source.is_of_node)
+                if source.is_of_node:
+                    envelopes = _of_file(envelopes, reader, name)
+                for envelope in envelopes:
                     has_any = True
                     yield envelope
     except (OSError, ValueError, BadInput) as error:
@@ -134,9 +142,21 @@ def _envelopes(source: Source, reader: Reader, collection: Collection) -> Iterat
             raise failure from None
         has_any = True
         yield Envelope(node=name, status=Status.ERROR, error=str(failure))
-    # A .json file may be a fleet, or anything.
-    if source.is_of_node and not has_any and os.path.splitext(path)[1] != ".json":
-        yield Envelope(node=name, status=Status.ERROR, error="there is no report in its file")
+    if source.is_of_node and not has_any:
+        text = first_line.decode(errors="replace").strip()
+        why = "there is no report in its file" + (f", but: {text}" if text else "")
+        yield Envelope(node=name, status=Status.ERROR, error=why)
+
+
+def _of_file(envelopes: Iterator[Envelope], reader: Reader, name: str) -> Iterator[Envelope]:
+    """Yield the envelopes of a file in a folder; what precedes a colon does not name a single one."""
+    for first in envelopes:
+        is_by_label = reader.is_by_label
+        second = next(envelopes, None)
+        yield replace(first, node=name) if is_by_label and second is None else first
+        if second is not None:
+            yield second
+            yield from envelopes
 
 
 def fleet_in(data: bytes, path: str) -> Fleet:

@@ -33,7 +33,7 @@ class Status(StrEnum):
 class Envelope(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What one node reported. report: a record as JSON, mostly that of `backends info`; only with ok.
 
-    node: "" where nothing names it. error: one sentence, "" with ok.
+    node: "" where nothing names it. error: one sentence; with ok why the report is suspect, mostly "".
     """
 
     schema: str = field(default_factory=lambda: ENVELOPE_SCHEMA)
@@ -66,12 +66,24 @@ class Deviation(Struct, frozen=True):
     differences: tuple[Difference, ...]
 
 
+class Split(Struct, frozen=True):
+    """Facts of which no value is that of most nodes, and which divide the nodes alike.
+
+    groups: nodes with the same values, the smallest first. facts: by name, the value of each group.
+    """
+
+    groups: tuple[tuple[str, ...], ...]
+    facts: dict[str, tuple[FactValue | None, ...]]
+
+
 class Kind(Struct, frozen=True):
     """Nodes that are compared with each other.
 
     title: what they have in common, by dotted name; `record` is present for records other than reports.
-    nodes: how many. alike: how many agree on all facts. deviations: the smallest first. not_compared:
-    facts that nearly every node has otherwise.
+    nodes: how many. alike: how many agree with the majority in all facts that have one. deviations: those of
+    `others` first, then the smallest. not_compared: facts of which a great number of nodes have so many values
+    that they are presumed to differ on every node. splits: facts without a majority. others: nodes of
+    another kind that has few nodes; they are compared with this one, the nearest.
     """
 
     title: dict[str, FactValue | None]
@@ -79,6 +91,8 @@ class Kind(Struct, frozen=True):
     alike: int
     deviations: tuple[Deviation, ...] = ()
     not_compared: tuple[str, ...] = ()
+    splits: tuple[Split, ...] = ()
+    others: tuple[str, ...] = ()
 
 
 class Configuration(Struct, frozen=True):
@@ -113,7 +127,8 @@ class Fleet(Struct, frozen=True):
     many; null if that was not given. repeated: how often a node reported beyond its first report.
     sections: each canonical form, by probe and fingerprint. ranges: the least and the greatest
     value behind each rounded value of a metric. varying: facts with more values than are counted.
-    garbled: pieces and lines that belong to no node. unchecked: how many reports were put together from
+    garbled: pieces and lines that belong to no node. flagged: by node, why its report is suspect although it
+    is whole, such as the exit code of the command that printed it. unchecked: how many reports were put together from
     pieces that have no checksum. hazards: of `fleet doctor`. figures: of
     `fleet run -- COMMAND`, by name and node; outliers: those that are far from the others'.
     """
@@ -136,6 +151,7 @@ class Fleet(Struct, frozen=True):
     figures: dict[str, dict[str, float]] = {}
     outliers: tuple[Outlier, ...] = ()
     unchecked: int = 0
+    flagged: dict[str, str] = {}
 
     @property
     def reported(self) -> int:
@@ -145,7 +161,7 @@ class Fleet(Struct, frozen=True):
     @property
     def drifts(self) -> bool:
         """Whether a node differs from what it is compared with."""
-        return any(kind.deviations for kind in self.kinds)
+        return any(kind.deviations or kind.splits for kind in self.kinds)
 
 
 class Holders(Struct, frozen=True):
@@ -171,11 +187,15 @@ class FleetFacts(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """One fact that changed; null where there was or is none."""
+    """One fact that changed; null where there was or is none.
+
+    nodes: those with this value before, where the nodes of the change had several; otherwise ().
+    """
 
     name: str
     before: FactValue | None
     after: FactValue | None
+    nodes: tuple[str, ...] = ()
 
 
 class Change(Struct, frozen=True):

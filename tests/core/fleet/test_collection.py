@@ -15,6 +15,7 @@ from mlbackends.fleet import collection as collections
 from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.groups import fleet_of
 from mlbackends.model.fleet import Envelope, Fleet, Status
+from mlbackends_cli.fleet.text import left_out
 
 
 def taken(*envelopes: Envelope, expected: tuple[str, ...] | None = None) -> Collection:
@@ -49,7 +50,7 @@ def test_a_report_comes_before_a_failure_whichever_came_first() -> None:
     for order in ((failed, envelope_of("n1")), (envelope_of("n1"), failed)):
         collection = taken(*order)
         assert [*collection.nodes] == ["n1"] and not collection.silent
-        assert collection.repeated == {"n1": 1}
+        assert collection.flagged == {"n1": "60 s"} and not collection.repeated
 
 
 def test_who_is_missing_has_a_name() -> None:
@@ -103,8 +104,11 @@ def test_a_fact_that_each_node_has_otherwise_is_dropped(monkeypatch: pytest.Monk
     assert collection.varying == {"cpu.own"}
     assert len(collection.machines) == 2
     assert len(collection.sections) == 3
-    (note,) = fleet_of(collection).notes
-    assert note.endswith("its own value: cpu.own")
+    fleet = fleet_of(collection)
+    assert fleet.varying == ("cpu.own",)
+    assert left_out(fleet) == [
+        "not compared, more than 1,000 values, so each node is presumed to have its own: cpu.own"
+    ]
 
 
 def answer(fleet: Fleet) -> Any:

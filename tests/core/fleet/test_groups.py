@@ -73,10 +73,43 @@ def test_a_fact_that_is_not_there_is_a_value_too() -> None:
 
 
 def test_a_fact_that_nearly_every_node_has_otherwise_is_not_compared() -> None:
-    fleet = fleet_of(taken({f"n{at}": {"own": at} for at in range(10)}))
-
+    fleet = fleet_of(taken({f"n{at}": {"own": at} for at in range(50)}))
     assert not fleet.drifts
     assert fleet.kinds[0].not_compared == ("cpu.own",)
+
+    few = fleet_of(taken({f"n{at}": {"own": at} for at in range(10)}))
+    assert few.drifts and not few.kinds[0].not_compared
+    (split_of_ten,) = few.kinds[0].splits
+    assert split_of_ten.facts == {"cpu.own": tuple(range(10))}
+
+
+def test_drivers_of_four_and_three_older_ones_are_drift() -> None:
+    drivers = ["570.86", "570.86", "570.86", "570.86", "550.54.15", "535.104.05", "470.1"]
+    fleet = fleet_of(taken({f"n{at}": {"driver": name} for at, name in enumerate(drivers)}))
+
+    (kind,) = fleet.kinds
+    found = {each.nodes: each.differences[0].value for each in kind.deviations}
+    assert found == {("n4",): "550.54.15", ("n5",): "535.104.05", ("n6",): "470.1"}
+    assert (kind.alike, kind.not_compared) == (4, ())
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [{"570": ["n1"], "550": ["n2"]}, {"1": ["a1", "a2"], "2": ["b1", "b2"], "3": ["c1", "c2"]}],
+)
+def test_where_no_value_has_most_nodes_there_is_no_majority(groups: dict[str, list[str]]) -> None:
+    nodes = {
+        node: {"driver": value, "library": value, "same": 1}
+        for value, names in groups.items()
+        for node in names
+    }
+    fleet = fleet_of(taken(nodes))
+
+    (kind,) = fleet.kinds
+    assert not kind.deviations and fleet.drifts
+    (found,) = kind.splits
+    assert [*found.facts] == ["cpu.driver", "cpu.library"]
+    assert dict(zip(found.facts["cpu.driver"], map(list, found.groups), strict=True)) == groups
 
 
 def node(name: str, gpus: int = 0, model: str = "H100", **memory: int) -> Envelope:
@@ -97,9 +130,38 @@ def test_a_node_that_lost_a_gpu_stays_in_its_kind() -> None:
     collection.add(node("other", gpus=8, model="A100"))
     fleet = fleet_of(collection)
 
-    assert [kind.nodes for kind in fleet.kinds] == [5, 1]
-    assert fleet.kinds[0].deviations[0].nodes == ("n3",)
-    assert fleet.kinds[0].deviations[0].differences[0].name == "nvidia.devices"
+    (kind,) = fleet.kinds
+    assert (kind.nodes, kind.others) == (6, ("other",))
+    other, lost = kind.deviations
+    assert other.nodes == ("other",)
+    assert (other.differences[0].name, other.differences[0].value, other.differences[0].usual) == (
+        "nvidia.devices.name", "A100", "H100",
+    )  # fmt: skip
+    assert (lost.nodes, [each.name for each in lost.differences]) == (("n3",), ["nvidia.devices"])
+    assert [each.nodes for each in fleet_of(collection, by=["*.devices.name"]).kinds] == [5, 1]
+
+
+@pytest.mark.parametrize(
+    ("few", "many", "drifts"), [(1, 3, True), (1, 2, False), (3, 60, True), (3, 40, False)]
+)
+def test_a_kind_of_few_nodes_is_drift(few: int, many: int, drifts: bool) -> None:
+    nodes = {f"x{at}": {"model_name": "Xeon", "shm": 1} for at in range(many)}
+    nodes |= {f"e{at}": {"model_name": "EPYC", "shm": 1} for at in range(few)}
+    fleet = fleet_of(taken(nodes))
+
+    assert fleet.drifts is drifts
+    assert len(fleet.kinds) == (1 if drifts else 2)
+
+
+def test_a_kind_of_few_nodes_is_compared_with_the_nearest() -> None:
+    nodes = {f"a{at}": {"model_name": "A", "kernel": 1, "libc": 1} for at in range(9)}
+    nodes |= {f"b{at}": {"model_name": "B", "kernel": 2, "libc": 2} for at in range(8)}
+    nodes["odd"] = {"model_name": "C", "kernel": 2, "libc": 2}
+    first, second = fleet_of(taken(nodes)).kinds
+
+    assert (first.title["cpu.model_name"], first.others) == ("A", ())
+    assert (second.title["cpu.model_name"], second.others) == ("B", ("odd",))
+    assert [each.name for each in second.deviations[0].differences] == ["cpu.model_name"]
 
 
 @pytest.mark.parametrize("base", [503_316_480 + at * 131_072 for at in range(0, 160, 13)])
@@ -135,7 +197,7 @@ def test_a_baseline_says_what_is_usual() -> None:
     assert split(fleet) == [
         (
             ("n0", "n1", "n2", "n3"),
-            ["nvidia.devices", "nvidia.devices.name", "nvidia.devices.presence"],
+            ["nvidia.devices"],
         )
     ]
 
@@ -176,6 +238,18 @@ def test_who_was_left_behind_by_an_upgrade() -> None:
     ]
     assert difference.new == ("new",)
     assert [group.nodes for group in difference.silent] == [("n9",)]
+
+
+def test_a_roll_out_from_several_versions_is_one_change() -> None:
+    before = {f"n{at}": {"driver": "550" if at < 3 else "560", "library": "550"} for at in range(9)}
+    after = {name: {"driver": "580", "library": "580"} for name in before}
+    after["n1"] = before["n1"]
+    (change,) = difference_of(taken(before), taken(after)).changes
+
+    assert (len(change.nodes), change.left_behind) == (8, ("n1",))
+    assert {(step.name, step.before, step.nodes[:1]) for step in change.steps} == {
+        ("cpu.driver", "550", ("n0",)), ("cpu.driver", "560", ("n3",)), ("cpu.library", "550", ()),
+    }  # fmt: skip
 
 
 def test_a_change_of_few_leaves_nobody_behind() -> None:

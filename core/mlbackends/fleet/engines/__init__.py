@@ -73,7 +73,9 @@ def record_of(command: Sequence[str], seconds: float) -> Envelope:
         except (msgspec.DecodeError, RecursionError) as failure:
             error = error or f"it printed no JSON: {failure}"
         else:
-            return Envelope(node=node, report=Raw(text.encode()))
+            # 1 is the answer "no" of a check, which the record has.
+            suspect = "" if error.startswith("exit code 1") and error[11:12] in ("", ":") else error
+            return Envelope(node=node, report=Raw(text.encode()), error=suspect)
     error = error or f"it printed no record but: {text[:100]!r}"
     return Envelope(
         node=node, status=Status.TIMEOUT if status == "timeout" else Status.ERROR, error=error
@@ -84,6 +86,11 @@ def envelopes_of(output: bytes, node: str, failure: Envelope | None = None) -> l
     """Return the envelopes in a node's output, or one with an error: `failure`, if the engine has one."""
     reader = Reader()
     found = [replace(envelope, node=node) for envelope in reader.read(output.split(b"\n"), node)]
+    if found and failure is not None:  # a whole report is suspect then
+        return [
+            replace(envelope, error=failure.error) if envelope.status is Status.OK else envelope
+            for envelope in found
+        ]
     if found:
         return found
     if reader.garbled:
@@ -135,6 +142,9 @@ def run_launcher(
 
         def stop() -> None:
             late.set()
+            end()
+
+        def end() -> None:
             process.terminate()  # srun and mpirun then end what they have started elsewhere
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_ENDING_SECONDS)
@@ -159,6 +169,9 @@ def run_launcher(
             for envelope in Reader().read(lines()):
                 seen.add(envelope.node)
                 take(envelope)
+        except BaseException:  # interrupted
+            end()
+            raise
         finally:
             timer.cancel()
             kill_group(process)

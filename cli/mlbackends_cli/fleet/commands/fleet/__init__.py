@@ -30,9 +30,11 @@ from mlbackends.audit.policy.rules import read
 from mlbackends.audit.runner import examine
 from mlbackends.base import registry
 from mlbackends.base.errors import BadInput
+from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.engines import record_of
 from mlbackends.fleet.frames import frames
 from mlbackends.fleet.judging import Judge, fleet_outcome, places_of
+from mlbackends_cli import exits
 from mlbackends_cli.fleet.sources import OUTCOME, collected, reading
 from mlbackends_cli.lazy import FolderGroup
 from mlbackends_cli.options import option, timeout_option, together
@@ -115,6 +117,14 @@ def loaded(name: str) -> ModuleType:
     return module
 
 
+def _finished(judge: Judge, collection: Collection, **written: Any) -> int:
+    """Write the outcome of all nodes; return the exit code: 3 where a node of a summary was not judged."""
+    code = finish(fleet_outcome(judge, collection), **written)
+    judged = {node for _, nodes in judge.outcomes.values() for node in nodes}
+    is_whole = bool(collection.nodes) and judged.issuperset(collection.nodes)
+    return code if code != exits.YES or is_whole else exits.UNKNOWN
+
+
 @command.command("audit")
 @reading
 @POLICIES
@@ -123,7 +133,8 @@ def audit(sources: tuple[str, ...], expect: str, policies: tuple[str, ...], **wr
     """Check the nodes of a fleet against a policy, and show on which of them a rule fails.
 
     The policy is checked once for each distinct configuration; backends-policy(7) describes the language.
-    A node without a report could not be checked: --strict then exits 3. SOURCE is what
+    A node without a report could not be checked: --strict then exits 3. So does a stored summary, which
+    holds no reports, and a fleet in which no node reported, without --strict. SOURCE is what
     `backends fleet summarize` reads.
 
     Examples:
@@ -137,7 +148,7 @@ def audit(sources: tuple[str, ...], expect: str, policies: tuple[str, ...], **wr
     today = dt.datetime.now().astimezone().date()
     judge = Judge(lambda report: evaluation.audit(rules, report, today), places_of(rules))
     collection = collected(sources, expect, judge.visit)
-    return finish(fleet_outcome(judge, collection), **written)
+    return _finished(judge, collection, **written)
 
 
 @command.command("doctor")
@@ -154,8 +165,9 @@ def doctor(
     """Find known problems on the nodes of a fleet, and the nodes that have them.
 
     Each hazard is looked for once per distinct configuration, and is reported with its number of nodes.
-    A node without a report could not be checked: --strict then exits 3. `backends explain CODE` describes
-    a finding. SOURCE is what `backends fleet summarize` reads.
+    A node without a report could not be checked: --strict then exits 3. So does a stored summary, which
+    holds no reports, and a fleet in which no node reported, without --strict. `backends explain CODE`
+    describes a finding. SOURCE is what `backends fleet summarize` reads.
 
     Examples:
       backends fleet doctor reports/
@@ -166,7 +178,7 @@ def doctor(
         load(code)  # a wrong code is an error before anything is read
     judge = Judge(lambda report: examine(report, only=only, ignored=ignore))
     collection = collected(sources, expect, judge.visit)
-    return finish(fleet_outcome(judge, collection), **written)
+    return _finished(judge, collection, **written)
 
 
 @command.command("envelope", context_settings={"allow_interspersed_args": False})

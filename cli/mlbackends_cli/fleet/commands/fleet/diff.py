@@ -44,4 +44,6 @@ def command(
     write(text, output)
     behind = bool(difference.silent) or any(change.left_behind for change in difference.changes)
     changed = behind or bool(difference.changes or difference.new)
-    return exits.NO if {"change": changed, "left-behind": behind}.get(fail_on) else exits.YES
+    if {"change": changed, "left-behind": behind}.get(fail_on):
+        return exits.NO
+    return exits.YES if difference.nodes else exits.UNKNOWN

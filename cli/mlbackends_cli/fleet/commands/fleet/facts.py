@@ -10,9 +10,11 @@ Examples:
   backends fleet facts --differing reports/
 """
 
+import os
+
 import click
 
-from mlbackends.base.errors import BadInput
+from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.fleet.groups import facts_of_fleet
 from mlbackends_cli import formats
 from mlbackends_cli.fleet import text as fleets
@@ -43,8 +45,17 @@ def command(
             "no fact: name one, such as nvidia.version", "--differing shows all that differ"
         )
     names, sources = ((), words) if differing else (words[:1], words[1:])
+    is_path = bool(names) and os.path.exists(names[0])
+    hint = f"name the fact first, as in nvidia.version {names[0]}, or --differing" if names else ""
+    if is_path and not sources:
+        raise BadInput(f"{names[0]} is a file or folder, not the name of a fact", hint)
     collection = collected(sources, expect)
-    facts = facts_of_fleet(collection, names)
+    try:
+        facts = facts_of_fleet(collection, names)
+    except UnknownName as error:
+        if not is_path:
+            raise
+        raise BadInput(f"{error}; {names[0]} is a file or folder", hint) from None
     style = page(color, output, details=details)
     text = formats.text_of(
         form, facts, style, table=fleets.facts_table, markdown=fleets.facts_markdown

@@ -28,7 +28,7 @@ import click
 from mlbackends.base.errors import BadInput
 from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.engines import Job
-from mlbackends.fleet.nodesets import expanded
+from mlbackends.fleet.nodesets import expanded, folded
 from mlbackends.model.fleet import Envelope
 from mlbackends_cli import exits
 from mlbackends_cli.fleet.commands.fleet import (
@@ -43,6 +43,9 @@ from mlbackends_cli.fleet.sources import EXPECT, SUMMARY, Summary, expected_node
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import option, timeout_option
 from mlbackends_cli.terminal import ProgressLine
+
+#: From this number of late nodes on, progress names them.
+_MOST_LATE = 8
 
 
 @documented(context_settings={"allow_interspersed_args": False})
@@ -92,18 +95,23 @@ def command(
     def gather(visit: Callable[[str, Envelope], None]) -> Collection:
         collection = Collection(expected or None)
         known = f" of {total:,}" if total else ""
+        waiting = {*expected} if isinstance(expected, tuple) else set()
 
-        def sentence(done: int, _total: int, last: str) -> str:
-            return f"{done:,}{known} nodes" + (f", the last {last}" if last else "")
+        def sentence(done: int, _total: int, which: str) -> str:
+            return f"{done:,}{known} nodes" + (f", {which}" if which else "")
 
         with exits.cleared_up(), ProgressLine(sentence) as progress:
             progress(0, total, "")
 
             def take(envelope: Envelope) -> None:
+                before = len(collection.nodes)
                 node = collection.add(envelope)
-                if node in collection.nodes:
+                if len(collection.nodes) > before:
                     visit(node, envelope)
-                progress(len(collection.nodes) + len(collection.silent), total, node)
+                waiting.discard(node)
+                is_near = 0 < len(waiting) <= _MOST_LATE
+                which = f"waiting for {folded(waiting)}" if is_near else f"the last {node}"
+                progress(len(collection.nodes) + len(collection.silent), total, which)
 
             runner.run(job, take)
         return collection
