@@ -81,9 +81,9 @@ class Kind(Struct, frozen=True):
 
     title: what they have in common, by dotted name; `record` is present for records other than reports.
     nodes: how many. alike: how many agree with the majority in all facts that have one. deviations: those of
-    `others` first, then the smallest. not_compared: facts of which a great number of nodes have so many values
-    that they are presumed to differ on every node. splits: facts without a majority. others: nodes of
-    another kind that has few nodes; they are compared with this one, the nearest.
+    `others` first, then the smallest. not_compared: facts with so many values that many nodes are
+    presumed to have each its own. splits: facts without a majority. others: nodes of other kinds, which have
+    few nodes, and of which this kind is the nearest.
     """
 
     title: dict[str, FactValue | None]
@@ -128,8 +128,8 @@ class Fleet(Struct, frozen=True):
     sections: each canonical form, by probe and fingerprint. ranges: the least and the greatest
     value behind each rounded value of a metric. varying: facts with more values than are counted.
     garbled: pieces and lines that belong to no node. flagged: by node, why its report is suspect although it
-    is whole, such as the exit code of the command that printed it. unchecked: how many reports were put together from
-    pieces that have no checksum. hazards: of `fleet doctor`. figures: of
+    is whole, such as the exit code of the command that printed it. unchecked: how many reports were put
+    together from pieces that have no checksum. hazards: of `fleet doctor`. figures: of
     `fleet run -- COMMAND`, by name and node; outliers: those that are far from the others'.
     """
 
