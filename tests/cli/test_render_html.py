@@ -210,10 +210,10 @@ def test_what_is_broken_stands_first_with_its_cure_and_torch_before_other_packag
     packages = {name: {"presence": "found", "version": "1"} for name in ("jax", "torch")}
     broken = {"presence": "found", "reasons": [{"code": "x", "message": "no", "hint": "mend it"}]}
     page = rendered(report(**packages, cudnn=broken, mkl={"presence": "absent"}))
-    look_at = page.partition('id="look-at"')[2].partition("</section>")[0]
+    problems = page.partition('id="problems"')[2].partition("</section>")[0]
     listed = page.partition('id="packages"')[2].partition("</section>")[0]
 
-    assert '<span class="severity high">broken</span>' in look_at and "mend it" in look_at
+    assert '<span class="severity high">broken</span>' in problems and "mend it" in problems
     assert listed.index("#probe-torch") < listed.index("#probe-jax")
     assert "<strong>1 more was not found</strong>" in page
 

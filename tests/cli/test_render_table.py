@@ -44,7 +44,7 @@ def lines(one: Report, **page: Any) -> list[str]:
 
 def row(page: list[str], name: str) -> str:
     """Return the one line that names a probe, before what is to be looked at."""
-    page = page[: page.index("Look at")] if "Look at" in page else page
+    page = page[: page.index("Problems")] if "Problems" in page else page
     found = [line for line in page if re.search(rf"\b{name}\b", line)]
     assert len(found) == 1
     return found[0].strip()
@@ -85,7 +85,7 @@ def test_what_is_broken_is_told_below_with_its_cure_for_each_that_is() -> None:
     }
     page = lines(report(cublas=broken, nccl=broken))
 
-    assert page[page.index("Look at") + 1 :][:4] == [
+    assert page[page.index("Problems") + 1 :][:4] == [
         "  ✗  cublas  too old",
         "             → renew it",
         "  ✗  nccl    too old",

@@ -57,7 +57,7 @@ def report(report: Report, page: Page) -> str:
         for row in sorted(rows["framework"], key=probes.torch_first)
     }
     libraries = {row.name: _copies(row) for row in rows["library"]}
-    look_at = [
+    problems = [
         f"{words('span', word, f'severity {kind}')}{_link(name)}: {_reason(reason)}"
         for word, kind, reasons in (
             ("broken", "high", probes.broken(report)),
@@ -90,7 +90,7 @@ def report(report: Report, page: Page) -> str:
         header(title, about),
         "<main>\n",
         picture(report),
-        section("look-at", "Look at", items("warnings", *look_at)),
+        section("problems", "Problems", items("warnings", *problems)),
         section("machine", "Machine", table((), machine, "stack")),
         section("accelerators", "Accelerators", _states(report, accelerators) or nothing),
         section("packages", "Packages", _states(report, packages)),

@@ -63,7 +63,7 @@ def _overview(report: Report) -> list[str]:
             f"- **{literal(name)}**: {literal(why)}"
             for name, why in probes.without_row(report).items()
         ),
-        "Look at": "\n".join(
+        "Problems": "\n".join(
             f"- **{literal(name)}**: {_reason(warning)}"
             for name, warning in probes.warnings(report)
         ),
@@ -106,7 +106,7 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
         f"{_state(probe)}{duration}{about}",
         f"could not be determined: {literal(probe.failure.message)}" if probe.failure else "",
         _reasons(probes.own_reasons(probe, probe.libraries)),
-        _section("Look at", _reasons(probe.warnings)),
+        _section("Problems", _reasons(probe.warnings)),
         _section("Facts", _values(facts)),
         *(_section(literal(fact) or "Uses", _records(rows)) for fact, rows in tables.items()),
     ]

@@ -127,6 +127,10 @@ def _overview(report: Report, page: Page) -> Iterator[str]:
         "Libraries": [*_libraries(rows["library"], page)],
     }
     found = [(title, rows) for title, rows in parts.items() if rows]
+    below = replace(page, width=min(page.width, _TWO_COLUMNS))  # longer lines are hard to read
+    problems = [("Problems", problems)] if (problems := [*_problems(report)]) else []
+    if page.terminal:
+        yield from sections(problems, below)
     if not (page.terminal and page.width >= _TWO_COLUMNS and found):  # grep wants a line for each
         yield from sections(found, page)
     else:
@@ -135,10 +139,10 @@ def _overview(report: Report, page: Page) -> Iterator[str]:
         count = min(range(1, len(found) + 1), key=lambda at: max(sum(sizes[:at]), sum(sizes[at:])))
         left, right = sections(found[:count], column), sections(found[count:], column)
         yield from side_by_side(left, right, page)
-    below = replace(page, width=min(page.width, _TWO_COLUMNS))  # longer lines are hard to read
     unknown = [_named("?", name, why) for name, why in probes.without_row(report).items()]
-    for title, more in (("Could not be determined", unknown), ("Look at", [*_look_at(report)])):
-        yield from sections([(title, more)] if more else [], below)
+    yield from sections([("Could not be determined", unknown)] if unknown else [], below)
+    if not page.terminal:
+        yield from sections(problems, below)
     if missing := probes.missing(report):
         were = "was" if len(missing) == 1 else "were"
         line = f"{len(missing)} more {were} not found: backends info --absent"
@@ -200,7 +204,7 @@ def _libraries(rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
             yield [Cell(""), *_named("", "", f"the same: {names}")]
 
 
-def _look_at(report: Report) -> Iterator[Row]:
+def _problems(report: Report) -> Iterator[Row]:
     """Yield what is broken, then the warnings, each with its fix."""
     broken, warnings = probes.broken(report), probes.warnings(report)
     found = [(probes.MARKS["broken"], "red", *row) for row in broken]
