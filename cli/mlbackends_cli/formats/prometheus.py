@@ -4,9 +4,11 @@ Samples have no timestamps: the collector rejects a file that has one. Every ser
 of its run, so that the files of several runs can lie side by side.
 """
 
+import os
 from contextlib import suppress
 
 from mlbackends.audit.reports import LIVE, name_of
+from mlbackends.base.tables import table
 from mlbackends.fleet import fingerprint
 from mlbackends.model.audit import Check, Outcome, Severity, Status
 from mlbackends_cli.report import checks
@@ -16,18 +18,6 @@ from mlbackends_cli.terminal import Page
 FOR_COLLECTORS = True
 _Labels = tuple[tuple[str, str], ...]
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
-_MEANINGS = {
-    "backends_check_failed": "1 if a check failed, 0 if it passed; absent if it does not apply or is"
-    " unknown.",
-    "backends_check_unknown": "1 for a check that could not be performed; others are absent.",
-    "backends_checks": "Number of checks with this status.",
-    "backends_findings": "Number of failed checks of a severity.",
-    "backends_fingerprint_info": "The fingerprint of each probe's report, and of all as probe machine; the"
-    " value is always 1.",
-    "backends_outcome_info": "The tool and its schema; the value is always 1.",
-    "backends_last_run_timestamp_seconds": "Time at which the machine was recorded; for a live"
-    " machine, the time of the check.",
-}
 
 
 def outcome(outcome: Outcome, _page: Page) -> str:
@@ -60,10 +50,10 @@ def outcome(outcome: Outcome, _page: Page) -> str:
         "backends_outcome_info": {info: 1},
         "backends_last_run_timestamp_seconds": time,
     }
-    lines = []
+    lines, meanings = [], table(os.path.join(os.path.dirname(__file__), "prometheus"))
     for name, series in families.items():
         if series:
-            lines += [f"# HELP {name} {_MEANINGS[name]}", f"# TYPE {name} gauge"]
+            lines += [f"# HELP {name} {meanings[name]}", f"# TYPE {name} gauge"]
         for own, value in series.items():
             pairs = (f'{key}="{text.translate(_ESCAPES)}"' for key, text in (*run, *own))
             lines.append(f"{name}{{{','.join(pairs)}}} {value:.15g}")

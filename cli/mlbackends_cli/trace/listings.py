@@ -93,7 +93,6 @@ def listing(view: trace_views.AnyView, *, everything: bool = False) -> Listing:
 
 @singledispatch
 def _listing(view: trace_views.AnyView) -> Listing:
-    """Return a view as a list; each kind of view has its own function."""
     raise TypeError(view)
 
 

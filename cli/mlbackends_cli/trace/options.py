@@ -9,7 +9,7 @@ from mlbackends.model.trace_views import Roof
 from mlbackends.tracing.fields import NAMES
 from mlbackends.tracing.filters import grouping
 from mlbackends.tracing.machine import UNKNOWN, this_machine
-from mlbackends_cli.options import completing, option
+from mlbackends_cli.options import completing, option, together
 from mlbackends_cli.output import log
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ GROUP_BY = option(
 )
 SKIP_FIRST = option("--skip-first N", usual=0, kind=click.IntRange(min=0))
 TOP = option("--top N", kind=click.IntRange(min=0))
+#: The options of both commands that read traces.
+CHOSEN = together(GROUP_BY, WHERE, TOP, SKIP_FIRST)
 _DEFAULT_TOP = 20
 
 

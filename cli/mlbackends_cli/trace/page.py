@@ -26,6 +26,7 @@ from mlbackends_cli.text.elements import (
     words,
 )
 from mlbackends_cli.trace.chart import lanes, points
+from mlbackends_cli.trace.listings import listing
 
 _WIDE, _NARROW = 1100, 360
 _MOST_BARS, _MOST_CALLS = 15, 60
@@ -190,22 +191,18 @@ def _groups(summary: Summary, colours: Colours) -> str:
 
 
 def _calls(summary: Summary) -> str:
-    if not summary.rows:
-        return ""
-    # MKL names no implementation: a column that would be empty is left out.
-    used = [i for i, _ in enumerate(summary.by) if any(row.values[i] for row in summary.rows)]
-    body = []
-    for row in summary.rows:
-        values = [row.values[i] for i in used]
-        cells = [words("td", value, "long" if len(value) > 28 else "") for value in values]
-        share = "" if row.mean_ns is None else percent(row.share)
-        durations = (row.median_ns, row.min_ns, row.max_ns)
-        times_of = ("" if duration is None else took(duration) for duration in durations)
-        body.append([*cells, *map(_number, (share, *_numbers(row), *times_of))])
-    names = [summary.by[i] for i in used]
-    heads = ("share", *_RATES, "median", "min", "max")
-    calls = table(names, body, "numbers", numbers=heads, caption=_ORDER)
-    return scrolled(calls, "Calls") + _rest(summary, len(body))
+    """Return the table that `listings` has, numbers to the right."""
+    found = listing(summary)
+    at = found.columns.index("calls")
+    body = [
+        [
+            *(words("td", cell, "long" if len(cell) > 28 else "") for cell in row[:at]),
+            *map(_number, row[at:]),
+        ]
+        for row in found.groups[0].rows
+    ]
+    calls = table(found.columns[:at], body, "numbers", numbers=found.columns[at:], caption=_ORDER)
+    return scrolled(calls, "Calls") if body else ""
 
 
 def _numbers(row: SummaryRow) -> list[str]:

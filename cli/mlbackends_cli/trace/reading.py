@@ -53,13 +53,8 @@ class Logs:
         """How many lines of libraries could be read."""
         return self.lines - self.unreadable
 
-    def records(self) -> Iterator[AnyRecord]:
-        """Yield the records of all files. Raises BadInput where one cannot be opened."""
-        for _, record in self.records_with_names():
-            yield record
-
     def records_with_names(self) -> Iterator[tuple[str, AnyRecord]]:
-        """Yield the records, each with the name of its file."""
+        """Yield all records, each with the name of its file. Raises BadInput if one cannot be opened."""
         for name, label, chunks in self._chunks():
             for record in reader.records(chunks, log=label):
                 if isinstance(record, Text):
@@ -141,7 +136,7 @@ def views(
 def chosen(logs: Logs, where: Where, skip_first: int = 0) -> Iterator[AnyRecord]:
     """Yield the records that fit; the program's own text only where its kind is named."""
     with_text = "kind" in where.fields
-    for record in after_first(logs.records(), skip_first):
+    for record in after_first((record for _, record in logs.records_with_names()), skip_first):
         if (with_text or not isinstance(record, Text)) and where(record):
             yield record  # type: ignore[misc]  # what went in comes out
 

@@ -54,13 +54,8 @@ if TYPE_CHECKING:
 
 #: The ends of dotted names that are known only after a package has computed.
 _COMPUTED = (
-    ".presence",
-    ".reasons",
-    ".computed_on",
-    ".simd_baseline",
-    ".simd_found",
-    ".simd_not_found",
-)
+    ".presence", ".reasons", ".computed_on", ".simd_baseline", ".simd_found", ".simd_not_found",
+)  # fmt: skip
 
 
 def _probes() -> tuple[str, ...]:

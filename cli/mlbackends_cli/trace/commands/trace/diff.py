@@ -36,7 +36,7 @@ from mlbackends_cli.options import TypedPath, option, written
 from mlbackends_cli.output import log, write
 from mlbackends_cli.terminal import page
 from mlbackends_cli.trace.listings import printed, uncompared
-from mlbackends_cli.trace.options import GROUP_BY, SKIP_FIRST, TOP, WHERE, rows_shown
+from mlbackends_cli.trace.options import CHOSEN, rows_shown
 from mlbackends_cli.trace.reading import Logs, collect
 from mlbackends_cli.trace.rows import ROWS
 
@@ -67,14 +67,11 @@ def _number(text: str, otherwise: str, whole: float) -> float:
 @documented()
 @click.argument("before", metavar="BEFORE", type=TypedPath())
 @click.argument("after", metavar="AFTER", type=TypedPath())
-@GROUP_BY
+@CHOSEN
 @option("--measure", "What is compared.", usual="median", one_of=["median", "mean", "min", "total"])
 @option("--threshold RATIO", usual="10%", kind=_ratio)
 @option("--smallest-share SHARE", usual="1%", kind=_share)
 @option("--whole-threshold RATIO", kind=_ratio)
-@WHERE
-@TOP
-@SKIP_FIRST
 @option("--all everything")
 @written("listing", also=ROWS)
 def command(

@@ -50,7 +50,7 @@ from mlbackends_cli.output import log, write
 from mlbackends_cli.terminal import is_terminal, page
 from mlbackends_cli.text.plain import cleaned
 from mlbackends_cli.trace.listings import printed
-from mlbackends_cli.trace.options import GROUP_BY, SKIP_FIRST, TOP, WHERE, Request, rows_shown
+from mlbackends_cli.trace.options import CHOSEN, Request, rows_shown
 from mlbackends_cli.trace.page import Contents, trace_page
 from mlbackends_cli.trace.reading import (
     Fitting,
@@ -77,11 +77,8 @@ _OF_LINES = frozenset({_RECORDS, "findings", "dispatch"})
 @documented()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=TypedPath())
 @option("--view views", one_of=[*_VIEWS, "records"], many=True)
-@GROUP_BY
+@CHOSEN
 @option("--of", usual="work", one_of=["work", "creations", "partitions", "all"])
-@WHERE
-@TOP
-@SKIP_FIRST
 @format_option(
     "listing",
     also=(*EXPORTS, "html"),
