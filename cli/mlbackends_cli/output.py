@@ -33,7 +33,8 @@ def write(text: str | bytes, path: str = "", *, for_all: bool = False) -> None:
                 file.write(text.encode() if isinstance(text, str) else text)
         except OSError as error:
             folder = os.path.dirname(path) or "."
-            hint = f"make the folder first: mkdir -p {folder}" if error.errno == ENOENT else ""
+            is_missing = error.errno == ENOENT and not os.path.isdir(folder)
+            hint = f"make the folder first: mkdir -p {folder}" if is_missing else ""
             raise BadInput(f"{path} cannot be written: {error.strerror}", hint) from None
         return
     encoding = sys.stdout.encoding or "ascii"

@@ -1,6 +1,7 @@
 """What is judged: a saved report, a recorded machine, or the live one."""
 
 import os
+import re
 import stat
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,25 @@ LIVE = "-"
 #: No saved report is larger than this, in bytes; a real one has some hundred thousand.
 REPORT_LIMIT = 64 << 20
 _DEEPEST = 40
+_HEAD_BYTES = 4096
+#: How the output of other tools begins.
+_OTHERS = {
+    "a trace of oneDNN, which `backends trace show` reads": re.compile(
+        r"^(?:onednn|dnnl|mkldnn)_verbose,", re.MULTILINE
+    ),
+    "a trace of MKL, which `backends trace show` reads": re.compile(r"^MKL_VERBOSE ", re.MULTILINE),
+    "the XML of `nvidia-smi -q -x`": re.compile(r"<!DOCTYPE nvidia_smi_log|<nvidia_smi_log>"),
+    "the text of `nvidia-smi -q`": re.compile(r"=+NVSMI LOG=+"),
+    "the table of `nvidia-smi`": re.compile(r"\| NVIDIA-SMI \d"),
+    "the JSON of `rocm-smi --json`": re.compile(r'^\s*\{\s*"(?:card\d+|system)"\s*:'),
+    "the text of `rocminfo`": re.compile(r"^ROCk module|^HSA System Attributes", re.MULTILINE),
+    "the XML of `lstopo`": re.compile(r'<!DOCTYPE topology SYSTEM "hwloc'),
+    "the JSON of `lscpu --json`": re.compile(r'^\s*\{\s*"lscpu"\s*:'),
+    "the text of `lscpu`": re.compile(
+        r"^Architecture:\s.*\n(?:Byte Order|CPU op-mode)", re.MULTILINE
+    ),
+    "the text of torch's collect_env": re.compile(r"^PyTorch version: ", re.MULTILINE),
+}
 _HINT = "`backends info --format json --output FILE` or `backends snapshot FILE.json` writes one"
 
 
@@ -127,6 +147,8 @@ def name_of(subject: str, python: str = "") -> str:
 def read_report(path: str) -> Report:
     """Read a report that `backends info --format json` wrote. Raises BadInput."""
     data = bytes_of(path, REPORT_LIMIT, "report", hint=_HINT)
+    if what := recognised(data):
+        raise BadInput(f"{path} is {what}, not a report of backends", _HINT)
     try:
         head = msgspec.json.decode(data, type=_Head)
         if head.schema.partition("/")[0] != SCHEMA.partition("/")[0]:
@@ -146,6 +168,12 @@ def read_report(path: str) -> Report:
             f"{path} is not a report: its facts are nested more than {_DEEPEST} deep", _HINT
         )
     return report
+
+
+def recognised(data: bytes) -> str:
+    """Return what other tool's output a file begins like, "" if it is none that is known."""
+    head = data[:_HEAD_BYTES].decode("utf-8", "replace")
+    return next((what for what, signs in _OTHERS.items() if signs.search(head)), "")
 
 
 def is_deeper(value: Any, most: int) -> bool:

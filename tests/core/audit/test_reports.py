@@ -160,3 +160,27 @@ def test_the_live_machine_is_looked_at_as_far_as_the_other_one(saved: Path) -> N
 def test_people_call_the_live_machine_this_machine() -> None:
     assert name_of("-") == "this machine"
     assert name_of("a.json") == "a.json"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("onednn_verbose,v1,info,oneDNN v3.4.1\n", "a trace of oneDNN"),
+        ("starting\ndnnl_verbose,info,DNNL v1.0\n", "a trace of oneDNN"),
+        ("MKL_VERBOSE oneMKL 2024.0 Update 2\n", "a trace of MKL"),
+        ("<?xml version='1.0'?>\n<!DOCTYPE nvidia_smi_log SYSTEM 'x'>\n", "`nvidia-smi -q -x`"),
+        ("\n==============NVSMI LOG==============\n", "`nvidia-smi -q`"),
+        ("+----+\n| NVIDIA-SMI 550.54.15   Driver Version: 550.54.15 |\n", "`nvidia-smi`"),
+        ('{"card0": {"GPU ID": "0x74a1"}}', "`rocm-smi --json`"),
+        ("ROCk module is loaded\n", "`rocminfo`"),
+        ('<!DOCTYPE topology SYSTEM "hwloc2.dtd">\n', "`lstopo`"),
+        ("Architecture:        aarch64\nByte Order:          Little Endian\n", "`lscpu`"),
+        ('{\n   "lscpu": [\n', "`lscpu --json`"),
+        ("Collecting environment information...\nPyTorch version: 2.13.0\n", "collect_env"),
+    ],
+)
+def test_the_output_of_another_tool_is_named(tmp_path: Path, text: str, named: str) -> None:
+    path = tmp_path / "other"
+    path.write_text(text)
+    with pytest.raises(BadInput, match=f"is .*{named}.*, not a report of backends"):
+        read_report(str(path))

@@ -25,6 +25,7 @@ import time
 from contextlib import suppress
 
 import click
+import psutil
 from msgspec.structs import replace
 
 from mlbackends.base.errors import BadInput
@@ -73,6 +74,11 @@ def command(
 ) -> int:
     if not once and (form != "table" or output):
         raise BadInput("--format and --output print one sample", "add --once")
+    gone = [pid for pid in sorted({*pids}) if not psutil.pid_exists(pid)]
+    for pid in gone:
+        log(f"there is no process {pid}")
+    if gone and len(gone) == len({*pids}):
+        return exits.NO
     view = _View(sort, pids, text, hides=once if redact is None else redact)
     if not once:
         return view.watch(interval, color)
@@ -87,10 +93,7 @@ def command(
         write(whole(shown, page(color, output)), output)
     else:
         write(formats.text(form, "record", shown, page(color, output)), output)
-    missing = {*pids} - {process.pid for process in usage.processes}
-    for pid in sorted(missing):
-        log(f"there is no process {pid}")
-    return exits.NO if missing else exits.YES
+    return exits.NO if gone else exits.YES
 
 
 class _View:
