@@ -14,12 +14,10 @@ from typing import Any
 
 from mlbackends.base.patterns import pattern
 from mlbackends.base.quantities import decimal, one_line, word
-from mlbackends.base.reasons import Reason
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.pci import PciDevice, pci_devices
 from mlbackends.host.system.kernel import kernel_parameters, mounted_at, mounts, system_controls
-from mlbackends.host.system.memory import total_memory
 from mlbackends.host.system.surroundings import container_signs, virtual_machine, wsl_version
 from mlbackends.libraries.c_runtime import c_library, cxx_library
 from mlbackends.model.records import FactValue, Finding, Presence, nonempty
@@ -52,8 +50,10 @@ _UNAME = {
     "machine": "machine",
     "host_name": "nodename",
 }
+#: SMBIOS 3.7, 7.4.1: portable, laptop, notebook, sub notebook, tablet, convertible, detachable.
+_LAPTOPS = (8, 9, 10, 14, 30, 31, 32)
+_SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _VC_RUNTIME = ("vcruntime140", "vcruntime140_1", "msvcp140")
-_SMALL_SHARED_MEMORY = 1 << 30
 #: A piece of a shell's word: in single quotes, in double quotes, one escaped sign, plain.
 _PIECE = pattern(r"""'([^']*)'|"((?:[^"\\$`]|\\.)*)"|\\(.)|([^\s'"\\$`;&|<>()]+)""")
 _END = pattern(r"\s*|\s+#.*")
@@ -67,7 +67,6 @@ def find(host: Host) -> Finding:
     names = host.uname()
     facts: dict[str, Any] = {"platform": host.platform}
     facts |= {name: names.get(field, "") for name, field in _UNAME.items()}
-    warnings: list[Reason] = []
     if host.platform == "darwin":
         facts |= _macos(host)
     elif host.platform == "win32":
@@ -121,18 +120,8 @@ def find(host: Host) -> Finding:
             "rdma_devices": host.listdir("/sys/class/infiniband") or None,
             "rdma_link_layers": sorted(layers - {""}) or None,
         }
-        # A machine of this memory would make a /dev/shm of at least this size.
-        size, memory = facts.get("shared_memory_bytes"), total_memory(host)
-        needed = min(_SMALL_SHARED_MEMORY, memory // 4) if memory else _SMALL_SHARED_MEMORY
-        if size and size < needed:
-            message = (
-                f"the shared memory in /dev/shm has {size >> 20} MiB; processes that share tensors,"
-                " and NCCL between them, need more"
-            )
-            hint = "start the container with --ipc=host or --shm-size=16g"
-            warnings.append(Reason("small-shared-memory", message, hint))
     reported = {name: value for name, value in facts.items() if value not in ("", {}, None)}
-    return Finding(presence=Presence.FOUND, facts=reported, warnings=tuple(warnings))
+    return Finding(presence=Presence.FOUND, facts=reported)
 
 
 def _unquoted(value: str) -> str:
@@ -159,6 +148,8 @@ def _around(host: Host) -> dict[str, Any]:
     state = host.read("/sys/fs/selinux/enforce", 16)
     has_apparmor = host.read("/sys/module/apparmor/parameters/enabled", 16) == "Y"
     profile = host.read("/proc/self/attr/apparmor/current", 256) if has_apparmor else ""
+    chassis = host.read_int("/sys/class/dmi/id/chassis_type")
+    mains = [host.read_int(path) for path in host.glob("/sys/class/power_supply/*/online")]
     return {
         "container": signs[0][0] if signs else "none",
         "container_evidence": [f"{kind}: {sign}" for kind, sign in signs] or None,
@@ -166,6 +157,10 @@ def _around(host: Host) -> dict[str, Any]:
         **virtual_machine(host),
         "selinux": {"0": "permissive", "1": "enforcing"}.get(state, ""),
         "apparmor_profile": profile,
+        "is_laptop": chassis in _LAPTOPS if chassis else None,
+        "on_battery": mains == [0] * len(mains) if mains else None,
+        # Four bytes of attributes, then the value.
+        "secure_boot": {b"\1": True, b"\0": False}.get(host.read_bytes(_SECURE_BOOT, 8)[4:]),
     }
 
 

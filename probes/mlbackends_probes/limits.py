@@ -2,7 +2,7 @@
 
 Finds:    CPU quota, cpuset and memory limit of the control groups (v1, v2, hybrid) and all their
           ancestors, the affinity mask, ulimits, what Slurm, LSF, PBS and Grid Engine granted, and
-          how many threads each runtime would start without knowing any of it.
+          how many threads each runtime would start without knowing any of it; how busy the CPUs are.
 Caveats:  inside a container the ancestors of its own group are not seen. A scheduler's grant is
           reported as the scheduler states it; only affinity, cpuset and quota are counted as limits.
 Source:   Linux admin-guide/cgroup-v1 and cgroup-v2.rst; sched_setaffinity(2); getrlimit(2); Slurm,
@@ -13,7 +13,14 @@ Source:   Linux admin-guide/cgroup-v1 and cgroup-v2.rst; sched_setaffinity(2); g
 from math import inf
 from typing import Any
 
-from mlbackends.base.quantities import HIGHEST, format_cpu_list, parse_cpu_list, whole_number
+from mlbackends.base.patterns import pattern
+from mlbackends.base.quantities import (
+    HIGHEST,
+    decimal,
+    format_cpu_list,
+    parse_cpu_list,
+    whole_number,
+)
 from mlbackends.base.reasons import Reason
 from mlbackends.host.cpu.topology import online_cpus, sibling_groups
 from mlbackends.host.declared import facts_of
@@ -32,6 +39,10 @@ _THROTTLED_SHARE = 0.05
 _THROTTLED_PERIODS = 100  # fewer are not representative
 _PYTHON_ROWS = ("os.cpu_count", "os.process_cpu_count")
 
+
+_PRESSURE = pattern(r"some avg10=[\d.]+ avg60=(\d{1,3}\.\d{2}) ")
+_MOST_THREADS = 4096
+_SECOND = 10**9  # in nanoseconds; a share of less is chance
 
 _HARD = "address_space_hard_limit_bytes"
 _ULIMITS = {
@@ -63,7 +74,7 @@ def find(host: Host) -> Finding:
     }
     warnings = []
     if host.platform == "linux":
-        facts |= _groups(host) | _ulimits(host)
+        facts |= _groups(host) | _ulimits(host) | _load(host)
         share = (facts["cpu_throttled_periods"] or 0) / max(facts["cpu_periods"] or 0, 1)
         if (facts["cpu_periods"] or 0) >= _THROTTLED_PERIODS and share > _THROTTLED_SHARE:
             message = f"the CPU quota stopped this group in {share:.0%} of its periods"
@@ -177,6 +188,34 @@ def _ulimits(host: Host) -> dict[str, float]:
             if name and number is not None:
                 limits[name] = number
     return limits
+
+
+def _load(host: Host) -> dict[str, Any]:
+    """Return how many threads want the CPUs, and how those of the inspected process fare.
+
+    Source: proc_loadavg(5); proc_pid_stat(5); Documentation/accounting/psi.rst; scheduler/sched-stats.rst.
+    """
+    load = host.read("/proc/loadavg", 256).split()
+    pressure = _PRESSURE.match(host.read("/proc/pressure/cpu", 1024))
+    facts = {
+        "load_average": decimal(load[0]) if load else None,
+        "runnable_threads": whole_number(load[3].partition("/")[0]) if len(load) > 3 else None,
+        "cpu_pressure": float(pressure[1]) if pressure else None,
+    }
+    tasks = host.listdir("/proc/self/task")[:_MOST_THREADS] if host.pid is not None else ()
+    states, ran, waited = [], 0, 0
+    for task in tasks:
+        fields = host.read(f"/proc/self/task/{task}/stat", 4096).rpartition(")")[2].split()
+        times = host.read(f"/proc/self/task/{task}/schedstat", 256).split()
+        states += fields[:1]
+        if len(times) > 1 and (times[0] + times[1]).isdecimal():
+            ran, waited = ran + int(times[0]), waited + int(times[1])
+    if states:
+        facts["process_threads"] = len(states)
+        facts["process_running_threads"] = states.count("R")
+    if ran > _SECOND:
+        facts["process_waiting_share"] = round(waited / (ran + waited), 3)
+    return facts
 
 
 def _too_many(

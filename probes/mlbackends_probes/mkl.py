@@ -6,6 +6,7 @@ Usable:   dgemm multiplies two matrices right.
 Caveats:  libmkl_rt opens its layers when it is first called, from its own folder; the layer of
           threads and that of integers are chosen by variables, and a wrong choice ends the process.
           The kernels that it uses are visible in its mapped files: on other vendors' processors, "def".
+          On AMD Zen it has tuned code only for products of matrices, and only with AVX2.
 Source:   oneMKL developer reference, MKL_Get_Version_String, MKL_Get_Max_Threads, dgemm; oneMKL
           developer guide, environment variables.
 """

@@ -151,6 +151,7 @@ def _device(host: Host, index: int, gpu: PciDevice) -> Device:
         "kernel_driver": gpu.driver,
         "iommu_domain": gpu.iommu_domain,
         "peers_redirected": is_redirected(host, gpu),
+        "root_port_redirects": is_redirected(host, gpu, by_root=True),
         "excluded": information.get("GPU Excluded", "").lower() == "yes" or None,
         "gsp_firmware": firmware if firmware != "N/A" else "",
     }
@@ -182,7 +183,7 @@ def _unbound(gpu: PciDevice) -> tuple[Reason, ...]:
         message = f"{name} is driven by nouveau, with which CUDA does not work"
         hint = "install NVIDIA's driver, which disables nouveau"
         return (Reason("nouveau-bound", message, hint),)
-    if gpu.driver.startswith(("vfio", "pci-stub", "xen-pciback")):
+    if gpu.is_for_guests:
         message = f"{name} is held by {gpu.driver}, to be given to a virtual machine"
         return (Reason("bound-elsewhere", message),)
     state = f"driven by {gpu.driver}" if gpu.driver else "on the bus, and no kernel driver has it"

@@ -49,6 +49,11 @@ def find(host: Host) -> Finding:
     marks = {_mark_of(part) for folder in folders for part in folder.split("/")} - {None}
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
     is_old = bool(numbers) and numbers < _FREE_THREADING
+    include = f"python{'.'.join(version.split('.')[:2])}{'t' if 't' in marks else ''}"
+    places = (f"{root}/include/{include}" for root in dict.fromkeys((prefix, base)))
+    has_headers: bool | None = any(host.is_file(f"{place}/Python.h") for place in places)
+    if not has_headers and not host.is_live and not host.is_dir(f"{base}/include"):
+        has_headers = None  # older recordings do not have them
     names = ("implementation", "executable", "prefix", "base_prefix")
     facts = {
         **{name: python.get(name) for name in names},
@@ -66,6 +71,7 @@ def find(host: Host) -> Finding:
         else None,
         "externally_managed": prefix == base and is_marked if folders else None,
         "distribution_count": len(distributions(host)) if folders else None,
+        "has_headers": has_headers if host.platform != "win32" else None,
         "free_threaded": "t" in marks and not is_old if marks or is_old else None,
         **steering(host, "python"),
     }

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tests.conftest import Machine
 
 MIB = 1 << 20
+SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
 def facts_of(machine: Machine, *files: dict[str, str], **more: Any) -> dict[str, Any]:
@@ -253,15 +254,37 @@ def test_pci_devices_in_proc_do_where_sys_has_none(machine: Machine) -> None:
     assert facts_of(machine, files)["virtualisation"] == "virtualbox"
 
 
-def test_small_shared_memory_is_a_warning(machine: Machine) -> None:
+def test_the_size_of_the_shared_memory_is_read(machine: Machine) -> None:
     files = {"proc/meminfo": "MemTotal: 268435456 kB\n"}
     found = probe.find(machine(files, disks={"/dev/shm": [64 * MIB, 60 * MIB]}))
     assert found.facts["shared_memory_bytes"] == 64 * MIB
     assert found.facts["shared_memory_free_bytes"] == 60 * MIB
-    (warning,) = found.warnings
-    assert warning.code == "small-shared-memory"
-    assert "64 MiB" in warning.message
-    assert "--shm-size" in warning.hint
+
+
+@pytest.mark.parametrize(
+    ("files", "facts"),
+    [
+        ({"sys/class/dmi/id/chassis_type": "10\n"}, {"is_laptop": True}),
+        ({"sys/class/dmi/id/chassis_type": "3\n"}, {"is_laptop": False}),
+        ({"sys/class/power_supply/AC/online": "0\n"}, {"on_battery": True}),
+        ({"sys/class/power_supply/AC/online": "1\n"}, {"on_battery": False}),
+        (
+            {"sys/class/power_supply/AC/online": "0\n", "sys/class/power_supply/USB/online": "1\n"},
+            {"on_battery": False},
+        ),
+        ({SECURE_BOOT: "\6\0\0\0\1"}, {"secure_boot": True}),
+        ({SECURE_BOOT: "\6\0\0\0\0"}, {"secure_boot": False}),
+        ({SECURE_BOOT: "\6"}, {}),
+        ({}, {}),
+    ],
+)
+def test_battery_chassis_and_secure_boot(
+    machine: Machine, files: dict[str, str], facts: dict[str, bool]
+) -> None:
+    found = facts_of(machine, files)
+
+    names = ("is_laptop", "on_battery", "secure_boot")
+    assert {name: found[name] for name in names if name in found} == facts
 
 
 def test_half_of_a_small_machines_memory_is_no_warning(machine: Machine) -> None:

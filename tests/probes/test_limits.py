@@ -316,3 +316,36 @@ def test_where_there_is_no_affinity_mask_no_runtime_takes_it(
     for row in facts["threads_expected"]:
         what = "the physical cores" if row["runtime"] in cores else "the CPUs that are online"
         assert row["because"].endswith(what)
+
+
+def test_the_load_and_the_pressure_on_the_cpus_are_read(tmp_path: Path) -> None:
+    pressure = "some avg10=2.77 avg60=36.19 avg300=6.83 total=6800\nfull avg10=0.00 avg60=0.00\n"
+    files = {"proc/loadavg": "14.20 9.1 3.0 9/512 6647\n", "proc/pressure/cpu": pressure}
+
+    facts = limits.find(machine(tmp_path, files)).facts
+
+    assert (facts["load_average"], facts["runnable_threads"]) == (14.2, 9)
+    assert facts["cpu_pressure"] == 36.19
+    assert "process_threads" not in facts
+
+
+@pytest.mark.parametrize("text", ["", "garbage", "some avg10=", "\0\xff"])
+def test_a_load_that_makes_no_sense_is_left_out(tmp_path: Path, text: str) -> None:
+    files = {"proc/loadavg": text, "proc/pressure/cpu": text}
+
+    facts = limits.find(machine(tmp_path, files)).facts
+
+    assert not {"load_average", "runnable_threads", "cpu_pressure"} & facts.keys()
+
+
+def test_the_threads_of_an_inspected_process_are_counted(tmp_path: Path) -> None:
+    files = {}
+    for task, state, ran in (("41", "R", 3), ("42", "R", 2), ("43", "S", 1)):
+        files[f"proc/41/task/{task}/stat"] = f"{task} (a (b) c) {state} 1 41 41 0\n"
+        files[f"proc/41/task/{task}/schedstat"] = f"{ran}000000000 {ran}000000000 7\n"
+    machine(tmp_path, files)
+
+    facts = limits.find(Host(str(tmp_path), pid=41)).facts
+
+    assert (facts["process_threads"], facts["process_running_threads"]) == (3, 2)
+    assert facts["process_waiting_share"] == 0.5

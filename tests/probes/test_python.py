@@ -52,6 +52,21 @@ def test_a_virtual_environment_is_told_by_its_two_prefixes(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
+    ("file", "has_headers"),
+    [
+        ("usr/include/python3.12/Python.h", True),
+        ("env/include/python3.12/Python.h", True),
+        ("usr/include/python3.11/Python.h", False),
+        ("usr/bin/python", None),  # the recording has no headers at all
+    ],
+)
+def test_the_headers_are_those_of_the_environment_or_its_base(
+    tmp_path: Path, file: str, has_headers: bool | None
+) -> None:
+    assert look(tmp_path, {file: ""}).facts.get("has_headers") is has_headers
+
+
+@pytest.mark.parametrize(
     ("settings", "manager", "version"),
     [
         ("home = /usr/bin\nversion = 3.12.4\n", "venv", None),

@@ -133,6 +133,7 @@ def test_a_version_py_that_makes_no_sense_tells_nothing(machine: Machine, data: 
         (CUDA_BUILD, "proc/driver/nvidia/version", KERNEL.format("570.26"), ["driver-too-old"]),
         (CUDA_BUILD, "proc/driver/nvidia/version", KERNEL.format("580.95.05"), []),
         (CPU_BUILD, "sys/bus/pci/devices/0000:65:00.0/uevent", GPU, ["degraded"]),
+        (CPU_BUILD, "sys/bus/pci/devices/0000:65:00.0/uevent", GPU.replace("nvidia", "vfio-pci"), []),
         (CUDA_BUILD, "sys/bus/pci/devices/0000:65:00.0/uevent", GPU, []),
     ],
 )
@@ -142,6 +143,14 @@ def test_a_build_is_held_to_the_driver_and_the_gpu(
     finding = torch.find(machine(site(build) | {path: content}))
 
     assert [warning.code for warning in finding.warnings] == codes
+
+
+def test_a_gpu_that_a_container_was_not_given_is_not_missed(machine: Machine) -> None:
+    files = site(CPU_BUILD) | {"sys/bus/pci/devices/0000:65:00.0/uevent": GPU, ".dockerenv": ""}
+
+    assert torch.find(machine(files)).warnings == ()
+    given = torch.find(machine(files | {"dev/nvidia0": ""}))
+    assert [warning.code for warning in given.warnings] == ["degraded"]
 
 
 def test_another_cudnn_than_the_pinned_one_is_a_mismatch(machine: Machine) -> None:

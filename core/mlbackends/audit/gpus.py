@@ -9,7 +9,16 @@ from mlbackends.model.records import Device, Presence
 _NOT_QUERIED = "NVML was not asked, or described no GPU (it needs --depth usable)"
 #: PCI numbers of NVIDIA's devices rise with the generation.
 _FIRST_TURING, _FIRST_BLACKWELL = 0x1E00, 0x2900
+#: The GPUs of Grace Hopper, which need the open module like Blackwell: GH200 with HBM3 and HBM3e.
+_GRACE_HOPPER = (0x2342, 0x2345, 0x2348)
 _WITHOUT_PASCAL = 590
+#: Cards that copy to each other through memory unless NVLink connects them.
+_CONSUMER = ("GeForce", "TITAN")
+#: Targets that rocBLAS of ROCm 7.1 has code for: 1103 since then, 1150 since 7.0, 1102 since 5.6.
+ROCBLAS_TARGETS = (
+    "gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1010", "gfx1012", "gfx1030",
+    "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1200", "gfx1201",
+)  # fmt: skip
 
 
 def nvidia_gpus(report: ReportView) -> tuple[Device, ...]:
@@ -60,16 +69,22 @@ def refused_by_module(report: ReportView, gpu: Device) -> tuple[str, str]:
     number = int(device, 16) if vendor == "10de" and is_hexadecimal else None
     if number is None or gpu.facts.get("kernel_driver", "nvidia") != "nvidia":
         return "", ""
-    if number < _FIRST_TURING and kind == "open":
-        why = "is older than Turing and needs the proprietary kernel module"
-        return why, "install the driver with its proprietary kernel module"
     if number < _FIRST_TURING and branch.isdecimal() and int(branch) >= _WITHOUT_PASCAL:
-        why = "is older than Turing, which drivers have left out since 590"
-        return why, "install a driver of the 580 branch"
-    if number >= _FIRST_BLACKWELL and kind == "proprietary":
-        why = "is of Blackwell or newer and needs the open kernel module"
+        why = "older than Turing, which drivers have left out since 590"
+        return why, "install a driver of the 580 branch with its proprietary kernel module"
+    if number < _FIRST_TURING and kind == "open":
+        why = "older than Turing, which needs the proprietary kernel module"
+        return why, "install the driver with its proprietary kernel module"
+    if kind == "proprietary" and (number >= _FIRST_BLACKWELL or number in _GRACE_HOPPER):
+        family = "Grace Hopper" if number in _GRACE_HOPPER else "Blackwell or newer"
+        why = f"{family}, which needs the open kernel module"
         return why, "install the driver with its open kernel module (nvidia-open)"
     return "", ""
+
+
+def is_consumer_card(gpu: Device) -> bool:
+    """Return whether a GPU is a GeForce or TITAN, which has no peer-to-peer access over PCIe."""
+    return any(word in gpu.name for word in _CONSUMER)
 
 
 def amd_gpus(report: ReportView) -> tuple[Device, ...]:

@@ -75,6 +75,11 @@ class PciDevice(Struct, frozen=True):
         """Whether it is a processing accelerator by its class."""
         return self.class_code.startswith("12")
 
+    @property
+    def is_for_guests(self) -> bool:
+        """Whether a driver holds it that only passes it on to virtual machines."""
+        return self.driver.startswith(("vfio", "pci-stub", "xen-pciback"))
+
 
 @once_per_host
 def pci_devices(host: Host) -> tuple[PciDevice, ...]:
@@ -172,13 +177,14 @@ def link_now(device: PciDevice) -> dict[str, FactValue]:
     return {} if device.link_width is None else {"pcie_width": device.link_width}
 
 
-def is_redirected(host: Host, device: PciDevice) -> bool | None:
-    """Return whether a switch above a device routes its peer-to-peer traffic through the CPU.
+def is_redirected(host: Host, device: PciDevice, *, by_root: bool = False) -> bool | None:
+    """Return whether a switch above a device, or its root port, redirects its peer-to-peer traffic.
 
-    Access Control Services do that. None if no switch is above it, or if the configuration cannot be read,
-    which takes root. Root ports are ignored: what passes through them goes to the CPU anyway.
+    Access Control Services do that. None if there is no such bridge, or if its configuration cannot be read,
+    which takes root. What passes through a root port goes to the CPU anyway, but then through the IOMMU.
     """
-    bridges = _bridges(host, f"{FOLDER}/{device.address}")[1:]
+    bridges = _bridges(host, f"{FOLDER}/{device.address}")
+    bridges = bridges[:1] if by_root else bridges[1:]
     controls = [_redirects(host, f"{FOLDER}/{bridge}/config") for bridge in bridges]
     readable = [control for control in controls if control is not None]
     return any(readable) if readable else None

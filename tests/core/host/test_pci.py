@@ -151,6 +151,7 @@ def test_a_switch_says_whether_it_redirects(
     (card,) = of_vendor(host, "10de")
 
     assert is_redirected(host, card) is redirects
+    assert is_redirected(host, card, by_root=True) is True
 
 
 def test_a_sleeping_device_is_not_asked_for_its_link(tmp_path: Path) -> None:

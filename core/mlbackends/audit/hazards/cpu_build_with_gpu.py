@@ -1,10 +1,13 @@
 """A framework is built without GPU support on a machine with a GPU.
 
 Found by:  torch, jax and tensorflow: their builds, and the GPUs on the PCI bus (rocm: AMD's).
-No alarm:  a Mac; a machine whose only display adapter is not an NVIDIA or AMD GPU.
+No alarm:  a Mac; a machine whose only display adapter is not an NVIDIA or AMD GPU; a GPU that is passed on
+           to virtual machines (vfio-pci) or was not given to this container; an AMD GPU that rocBLAS has no
+           code for, such as the graphics of most Ryzen CPUs (gfx1036, gfx90c).
 """
 
 from mlbackends.audit.environment import install
+from mlbackends.audit.gpus import ROCBLAS_TARGETS
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
@@ -37,7 +40,11 @@ def symptoms(report: ReportView) -> Symptoms:
                 command=command,
                 evidence={f"{probe}.version": report.version(probe)},
             )
-    gpus = [device for device in report.devices("rocm") if device.kind == "rocm"]
+    targets = {*ROCBLAS_TARGETS, *report.fact("rocblas.targets", ())}
+    gpus = [gpu for gpu in report.devices("rocm") if gpu.capability in targets]
+    rocm = report.probe("rocm")
+    if rocm and any("/dev/kfd" in reason.message for reason in rocm.reasons):
+        gpus = []  # another hazard, or a container that was not given them
     nvidia = any(True for _ in report.warnings("torch", "degraded"))
     if report.fact("torch.built_for") == "cpu" and gpus and not nvidia:
         named = gpus[0].name or gpus[0].capability or gpus[0].pci_address

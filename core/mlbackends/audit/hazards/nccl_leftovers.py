@@ -3,14 +3,16 @@
 Found by:  environment, and nccl for nccl.conf: NCCL_P2P_DISABLE, NCCL_P2P_LEVEL and NCCL_SHM_DISABLE on
            machines with several GPUs, NCCL_IB_DISABLE and NCCL_NET=Socket where host reports an RDMA device;
            numbers as NCCL reads them, with strtoll.
-No alarm:  P2P and shared memory with one GPU, InfiniBand without a device, where nothing is lost; words such
-           as "true", which NCCL reads as 0; a setting in a file that the environment overrides.
+No alarm:  P2P and shared memory with one GPU, InfiniBand without a device, where nothing is lost; P2P between
+           GeForce cards without NVLink, which cannot do it; shared memory where GPUs use P2P instead; words
+           such as "true", which NCCL reads as 0; a setting in a file that the environment overrides.
 Severity:  a note for network settings if all ports are Ethernet, on which RDMA may not be configured.
 """
 
 from typing import TYPE_CHECKING
 
 from mlbackends.audit.environment import integer, is_number, setting, settings
+from mlbackends.audit.gpus import is_consumer_card
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 if TYPE_CHECKING:
@@ -35,12 +37,14 @@ def _is_one(value: str) -> bool:
     return integer(value) == 1
 
 
-_BETWEEN_GPUS = {
+_P2P = {
     "NCCL_P2P_DISABLE": (_is_one, "GPUs do not read each other's memory over NVLink or PCI"),
     "NCCL_P2P_LEVEL": (
         lambda value: value == "LOC" or (value[:1].isdecimal() and integer(value) == 0),
         "GPUs do not read each other's memory over NVLink or PCI",
     ),
+}
+_SHARED_MEMORY = {
     "NCCL_SHM_DISABLE": (_is_one, "processes on this machine communicate over the network"),
 }
 _OVER_TCP = "nodes communicate over TCP sockets instead of this machine's RDMA device"
@@ -54,16 +58,23 @@ def symptoms(report: ReportView) -> Symptoms:
     """Yield each way that is there and not taken."""
     gpus = report.fact("nvidia.pci_gpu_count", 0) or report.fact("nvidia.gpu_count", 0)
     gpus = max(gpus, report.fact("rocm.gpu_count", 0))  # RCCL reads NCCL's variables
-    table = dict(_BETWEEN_GPUS) if gpus > 1 else {}
+    cards = [gpu for gpu in report.devices("nvidia") if gpu.kind == "cuda"]
+    has_nvlink = any("nvlinks" in pair for pair in report.fact("nvidia.topology", []))
+    has_p2p = has_nvlink or not (cards and all(map(is_consumer_card, cards)))
+    table = dict(_P2P) if gpus > 1 and has_p2p else {}
     if report.fact("host.rdma_devices", []):
         table |= _BETWEEN_NODES
     is_ethernet = report.fact("host.rdma_link_layers") == ["Ethernet"]
     variables = settings(report)
     rows = {row["name"]: row for row in report.fact("nccl.configuration", [])}
-    for name, (has_effect, effect) in table.items():
+    has_found = False
+    for name, (has_effect, effect) in (table | _SHARED_MEMORY if gpus > 1 else table).items():
+        if name in _SHARED_MEMORY and has_p2p and not has_found:
+            continue
         row = {} if name in variables else rows.get(name, {})
         value, file = variables.get(name) or row.get("value", ""), row.get("file", "")
         if value and has_effect(value):
+            has_found = has_found or name in _P2P
             evidence: dict[str, FactValue] = {f"environment.variables.{name}": value}
             yield Symptom(
                 f"{setting(name, value)}{f' in {file}' if file else ''}: {effect}",

@@ -1,12 +1,13 @@
 """GPU-to-GPU PCIe traffic is routed through the CPU.
 
 Found by:  several GPUs on a machine that is not virtual, and: the kernel translates their addresses (their
-           IOMMU domain is not identity), or a PCIe switch above them redirects requests (ACS).
+           IOMMU domain is not identity), or a PCIe switch above them redirects requests (ACS); a note where
+           only their root ports do so and no NVLink connects them. Reading ACS takes root.
 No alarm:  one GPU; virtual machines, which need both; an IOMMU in passthrough mode (iommu=pt); CPUs other
            than x86, whose IOMMU serves the GPU; GeForce cards, which copy through memory anyway.
 """
 
-from mlbackends.audit.gpus import called
+from mlbackends.audit.gpus import called, is_consumer_card, numbers
 from mlbackends.audit.hazard import (
     DoesNotApply,
     NotReported,
@@ -30,9 +31,9 @@ SOURCES = (
     "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (ACS)",
     "NVIDIA/nccl#2079",
     "NVIDIA/nccl#304",
+    "vllm-project/vllm#51513",
     "leptonai/gpud#236",
 )
-_CONSUMER = ("GeForce", "TITAN")
 
 
 def symptoms(report: ReportView) -> Symptoms:
@@ -46,7 +47,7 @@ def symptoms(report: ReportView) -> Symptoms:
         for gpu in report.devices("nvidia")
         if gpu.kind == "cuda"
         and gpu.facts.get("kernel_driver") == "nvidia"
-        and not any(word in gpu.name for word in _CONSUMER)
+        and not is_consumer_card(gpu)
     ]
     if len(gpus) < 2:
         raise DoesNotApply("there are fewer than two NVIDIA GPUs that copy to each other over PCIe")
@@ -70,6 +71,16 @@ def symptoms(report: ReportView) -> Symptoms:
             f"{message} {', '.join(map(called, redirected))}",
             hint="switch ACS off in the firmware, or on each switch with setpci (ECAP_ACS+0x6.w=0000)",
             evidence={f"nvidia.devices.{gpu.index}.peers_redirected": True for gpu in redirected},
+        )
+    has_nvlink = any("nvlinks" in pair for pair in report.fact("nvidia.topology", []))
+    at_root = [gpu for gpu in gpus if gpu.facts.get("root_port_redirects")]
+    if len(at_root) > 1 and not has_nvlink and not translating and not redirected:
+        yield Symptom(
+            f"the root ports of {numbers(at_root)} send the traffic between them through the IOMMU"
+            " (ACS); on some boards NCCL then hangs",
+            hint="if NCCL hangs, switch ACS off in the firmware or with setpci (ECAP_ACS+0x6.w=0000)",
+            evidence={f"nvidia.devices.{gpu.index}.root_port_redirects": True for gpu in at_root},
+            severity=Severity.NOTE,
         )
     passes = "pt" in str(parameters.get("iommu", "")) or parameters.get("iommu.passthrough") == "1"
     if not domains and not redirected and not passes:

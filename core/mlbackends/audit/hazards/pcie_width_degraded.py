@@ -21,6 +21,7 @@ SOURCES = (
     "Syllo/nvtop#6",
     "https://docs.kernel.org/admin-guide/abi-testing.html (sysfs-bus-pci)",
 )
+_OF_LAPTOPS = "It cannot be reseated in a laptop: update the firmware and check its power settings."
 _KINDS = {"nvidia": "cuda", "rocm": "rocm"}
 
 
@@ -28,7 +29,7 @@ def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each GPU whose link is narrower than both of its ends."""
     if report.fact("host.virtualisation", "none") != "none":
         raise DoesNotApply("a virtual machine does not report the real link")
-    looked_at = 0
+    looked_at, is_laptop = 0, report.fact("host.is_laptop")
     for probe, kind in _KINDS.items():
         for gpu in report.devices(probe):
             now = gpu.volatile.get("pcie_width")
@@ -45,6 +46,7 @@ def symptoms(report: ReportView) -> Symptoms:
                 evidence["pcie_width"] = now
                 yield Symptom(
                     f"the PCIe link of {called(gpu)} has {now} lanes; card and slot support {most}",
+                    hint=_OF_LAPTOPS if is_laptop or "Laptop" in gpu.name else "",
                     evidence={
                         f"{probe}.devices.{gpu.index}.{name}": value
                         for name, value in evidence.items()

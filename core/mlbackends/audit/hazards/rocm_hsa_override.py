@@ -7,6 +7,7 @@ Severity:  a note for GPUs that ROCm has no code for, by the installed rocBLAS, 
 
 from typing import TYPE_CHECKING
 
+from mlbackends.audit.gpus import ROCBLAS_TARGETS
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 if TYPE_CHECKING:
@@ -27,17 +28,14 @@ SOURCES = (
 )
 WARNINGS = (("rocm", "target-overridden"), ("rocm", "override-invalid"))
 _VARIABLE = "HSA_OVERRIDE_GFX_VERSION"
-#: Targets that rocBLAS of ROCm 7.1 has code for: 1103 since then, 1150 since 7.0, 1102 since 5.6.
-_SUPPORTED = (
-    "gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1010", "gfx1012", "gfx1030",
-    "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1200", "gfx1201",
-)  # fmt: skip
 
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for a value that misleads; a note where ROCm has no code for the GPU itself."""
     targets = {gpu.capability for gpu in report.devices("rocm") if gpu.capability}
-    is_needed = bool(targets) and targets.isdisjoint(report.fact("rocblas.targets", _SUPPORTED))
+    is_needed = bool(targets) and targets.isdisjoint(
+        report.fact("rocblas.targets", ROCBLAS_TARGETS)
+    )
     evidence: dict[str, FactValue] = {
         f"rocm.environment.{_VARIABLE}": report.variable(_VARIABLE) or "",
         "rocm.targets": sorted(targets),

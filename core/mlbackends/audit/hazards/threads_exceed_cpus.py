@@ -1,9 +1,12 @@
 """More threads start than there are CPUs for them.
 
 Found by:  limits: the thread count of each runtime, compared with the CPUs of the machine, the affinity mask
-           and the cpuset.
-No alarm:  a quota, which is another hazard; a runtime that limits what the variable requests.
+           and the cpuset; with --pid the threads that the process has.
+No alarm:  a quota, which is another hazard; a runtime that limits what the variable requests; a process that
+           has no more threads than CPUs, whatever its variables request.
 """
+
+from math import inf
 
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.threads import listed, thread_pools
@@ -33,13 +36,21 @@ WARNINGS = (
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one where a thread pool takes more than the machine, affinity mask or cpuset leaves."""
     found = thread_pools(report)
-    if found.because == "quota" or not found.pools:
+    threads = report.fact("limits.process_threads")  # with --pid they are counted
+    running = report.fact("limits.process_running_threads", 0)
+    has_too_many = running > found.cpus or (found.pools and (threads or inf) > found.cpus)
+    if found.because == "quota" or not has_too_many:
         return
+    evidence, what = found.evidence, f"{listed(found.pools)} start more threads"
+    if threads:
+        wanting = f"{running} of them running or waiting for a CPU"
+        what = f"the process has {threads} threads, {wanting}: more"
+        evidence |= {"limits.process_threads": threads, "limits.process_running_threads": running}
     cpus = f"{found.cpus} CPU" if found.cpus == 1 else f"{found.cpus} CPUs"
     limit = CPU_LIMITS.get(found.because, "the limit")
     verb = "has" if found.because == "online" else "leaves"
     yield Symptom(
-        f"{listed(found.pools)} start more threads than the {cpus} that {limit} {verb}",
+        f"{what} than the {cpus} that {limit} {verb}",
         command=found.command,
-        evidence=found.evidence,
+        evidence=evidence,
     )

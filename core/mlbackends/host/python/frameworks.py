@@ -27,6 +27,7 @@ from mlbackends.host.python.packages import (
     python_folders,
 )
 from mlbackends.host.python.requirements import Requirement, required, same_public_version
+from mlbackends.host.system.surroundings import container_signs
 from mlbackends.model.records import FactValue, Finding, Presence, nonempty
 
 
@@ -312,9 +313,13 @@ def torch_version_file(host: Host) -> str:
 
 
 def gpu_unused(host: Host, build: str, hint: str) -> Reason | None:
-    """Return the warning that a CPU-only build is installed on a machine with an NVIDIA GPU, or None."""
-    gpus = [device for device in of_vendor(host, "10de") if device.is_display]
-    if not gpus:
+    """Return the warning that a CPU-only build is installed on a machine with an NVIDIA GPU, or None.
+
+    A GPU that is passed on to virtual machines, or was not given to this container, does not count.
+    """
+    cards = (device for device in of_vendor(host, "10de") if device.is_display)
+    gpus = [device for device in cards if not device.is_for_guests]
+    if not gpus or (container_signs(host) and not host.glob("/dev/nvidia[0-9]*")):
         return None
     first = f"there is an NVIDIA GPU at {gpus[0].address}"
     place = first if len(gpus) == 1 else f"there are {len(gpus)} NVIDIA GPUs"

@@ -246,6 +246,51 @@ def test_an_override_is_worse_on_a_gpu_that_rocm_supports(target: str, severity:
     assert bool(check.command) == (severity is Severity.WARNING)
 
 
+def test_a_pascal_gpu_with_the_open_module_of_590_needs_the_branch_before() -> None:
+    for release, hint in (
+        ("580.65.06", "install the driver with its proprietary kernel module"),
+        ("590.44.01", "install a driver of the 580 branch with its proprietary kernel module"),
+    ):
+        assert (
+            judged(with_module("1b06", "open", release), "nvidia-module-does-not-fit").hint == hint
+        )
+
+
+@pytest.mark.parametrize("code", ["nvidia-module-does-not-fit", "nvidia-no-driver"])
+def test_eight_gpus_with_one_cause_are_one_finding(code: str) -> None:
+    reasons = (
+        Reason("no-driver", "the GPU 0000:01:00.0 is on the bus, and no kernel driver has it"),
+    )
+    facts = {"kernel_driver": "nvidia", "pci_id": "10de:2901"}
+    if code == "nvidia-no-driver":
+        facts = {"kernel_driver": "", "pci_id": "10de:26b9"}
+    gpus = tuple(gpu(index, Presence.FOUND, facts=facts, reasons=reasons) for index in range(8))
+    probe = told(
+        devices=gpus, facts={"kernel_module": "proprietary", "driver_release": "570.86.15"}
+    )
+
+    check = judged(report(nvidia=probe, host=server(), cudnn=told(libraries=(CUDNN,))), code)
+
+    assert "GPU 0-7 are" in check.message or "; so are 7 more" in check.message
+    assert len(check.evidence) >= 8
+
+
+def test_secure_boot_is_named_where_an_installed_driver_is_not_loaded() -> None:
+    library = Library("nvidia", "/usr/lib/libnvidia-ml.so.1")
+    device = gpu(0, Presence.FOUND, reasons=(Reason("no-driver", "no kernel driver has it"),))
+
+    for is_on, libraries in ((True, (library,)), (True, ()), (False, (library,))):
+        probe = told(devices=(device,), libraries=libraries)
+        found = report(nvidia=probe, host=server(secure_boot=is_on), cudnn=told(libraries=(CUDNN,)))
+        expected = is_on and bool(libraries)
+        assert ("Secure Boot" in judged(found, "nvidia-no-driver").message) is expected
+
+
+def test_a_laptops_gpu_cannot_be_reseated() -> None:
+    assert "laptop" in judged(narrowed(8, 16, 16, is_laptop=True), "pcie-width-degraded").hint
+    assert "Reseat" in judged(narrowed(8, 16, 16), "pcie-width-degraded").hint
+
+
 # ---- one report, one verdict ---------------------------------------------------------------------
 
 W, N, E = Severity.WARNING, Severity.NOTE, Severity.ERROR
@@ -259,6 +304,9 @@ WAITS = Reason("row-remap-pending", "GPU 0 replaces a broken row of its memory a
 SWITCHES: dict[str, FactValue] = {"nvswitches": 4, "fabric_manager": False}
 CLOSED = Reason("permission-denied", "/dev/kfd exists, but this user may not open it")
 OVERRIDE = Reason("target-overridden", "it makes ROCm use gfx1103 as gfx1100", "unset it")
+ALL_GPUS, NO_GPUS = (environment(NVIDIA_VISIBLE_DEVICES=value) for value in ("all", "void"))
+DRIVER = told(libraries=(Library("cuda_driver", "/usr/lib/libcuda.so.1"),))
+FOR_CUDA = told(facts={"cuda_version": "12.8"})
 BARE, GUEST, DOCKER = server(), server(virtualisation="kvm"), server(container="docker")
 
 
@@ -287,6 +335,20 @@ def with_gpu(host: ProbeReport | None = None, **fields: Any) -> Report:
 def waiting(**facts: FactValue) -> Report:
     """Return a machine with a GPU whose row is to be remapped at its next reset."""
     return report(nvidia=nvidia(gpu(facts={"remapped_rows": 1, **facts}), warnings=(WAITS,)))
+
+
+def communicating(variable: str, model: str, **facts: FactValue) -> Report:
+    """Return a machine with two GPUs and a variable of NCCL that is 1."""
+    gpus = nvidia(gpu(0, name=model), gpu(1, name=model), facts=facts)
+    return report(nvidia=gpus, host=server(), environment=environment(**{variable: "1"}))
+
+
+def redirected(**facts: FactValue) -> Report:
+    """Return a machine with two GPUs whose root ports redirect their requests."""
+    ports: dict[str, FactValue] = {"iommu_domain": "identity", "root_port_redirects": True}
+    return report(
+        nvidia=nvidia(gpu(0, facts=ports), gpu(1, facts=ports), facts=facts), host=server()
+    )
 
 
 def linked(*active: int, **facts: FactValue) -> Report:
@@ -327,12 +389,12 @@ def ordered(*names: str, order: tuple[int, ...] = (), **variables: str) -> Repor
     return report(nvidia=nvidia(*gpus), environment=environment(**variables), cuda_driver=driver)
 
 
-def narrowed(now: Any, card: int | None, slot: int | None) -> Report:
+def narrowed(now: Any, card: int | None, slot: int | None, **host: FactValue) -> Report:
     facts = {"max_pcie_width": card, "max_pcie_slot_width": slot}
     known = {name: value for name, value in facts.items() if value is not None}
     volatile = {} if now is None else {"pcie_width": now, "pcie_generation": 1}
     device = gpu(presence=Presence.FOUND, facts=known, volatile=volatile)
-    return report(nvidia=told(devices=(device,)), rocm=told(), host=server())
+    return report(nvidia=told(devices=(device,)), rocm=told(), host=server(**host))
 
 
 def narrowed_radeon(target: str) -> Report:
@@ -392,6 +454,8 @@ CASES: dict[str, list[tuple[Report, Status | Severity]]] = {
         (with_module("2901", "proprietary", "570.86.15"), FAILED),
         (with_module("2bb5", "open", "570.86.15"), PASSED),
         (with_module("zzzz", "open", "570.86.15"), PASSED),
+        (with_module("2342", "proprietary", "570.86.15"), FAILED),  # GH200
+        (with_module("2330", "proprietary", "570.86.15"), PASSED),  # H100
         (with_module("1b80", "", ""), PASSED),
         # NVML describes it.
         (
@@ -408,10 +472,25 @@ CASES: dict[str, list[tuple[Report, Status | Severity]]] = {
         (without_driver("nouveau-bound", server()), SKIPPED),
         (without_driver("no-driver", DOCKER, CUDNN), SKIPPED),
     ],
+    "nccl-leftovers": [
+        (communicating("NCCL_P2P_DISABLE", "NVIDIA L40S"), FAILED),
+        (communicating("NCCL_P2P_DISABLE", GEFORCE), PASSED),
+        (
+            communicating("NCCL_P2P_DISABLE", GEFORCE, topology=[{"gpus": [0, 1], "nvlinks": 4}]),
+            FAILED,
+        ),
+        (communicating("NCCL_SHM_DISABLE", GEFORCE), FAILED),
+        (communicating("NCCL_SHM_DISABLE", "NVIDIA L40S"), PASSED),
+    ],
     "nvidia-device-nodes-missing": [
         (report(nvidia=nvidia(gpu(), warnings=NO_UVM)), FAILED),
         (report(nvidia=nvidia(gpu(), warnings=NO_UVM), cuda_driver=told(Presence.USABLE)), PASSED),
         (report(nvidia=nvidia(gpu(), warnings=NO_UVM, facts={"jetson_model": "Orin"})), SKIPPED),
+        (report(nvidia=nvidia(warnings=NO_UVM), host=DOCKER), PASSED),
+        (report(nvidia=nvidia(warnings=NO_UVM), host=DOCKER, environment=ALL_GPUS), FAILED),
+        (report(nvidia=nvidia(warnings=NO_UVM), host=DOCKER, environment=NO_GPUS), PASSED),
+        (report(nvidia=nvidia(warnings=NO_UVM), host=DOCKER, cuda_driver=DRIVER), FAILED),
+        (report(nvidia=nvidia(warnings=NO_UVM), host=DOCKER, torch=FOR_CUDA), FAILED),
     ],
     "container-lost-devices": [
         (
@@ -540,6 +619,8 @@ CASES: dict[str, list[tuple[Report, Status | Severity]]] = {
         (translated("DMA", server(machine="aarch64")), SKIPPED),
         (translated("DMA", server(), "NVIDIA L40S"), SKIPPED),
         (translated("DMA", server(), GEFORCE, GEFORCE), SKIPPED),
+        (redirected(), N),
+        (redirected(topology=[{"gpus": [0, 1], "nvlinks": 4}]), PASSED),
     ],
     "nnpack-cache-hidden": [
         (cached([1, 1, 2], GUEST), FAILED),

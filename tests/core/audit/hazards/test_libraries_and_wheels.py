@@ -408,6 +408,7 @@ def with_gpu(version: str, cuda: str, capability: str, machine: str = "x86_64") 
     [
         ("2.9.0+cu130", "13.0", "6.1"),
         ("2.9.0+cu128", "12.8", "6.1"),
+        ("2.7.1+cu128", "12.8", "7.0"),
         ("2.11.0+cu128", "12.8", "7.0"),
         ("2.10.0+cu126", "12.6", "12.0"),
         ("2.6.0+cu124", "12.4", "10.0"),
@@ -428,6 +429,8 @@ def test_a_gpu_that_no_code_is_for_is_an_error(version: str, cuda: str, capabili
     ("version", "cuda", "capability"),
     [
         ("2.9.0+cu126", "12.6", "6.1"),
+        ("2.7.1+cu128", "12.8", "7.5"),
+        ("2.7.1+cu128", "12.8", "12.1"),
         ("2.9.0+cu128", "12.8", "8.9"),
         ("2.10.0+cu128", "12.8", "7.0"),
         ("2.10.0+cu128", "12.8", "12.1"),
@@ -480,6 +483,18 @@ def test_a_build_for_the_cpu_beside_amds_gpu_is_told() -> None:
     subject = with_probe(base, "torch", version="2.9.0+cpu", facts={"built_for": "cpu"})
 
     assert "there is an AMD GPU" in only(subject, "cpu-build-with-gpu").message
+    for target, status in (
+        ("gfx1036", Status.PASSED),
+        ("gfx90c", Status.PASSED),
+        ("gfx1100", Status.FAILED),
+    ):
+        gpu = Device("rocm", 0, "Radeon", capability=target)
+        assert (
+            only(with_probe(subject, "rocm", devices=(gpu,)), "cpu-build-with-gpu").status is status
+        )
+    denied = (Reason("permission-denied", "/dev/kfd exists, but this user may not open it"),)
+    closed = with_probe(subject, "rocm", reasons=denied)
+    assert only(closed, "cpu-build-with-gpu").status is Status.PASSED
     assert only(base, "cpu-build-with-gpu").status is Status.PASSED
 
 
