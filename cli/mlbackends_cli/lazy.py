@@ -251,7 +251,7 @@ def explained(
             number = isinstance(param.type, click.types.IntParamType)
             usual = param.metavar or ("N" if number else param.type.name.upper())
             return f"{option} needs a value", f"write {option} {'|'.join(_choices(param)) or usual}"
-        return f"{option} takes no value", f"write {option} alone"
+        return f"{option} does not accept a value", f"write {option} alone"
     usage = f"usage: {' '.join(ctx.get_usage().split()[1:])}"
     if isinstance(error, click.MissingParameter) and error.param is not None:
         choices = _choices(error.param)
@@ -265,7 +265,7 @@ def explained(
         has_device = "--device" in _options(ctx)
         option = named_devices.option_for(extra[1].strip("'")) if has_device else ""
         hint = f"did you mean `{path} {option}`?" if option else usage
-        return f"`{path}` takes no {extra[1]!r}", hint
+        return f"`{path}` got an unexpected argument, {extra[1]!r}", hint
     return error.format_message(), usage
 
 
@@ -342,7 +342,7 @@ def _near_option(option: str, ctx: click.Context) -> str:
     # Without the dashes, which all options share, so that --root is not considered similar to --color.
     options = {option.lstrip("-"): option for option in _options(ctx)}
     near = did_you_mean([options[name] for name in nearest(option.lstrip("-"), tuple(options))])
-    return near or f"`{ctx.command_path} --help` has them all"
+    return near or f"`{ctx.command_path} --help` lists them all"
 
 
 def _bad_value(message: str, param: click.Parameter) -> tuple[str, str]:
@@ -353,13 +353,14 @@ def _bad_value(message: str, param: click.Parameter) -> tuple[str, str]:
     shown = found[1] if len(found[1]) <= _LONGEST else f"{found[1][:_LONGEST]}..."
     if choices:
         near = did_you_mean(nearest(found[1][1:-1], choices))
-        return f"{title} cannot be {shown}: it is one of {', '.join(choices)}", near
+        return f"invalid value {shown} for {title}; choose from {', '.join(choices)}", near
     whole = isinstance(param.type, click.types.IntParamType)
     needed = "a whole number" if whole else "a number"
     least, most = (getattr(param.type, name, None) for name in ("min", "max"))
-    needed += f" from {least:g}" if least is not None else ""
-    needed += f" to {most:g}" if most is not None else " on" if least is not None else ""
-    return f"{title} cannot be {shown}: it is {needed}", ""
+    if least is not None:
+        needed += f", at least {least:g}" if most is None else f" from {least:g}"
+    needed += f" to {most:g}" if most is not None else ""
+    return f"invalid value {shown} for {title}; it must be {needed}", ""
 
 
 def _title(param: click.Parameter) -> str:

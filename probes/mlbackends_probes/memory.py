@@ -94,6 +94,6 @@ def find(host: Host) -> Finding:
         warnings.append(Reason("limit-below-hardware", message, hint))
     if corrupted := facts.get("corrupted_bytes"):
         message = f"the kernel has taken {corrupted} bytes of faulty memory out of use"
-        hint = "look into the kernel's log for machine checks, and replace the module"
+        hint = "search the kernel's log for machine checks, and replace the module"
         warnings.append(Reason("degraded", message, hint))
     return Finding(presence=Presence.FOUND, facts=nonempty(facts), warnings=tuple(warnings))

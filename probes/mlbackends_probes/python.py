@@ -128,8 +128,8 @@ def _warnings(host: Host, prefix: str, base: str, version: str) -> Iterator[Reas
     if named and host.realpath(named) not in ours:
         programs = (f"{named}/bin/python", f"{named}/python.exe", f"{named}/Scripts/python.exe")
         program = next((path for path in programs if host.exists(path)), "")
-        message = f"{variable} names {named}; the environment that is looked at is {prefix}"
-        hint = f"look at that one with --python {program}" if program else f"unset {variable}"
+        message = f"{variable} names {named}; the environment that is inspected is {prefix}"
+        hint = f"inspect that one with --python {program}" if program else f"unset {variable}"
         yield Reason("other-environment", message, hint)
     numbers = ".".join(version.split(".")[:2])
     for folder in host.env("PYTHONPATH").split(":") if numbers else ():

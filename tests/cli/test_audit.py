@@ -31,7 +31,7 @@ def test_a_machine_that_does_not_fit_ends_with_1_and_says_why_and_where(tmp_path
 
     assert done.returncode == 1
     assert f"({path}:3)" in " ".join(done.stdout.split())
-    assert "nvidia.devices count is 8, needed is 9" in " ".join(done.stdout.split())
+    assert "nvidia.devices count is 8, required: 9" in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_a_policy_that_a_sound_machine_wrote_finds_a_lost_gpu(
     outcome = described("h100-lost").backends("audit", "--policy", str(policy))
 
     assert outcome.returncode == 1
-    assert "cuda_driver.devices[kind == cuda] count is 7, needed is 8" in outcome.stdout
+    assert "cuda_driver.devices[kind == cuda] count is 7, required: 8" in outcome.stdout
     assert "nvidia.devices.3.memory_bytes is not in the report\n" in outcome.stdout
     assert 'version = ">=580.95.05"' in policy.read_text()
 

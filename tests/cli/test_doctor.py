@@ -86,7 +86,10 @@ def test_the_live_machine_is_judged() -> None:
         (("--only", "openmp-two-runtime"), "openmp-two-runtimes"),
         (("--ignore", "openmp_two_runtimes"), "openmp-two-runtimes"),
         (("/no/report.json",), "/no/report.json cannot be read: No such file or directory"),
-        (("--timeout", "nan"), "--timeout cannot be nan: it is a number from 0.01 to 3600"),
+        (
+            ("--timeout", "nan"),
+            "invalid value nan for --timeout; it must be a number from 0.01 to 3600",
+        ),
         (("--timeout", "0"), "0"),
         (("--format", "xml"), "junit"),
         (("--fail-on", "fatal"), "warning"),

@@ -81,7 +81,7 @@ def test_get_says_why_an_older_switch_has_no_value() -> None:
     ("arguments", "said"),
     [
         (("get", "cudnn"), "cudnn is a group, not a switch: cudnn.enabled, cudnn.benchmark, "),
-        (("get", "zzzzzz"), "hint: `backends flags list` has them all"),
+        (("get", "zzzzzz"), "hint: `backends flags list` lists them all"),
         (("get", "z" * 9999), "there is no switch named 'zzzz"),
         (
             ("env", "--set", "mkldnn.verbose_level=1\nX=2", "--format", "dotenv"),

@@ -102,7 +102,7 @@ def test_a_folder_of_files_that_are_nothing(tmp_path: Path) -> None:
     errors = {node: each["error"] for each in fleet["silent"] for node in each["nodes"]}
     assert [*errors] == ["node4", "node3", "node2"]
     assert "backends.fleet/9" in errors["node3"] and "cannot be read" in errors["node4"]
-    assert "did not come whole" in errors["node2"]
+    assert "report is incomplete" in errors["node2"]
     alone = backends("fleet", "summarize", str(tmp_path / "node2.json"))
     assert alone.returncode == 3 and "no report is complete (records of" in alone.stderr
 
@@ -147,9 +147,9 @@ def test_who_differs_and_who_is_missing(reports: Path) -> None:
     assert done.returncode == 1
     text = " ".join(done.stdout.split())
     assert text.startswith("10 nodes: 7 reported, 1 error, 1 garbled, 1 missing; 2 configurations")
-    assert "missing 1 node: node09 nothing came from it" in text
+    assert "missing 1 node: node09 it sent nothing" in text
     assert "error 1 node: node08 there is no report in its file" in text
-    assert "node05" in text and "pieces came" in text
+    assert "node05" in text and "pieces arrived" in text
     assert "1 of 7 node03 nvidia.kernel_module: proprietary (others" in text
 
 

@@ -158,4 +158,4 @@ def test_an_endless_value_is_cut_and_says_how_long_it_was() -> None:
     one = report(cpu={"presence": "found", "facts": {"a": "x" * 100_000}})
     text = rendered(one, details=True)
 
-    assert len(text) < 10_000 and "(100,000 characters in all)" in text
+    assert len(text) < 10_000 and "(100,000 characters in total)" in text

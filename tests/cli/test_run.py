@@ -214,7 +214,7 @@ def test_the_terminal_is_the_programs_and_so_is_its_interrupt_key() -> None:
         (("--set", "cudnn.allow_tf32=0", "--set", "fp32_precision=tf32"), "contradict each other"),
         (("--set", "cudnn.benchmark_limit=4"), "needs a torch that was built with cuDNN"),
         (("--flags", "/nonexistent.toml"), "/nonexistent.toml cannot be read"),
-        (("--ninstances", "many"), "--ninstances cannot be 'many': it is a whole number"),
+        (("--ninstances", "many"), "invalid value 'many' for --ninstances; it must be a whole number"),
     ],
 )  # fmt: skip
 def test_the_program_is_not_started(

@@ -96,12 +96,12 @@ def test_identity_is_kept_only_where_it_is_asked_for(tmp_path: Path) -> None:
         (("m", "--depth", "usable"), "is for FILE.json"),
         (
             ("x.json", "--timeout", "nan"),
-            "--timeout cannot be nan: it is a number from 0.01 to 3600",
+            "invalid value nan for --timeout; it must be a number from 0.01 to 3600",
         ),
         (("/no/such/folder/x.json", "--root", HGX), "cannot be written"),
         (("/no/such/folder/m", "--root", HGX), "cannot be written"),
         (("/no/such/folder/m.machine", "--root", HGX), "cannot be written"),
-        ((HGX, "--root", HGX), "is there already"),
+        ((HGX, "--root", HGX), "already exists"),
         ((str(Path(HGX).parent), "--root", HGX), "is not empty"),
     ],
 )

@@ -472,7 +472,7 @@ def test_files_for_other_programs(tmp_path: Path) -> None:
         (("--group-by", ""), "nothing to group by"),
         (("--format", "csv", "--view", "summary", "--view", "repro"), "a CSV file holds one table"),
         (("--where", "operation"), ""),
-        (("--where", "operation=="), "is needed where it ends"),
+        (("--where", "operation=="), "found the end"),
         (("--format", "perfetto", "--view", "summary"), "perfetto contains records"),
         (("--format", "html", "--group-by", "shape"), "the HTML page contains all views"),
         (("--view", "records", "--view", "summary"), "records cannot be combined with views"),
@@ -622,7 +622,7 @@ def test_a_difference_for_programs(tmp_path: Path) -> None:
         (("--threshold", "-5%"), "-5% is negative; give how much slower: 10% or 1.1"),
         (("--threshold", "0.5"), "a threshold of 0.5 is not valid"),
         (("--smallest-share", "200%"), "a share of 2.0 is not valid"),
-        (("--measure", "mode"), "--measure cannot be 'mode': it is one of"),
+        (("--measure", "mode"), "invalid value 'mode' for --measure; choose from"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )

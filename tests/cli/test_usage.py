@@ -16,10 +16,10 @@ HOSTS = Path(__file__).parents[1] / "hosts"
     ("arguments", "message", "hint"),
     [
         ("info --fomrat json", "`backends info` has no option --fomrat", "did you mean '--format'?"),
-        ("info --zzz", "`backends info` has no option --zzz", "`backends info --help` has them all"),
+        ("info --zzz", "`backends info` has no option --zzz", "`backends info --help` lists them all"),
         (
             "info --format jsn",
-            ("--format cannot be 'jsn': it is one of frame, html, json, jsonl, markdown, nfd, slurm,"
+            ("invalid value 'jsn' for --format; choose from frame, html, json, jsonl, markdown, nfd, slurm,"
             " table"),
             "did you mean 'json'?",
         ),
@@ -29,13 +29,13 @@ HOSTS = Path(__file__).parents[1] / "hosts"
             "write --format frame|html|json|jsonl|markdown|nfd|slurm|table",
         ),
         ("info --pid", "--pid needs a value", "write --pid N"),
-        ("info --strict=1", "--strict takes no value", "write --strict alone"),
-        ("info --pid 0", "--pid cannot be 0: it is a whole number from 1 on", ""),
-        ("info --timeout x", "--timeout cannot be 'x': it is a number from 0.01 to 3600", ""),
+        ("info --strict=1", "--strict does not accept a value", "write --strict alone"),
+        ("info --pid 0", "invalid value 0 for --pid; it must be a whole number, at least 1", ""),
+        ("info --timeout x", "invalid value 'x' for --timeout; it must be a number from 0.01 to 3600", ""),
         ("diff a", "`backends diff` needs B", "usage: backends diff [OPTIONS] A B"),
-        ("diff a b c", "`backends diff` takes no 'c'", "usage: backends diff [OPTIONS] A B"),
+        ("diff a b c", "`backends diff` got an unexpected argument, 'c'", "usage: backends diff [OPTIONS] A B"),
         ("completion", "`backends completion` needs SHELL", "it is one of bash, zsh, fish"),
-        ("completion bsh", "SHELL cannot be 'bsh': it is one of bash, zsh, fish", "did you mean 'bash'?"),
+        ("completion bsh", "invalid value 'bsh' for SHELL; choose from bash, zsh, fish", "did you mean 'bash'?"),
         (
             "--format json info cpu",
             "--format belongs behind `backends info`, not before it",
@@ -63,10 +63,10 @@ HOSTS = Path(__file__).parents[1] / "hosts"
         (
             "doctor --root x",
             "`backends doctor` has no option --root",
-            "`backends doctor --help` has them all",
+            "`backends doctor --help` lists them all",
         ),
         ("cudnn", "there is no command named 'cudnn'", "write `backends info cudnn`"),
-        ("zzz", "there is no command named 'zzz'", "`backends --help` has them all"),
+        ("zzz", "there is no command named 'zzz'", "`backends --help` lists them all"),
         ("explain mps", "there is no topic named 'mps'", "write `backends explain device mps`"),
         ("explain governor", "there is no topic named 'governor'", "did you mean 'cpu-governor'?"),
     ],

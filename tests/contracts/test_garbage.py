@@ -141,8 +141,7 @@ def faults(host: Host, probes: Sequence[str]) -> list[str]:
         f"{name}: {probe.failure.traceback}"
         for name, probe in report.probes.items()
         # One that could read nothing says so: that is its answer, and no failure of its code.
-        if probe.failure
-        and probe.failure.message != "none of what it reads is here, or makes sense"
+        if probe.failure and probe.failure.message != "none of what it reads exists or is valid"
     ]
 
 
@@ -227,7 +226,7 @@ def faults_unless_refused(folder: Path, field: str) -> list[str]:
         host = Host(str(folder))
     except BadInput as refused:
         said = str(refused)
-        is_named = f"host.json is not what a recorded host holds: {field}" in said
+        is_named = f"host.json is not a valid file of a recorded machine: {field}" in said
         return [] if is_named and "\n" not in said else [f"a refusal that does not help: {said}"]
     return faults(host, ())
 
@@ -236,5 +235,5 @@ def faults_unless_refused(folder: Path, field: str) -> list[str]:
 def test_a_description_that_is_none_is_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / "host.json").write_text(content)
 
-    with pytest.raises(BadInput, match="recorded host"):
+    with pytest.raises(BadInput, match="recorded machine"):
         Host(str(tmp_path))

@@ -172,9 +172,9 @@ def test_another_active_environment_is_a_warning_with_the_way_to_it(tmp_path: Pa
     (warning,) = found.warnings
     assert warning.code == "other-environment"
     assert warning.message == (
-        "VIRTUAL_ENV names /work/.venv; the environment that is looked at is /env"
+        "VIRTUAL_ENV names /work/.venv; the environment that is inspected is /env"
     )
-    assert warning.hint == "look at that one with --python /work/.venv/bin/python"
+    assert warning.hint == "inspect that one with --python /work/.venv/bin/python"
 
 
 def test_an_active_environment_that_is_gone_is_to_be_unset(tmp_path: Path) -> None:

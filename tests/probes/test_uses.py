@@ -312,7 +312,7 @@ def test_a_copy_that_nobody_takes_does_not_meet_a_requirement(tmp_path: Path) ->
     report = survey(("openblas",), host)
 
     assert report.probes["openblas"].version == "0.3.31"
-    assert "0.3.31, needed is >= 0.3.32" in unmet(report, need)
+    assert "0.3.31, required: >= 0.3.32" in unmet(report, need)
 
 
 # ---- a process that runs -------------------------------------------------------------------------

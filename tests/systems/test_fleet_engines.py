@@ -338,5 +338,5 @@ def test_what_is_no_scheduler_of_dask_is_waited_for_no_longer_than_the_limit(
     monkeypatch.setattr(dask, "GRACE_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         where = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(BadInput, match="does not answer as a Dask scheduler does"):
+        with pytest.raises(BadInput, match="does not answer like a Dask scheduler"):
             next(dask.each(where, len, [()]))

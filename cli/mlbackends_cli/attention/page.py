@@ -44,7 +44,7 @@ _LEFT_OUT = {"backend", "spread", "relative", "error ratio", "launch"}
 _BARS = {
     "median": "time relative to the slowest",
     "of peak": "share of the peak",
-    "of allowed": "error relative to its limit",
+    "of limit": "error relative to its limit",
 }
 _STATES = {"good": "usable", "bad": "broken", "cannot": "absent", "open": "found"}
 _Found = list[tuple[Result, Row]]
@@ -205,7 +205,7 @@ def _cell(head: str, text: str, result: Result, longest: float) -> str:
         share, kind = timing.median_seconds / longest, "other" if timing.unstable else "s0"
     elif head == "of peak" and timing:
         share = timing.share_of_peak
-    elif head == "of allowed" and worst:
+    elif head == "of limit" and worst:
         share = worst[1].share_of_allowed
     if share is None:
         return words("td", text, "number winner" if text == FASTEST else "number")

@@ -150,7 +150,7 @@ def _row(result: Result, best: Result | None) -> Row:
         row["max error"] = f"{errors.largest_absolute:.1e}"
         row["relative"] = f"{errors.largest_relative:.1e}"
         if errors.share_of_allowed is not None:
-            row["of allowed"] = f"{errors.share_of_allowed:.0%}"
+            row["of limit"] = f"{errors.share_of_allowed:.0%}"
         if errors.in_reference_errors is not None:
             row["error ratio"] = f"{errors.in_reference_errors:.2f}×"
     if result.errors is not None and result.gradients:
@@ -356,7 +356,7 @@ def notes_of(problems: Sequence[CheckedProblem], *columns: str) -> list[str]:
 
 CHECK_COLUMNS = (
     *("backend", "median", "slower by", "spread", "GFLOP/s", "TFLOP/s", "of peak", "of stated"),
-    *("of memory", "launch", "max error", "of allowed"),
+    *("of memory", "launch", "max error", "of limit"),
     *("relative", "error ratio", "out", *GRADIENTS.values(), "memory"),
 )
 #: The columns that a narrow page leaves out, in this order.
@@ -408,7 +408,7 @@ def check_notes(checked: Checked) -> list[str]:
         return [summary]
     measures = ["slower by"] * any(result.timing for result in results) + [
         "max error",
-        "of allowed",
+        "of limit",
     ]
     measures += ["relative", "error ratio"]
     measures += ["gradients"] * any(problem.problem.wants_gradient for problem in checked.problems)

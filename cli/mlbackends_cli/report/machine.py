@@ -105,7 +105,7 @@ def memory(facts: Facts) -> Iterator[str]:
     """Yield the size of the memory and its division into nodes."""
     swap = "page file" if number(facts, "commit_limit_bytes") else "swap"
     sizes = [(f"{name}_bytes", word) for name, word in (
-        ("total", "in all"), ("available", "available"), ("swap_total", swap))]  # fmt: skip
+        ("total", "total"), ("available", "available"), ("swap_total", swap))]  # fmt: skip
     yield joined(*(
         f"{binary_size(number(facts, fact))} {word}" for fact, word in sizes if number(facts, fact)
     ))  # fmt: skip

@@ -35,7 +35,7 @@ def shortened(text: str, most: int) -> str:
     """Return the text; of one longer than `most`, its beginning and its length."""
     if len(text) <= most:
         return text
-    return f"{text[:most]}… ({len(text):,} characters in all)"
+    return f"{text[:most]}… ({len(text):,} characters in total)"
 
 
 def without_commands(text: str, dot: str = "·") -> str:

@@ -66,7 +66,7 @@ def record(
     anonymiser = (
         SecretsRemover() if keep_identity else Anonymiser(names_of(host), _identifying(report))
     )
-    replaced = "Nothing in it was replaced" if keep_identity else "What names it was replaced"
+    replaced = "Nothing in it was replaced" if keep_identity else "What identifies it was replaced"
     about = (
         f"A machine recorded by backends {__version__} at {report.created}. {replaced}.\n"
         f"Look at it with `backends info --root` and the name of this {'file' if is_archive else 'folder'}.\n"
@@ -105,7 +105,7 @@ def refuse_file(path: str, overwrite: bool) -> None:
     """Raise BadInput where a file is there that must not be replaced; a device or a FIFO is written to."""
     if os.path.isfile(path) and not overwrite:
         hint = "add --overwrite to replace it, or name another file"
-        raise BadInput(f"{path} is there already", hint)
+        raise BadInput(f"{path} already exists", hint)
 
 
 def _refuse_folder(path: str, overwrite: bool) -> None:
@@ -118,7 +118,7 @@ def _refuse_folder(path: str, overwrite: bool) -> None:
     is_occupied = os.path.isdir(target) and (os.path.islink(target) or bool(os.listdir(target)))
     is_machine = is_occupied and os.path.isfile(os.path.join(target, "host.json"))
     if is_occupied and not (overwrite and is_machine and not os.path.islink(target)):
-        hint = "name a folder that is not there yet"
+        hint = "name a folder that does not exist yet"
         hint = f"add --overwrite to replace it, or {hint}" if is_machine and not overwrite else hint
         raise BadInput(f"{path} is not empty", hint)
 

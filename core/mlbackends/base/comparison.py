@@ -53,7 +53,9 @@ def fits(value: Any, sign: str, bound: str, order: tuple[str, ...] = ()) -> bool
     if order:
         places = {word.lower(): place for place, word in enumerate(order)}
         if bound.lower() not in places:
-            raise BadInput(f"{bound!r} is none of its words", f"its words are {' < '.join(order)}")
+            raise BadInput(
+                f"{bound!r} is not one of its values", f"its values are {' < '.join(order)}"
+            )
         # A word of another order (SVE256 compared with AVX2) is neither above nor below.
         return _compare(places.get(value.lower(), math.nan), places[bound.lower()], sign)
     return _text_fits(str(value), sign, bound)

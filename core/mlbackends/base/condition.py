@@ -62,8 +62,8 @@ class Unreadable(ValueError):
     """The text is not a condition of the language. needed: what is missing. rest: the text from there on."""
 
     def __init__(self, needed: str, rest: str, message: str = "") -> None:
-        found = f"stands {shown(rest[:40])}" if rest else "it ends"
-        super().__init__(message or f"{needed} is needed where {found}")
+        found = shown(rest[:40]) if rest else "the end"
+        super().__init__(message or f"expected {needed}, found {found}")
         self.needed, self.rest = needed, rest
 
 
@@ -132,7 +132,7 @@ class _Parser:
     def comparison(self) -> Condition:
         rest = self.rest()
         if not rest and self.last_join:
-            raise self.unreadable("", f"something is needed behind {self.last_join!r}")
+            raise self.unreadable("", f"an operand is missing after {self.last_join!r}")
         found = self.language.name.match(self.text, self.at)
         if not found:
             raise self.unreadable(self.language.named)

@@ -32,7 +32,7 @@ class UnknownName(MlBackendsError, LookupError):
         if not hint and known:
             hint = f"known: {some(known, listed_by)}"
             if listed_by and len(known) > _MOST_NAMES:
-                hint = f"`{listed_by}` has them all"
+                hint = f"`{listed_by}` lists them all"
         super().__init__(f"there is no {kind} named {shown(name)}", hint)
         self.name = name
 

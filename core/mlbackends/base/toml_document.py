@@ -106,7 +106,7 @@ def parsed(data: bytes, file: str) -> Document:
         text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
     except UnicodeDecodeError as error:
         utf16 = data[:2] in (b"\xff\xfe", b"\xfe\xff")
-        detail = "; it begins as UTF-16 does" if utf16 else ""
+        detail = "; it looks like UTF-16" if utf16 else ""
         line = data[: error.start].count(b"\n") + 1
         raise BadInput(f"{file}:{line}: not UTF-8 at byte {error.start}{detail}") from None
     # Before tomllib sees it: a dotted key of a thousand parts costs it hours, brackets its stack.

@@ -31,7 +31,7 @@ MOST_VALUES = 1000
 MOST_FACTS = 100_000
 MOST_PROBES = 500
 #: The reason for a missing report where nothing else is known.
-MISSING = (Status.MISSING, "nothing came from it")
+MISSING = (Status.MISSING, "it sent nothing")
 _REPORTS = REPORT_SCHEMA.partition("/")[0]
 #: The section with the depth of a report and the tool that made it.
 HEAD = "report"
@@ -107,7 +107,7 @@ class Collection:
             return name
         try:
             if envelope.report is UNSET:
-                raise ValueError("its envelope holds no report")  # noqa: TRY301
+                raise ValueError("its envelope contains no report")  # noqa: TRY301
             sections, figures = self._sections_of(envelope.report)
         except RecursionError:  # where the stack ends depends on the machine and on Python
             self._failed(name, Status.ERROR, "its report is nested too deep")
@@ -168,7 +168,7 @@ class Collection:
         if not report.probes:
             raise ValueError("it has no probes")
         if len(report.probes) > MOST_PROBES:
-            raise ValueError(f"it has {len(report.probes)} probes; {MOST_PROBES} are taken")
+            raise ValueError(f"it has {len(report.probes)} probes; the limit is {MOST_PROBES}")
         python = report.probes.get("python")
         prefix = self._prefix(bytes(python)) if python is not None else ""
         canonical = Canonical(prefix, report.depth)

@@ -103,7 +103,7 @@ class Assembly:
     def incomplete(self) -> Iterator[tuple[bytes, Envelope]]:
         """Yield the label and an error envelope for each message with missing frames."""
         for (label, node, _), message in self._messages.items():
-            error = f"{len(message.pieces)} of {message.count} pieces came"
+            error = f"{len(message.pieces)} of {message.count} pieces arrived"
             yield label, Envelope(node=node.decode(), status=Status.GARBLED, error=error)
 
 

@@ -153,11 +153,11 @@ def _notes(collection: Collection, unexpected: Sequence[str]) -> Iterable[str]:
         which = folded(repeated, _MOST_RANGES)
         yield f"{reports} of {nodes} ({which}); the first of each was taken"
     for what, number in sorted(collection.garbled.items()):
-        yield f"{what}: {number:,}; a part of some report was lost or changed on the way"
+        yield f"{what}: {number:,}; a part of some report was lost or changed in transit"
     if collection.unchecked:
         pieced = counted(collection.unchecked, "report")
         yield (
-            f"{pieced} came as JSON in pieces, which has no checksum, so that a lost piece can go unseen;"
+            f"{pieced} came as JSON in pieces, which has no checksum, so a lost piece can go unnoticed;"
             " --format frame has one"
         )
     depths = {
@@ -166,7 +166,7 @@ def _notes(collection: Collection, unexpected: Sequence[str]) -> Iterable[str]:
         if section.probe == HEAD
     }
     if len(depths) > 1:
-        yield f"nodes were looked at to different depths: {', '.join(sorted(depths))}"
+        yield f"nodes were inspected to different depths: {', '.join(sorted(depths))}"
 
 
 class _View:

@@ -40,7 +40,7 @@ def expanded(text: str) -> tuple[str, ...]:
 
 
 def _too_many(text: str) -> BadInput:
-    return BadInput(f"{shown(text)} names more than {_MOST:,} nodes, the most that are read")
+    return BadInput(f"{shown(text)} names more than {_MOST:,} nodes, which is the limit")
 
 
 def folded(names: Iterable[str], most: int = 0) -> str:

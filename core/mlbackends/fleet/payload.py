@@ -38,9 +38,9 @@ def run(command: Sequence[str], seconds: float) -> tuple[str, str, str, str]:
         errors.seek(max(0, errors.seek(0, os.SEEK_END) - _LAST_BYTES))
         lines = errors.read(_LAST_BYTES).decode(errors="replace").split("\n")
     if outcome.timed_out:
-        return node, "timeout", f"it was not done after {seconds:g} s", ""
+        return node, "timeout", f"it did not finish within {seconds:g} s", ""
     if outcome.status is None:
-        return node, "error", f"{command[0]} could not be started, or printed without end", ""
+        return node, "error", f"{command[0]} could not be started, or its output did not end", ""
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     detail = f": {last[:_LONGEST_ERROR]}" if last else ""
     if outcome.status:

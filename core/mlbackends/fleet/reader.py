@@ -277,7 +277,7 @@ class Reader:
         if not stream.label and not self._is_of_node:
             self.garbled["records of unnamed nodes"] += 1
             return []
-        error = "its report did not come whole; frames do: --format frame"
+        error = "its report is incomplete; --format frame avoids that"
         envelope = Envelope(status=Status.GARBLED, error=error)
         if is_too_large:
             error = f"its report is larger than {REPORT_LIMIT >> 20} MiB"
@@ -324,7 +324,7 @@ def _without_record(stream: _Stream) -> Iterator[Envelope]:
         error = ": ".join(filter(None, (stream.failure.error, text)))
         yield Envelope(status=stream.failure.status, error=error)
     elif stream.has_damage:
-        yield Envelope(status=Status.GARBLED, error="no frame of its report came whole")
+        yield Envelope(status=Status.GARBLED, error="no complete frame of its report arrived")
     elif stream.label.lower() not in labels.NOT_NODES:
         status = labels.status_of(text)
         if status is Status.TIMEOUT and not text.startswith("exit code "):

@@ -32,7 +32,7 @@ from mlbackends.base.errors import BadInput
 from mlbackends.host.files import READ_LIMIT, read_regular, with_slashes
 
 ENDING = ".machine"
-HINT = "name a folder with proc/ and sys/ in it, or what `backends snapshot` or tar made of one"
+HINT = "name a folder with proc/ and sys/ in it, or an archive of one made by `backends snapshot` or tar"
 #: The largest archive that is read, in bytes after unpacking.
 SIZE_LIMIT = 256 << 20
 ENTRY_LIMIT = 1 << 18
@@ -83,9 +83,9 @@ class Tree:
         if isinstance(entry, set) and isinstance(stored, set):
             return
         if stored is not None:
-            raise ValueError(f"{path!r} is in it twice")
+            raise ValueError(f"{path!r} appears twice in it")
         if len(path) > _NAME_LIMIT:
-            raise ValueError(f"{path[:80]!r}... is too long a name")
+            raise ValueError(f"{path[:80]!r}... is too long for a name")
         folder, slash, name = path.rpartition("/")
         self.put(folder, set())
         folder = self.spelled(folder)
@@ -95,7 +95,7 @@ class Tree:
         if _DRIVE.match(path):
             self._spellings[path.casefold()] = path
         if len(self.entries) > ENTRY_LIMIT:
-            raise ValueError(f"it holds more than {ENTRY_LIMIT} files")
+            raise ValueError(f"it contains more than {ENTRY_LIMIT} files")
 
     def call(
         self, function: Callable[..., Result], path: str, *rest: Any, seconds: float = 5.0
@@ -207,7 +207,7 @@ def of_folder(folder: str) -> Tree:
             try:
                 tree.put(_DRIVE_ON_DISK.sub(r"\1:", inner), entry)
             except ValueError as error:
-                raise BadInput(f"{folder} is no recorded machine: {error}", HINT) from None
+                raise BadInput(f"{folder} is not a recorded machine: {error}", HINT) from None
     return tree
 
 
@@ -221,7 +221,7 @@ def _inside(path: str, shown: str) -> str:
     """Return a path in an archive without "." and "..". Raises ValueError if it leads out of it."""
     inner = posixpath.normpath(path)
     if inner.startswith("/") or inner.split("/")[0] == "..":
-        raise ValueError(f"{shown!r} leads out of it")
+        raise ValueError(f"{shown!r} points outside of it")
     return "" if inner == "." else inner
 
 
@@ -247,7 +247,7 @@ def _in_text(data: bytes) -> Iterator[tuple[str, Entry]]:
         at = match.end()
     if data[at:] != _END:
         line = data.count(b"\n", 0, at) + 1
-        raise ValueError(f"line {line} begins nothing that is known, or the end is missing")
+        raise ValueError(f"line {line} is not a known entry, or the end is missing")
 
 
 def _in_tar(data: bytes) -> Iterator[tuple[str, Entry]]:

@@ -56,7 +56,7 @@ def facts_of(probe: str) -> dict[str, Fact]:
             if isinstance(fact, Fact)
         }
     if probe in table("host/variables"):
-        steering = Fact("environment", dict[str, str], "The variables that steer it and are set.")
+        steering = Fact("environment", dict[str, str], "The variables that affect it and are set.")
         facts.setdefault("environment", steering)
     return facts
 

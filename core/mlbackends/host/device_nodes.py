@@ -45,7 +45,7 @@ def denied(host: Host, path: str) -> Reason | None:
     """
     if not host.exists(path) or host.can_open(path):
         return None
-    message, hint = f"this user may not read and write {path}", ""
+    message, hint = f"this user has no read and write access to {path}", ""
     if group := _group_of(host, path):
         message += f": it belongs to the group {group}"
         hint = f"add the user to it (sudo usermod -aG {group} USER) and log in again"

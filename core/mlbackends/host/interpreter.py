@@ -66,7 +66,7 @@ def query(executable: str, timeout: float = 10.0) -> dict[str, Any]:
     is_complete = isinstance(version, str) and isinstance(description.get("path"), list)
     if outcome.status != 0 or not is_complete:
         hint = "name an interpreter, such as venv/bin/python"
-        raise BadInput(f"{executable} did not answer as a Python interpreter does", hint)
+        raise BadInput(f"{executable} did not answer like a Python interpreter", hint)
     numbers = tuple(int(part) for part in str(version).split(".")[:2] if part.isdecimal())
     if numbers < _OLDEST:
         needed = "3.x" if numbers < (3,) else ".".join(map(str, _OLDEST)) + " or newer"
@@ -99,13 +99,13 @@ def of_process(pid: int, timeout: float = 10.0, proc: str = "/proc") -> dict[str
         owner = os.stat(folder).st_uid
         program = os.readlink(f"{folder}/exe")
     except OSError as error:
-        why, hint = f"process {pid} cannot be looked at: {error.strerror}", ""
+        why, hint = f"process {pid} cannot be inspected: {error.strerror}", ""
         if not os.path.isdir(proc):
-            why = f"process {pid} cannot be looked at: this system has no {proc}"
+            why = f"process {pid} cannot be inspected: this system has no {proc}"
         elif isinstance(error, FileNotFoundError):
             why, hint = f"there is no process {pid}", "`ps -e` lists them"
         elif isinstance(error, PermissionError):
-            hint = "look at it as root (sudo), and outside of the container if this is root"
+            hint = "run this as root (sudo), or outside of the container if you are root"
         # The name in parentheses may hold any character, so fields are counted from its end.
         fields = _read(f"{folder}/stat").rpartition(b")")[2].split()
         if fields[:1] in ([b"Z"], [b"X"], [b"x"]):

@@ -179,7 +179,7 @@ def opened(folder: str, has_environment: bool) -> Opened:
     is_root = any(call(os.path.lexists, posixpath.join(top, name)) for name in TOP_FOLDERS)
     if not (has_environment or has_description or is_root):
         raise BadInput(
-            f"{folder} holds neither proc/ nor sys/ nor a host.json: it is not a machine description",
+            f"{folder} contains neither proc/ nor sys/ nor a host.json: it is not a machine description",
             hint_near(folder),
         )
     return Opened(description, extracts, commands, with_slashes(os.path.realpath(top)), tree)
@@ -202,7 +202,7 @@ def _decoded(call: "Callable[..., Any]", folder: str, name: str, kind: type[_Kin
         field = place.removeprefix(".")
         if field:
             problem = f"{field}: {problem[:1].lower()}{problem[1:]}"
-        raise BadInput(f"{path} is not what a recorded host holds: {problem}") from None
+        raise BadInput(f"{path} is not a valid file of a recorded machine: {problem}") from None
 
 
 def inside(call: "Callable[..., Any]", folder: str, name: str) -> str:
@@ -211,8 +211,8 @@ def inside(call: "Callable[..., Any]", folder: str, name: str) -> str:
     top, target = os.path.realpath(folder), os.path.realpath(path)
     if call(os.path.lexists, path) and os.path.commonpath((top, target)) != top:
         raise BadInput(
-            f"{path} leads out of the recorded machine, to {target}",
-            "look at the machine there by naming the folder itself",
+            f"{path} points outside the recorded machine, to {target}",
+            "to inspect that machine, name its folder",
         )
     if call is not _directly and call(os.path.islink, path):
         raise BadInput(f"{path} is a link, which only the machine's own files may be")

@@ -81,7 +81,7 @@ def refuse(values: Mapping[str, object], plan: Plan, target: Target | None) -> N
         raise BadInput(
             f"python {target.hook_ignored_by} ignores PYTHONPATH or sitecustomize, and so the"
             f" import hook that sets {', '.join(by_hook)}",
-            f"start the program without {target.hook_ignored_by}; -s and -P go with the hook",
+            f"start the program without {target.hook_ignored_by}; -s and -P work with the hook",
         )
     torch = target.torch
     for switch, value in pairs:

@@ -58,7 +58,7 @@ def merged(values: Mapping[str, object], environment: Mapping[str, str]) -> dict
         of_steps = {step.name: from_data(SWITCHES[step.name], step.value) for step in steps}
     except (msgspec.DecodeError, ValueError, KeyError, RecursionError) as error:
         raise BadInput(
-            f"the variable {STEPS_VARIABLE} does not hold the switches of a `backends run`:"
+            f"the variable {STEPS_VARIABLE} does not contain the switches of a `backends run`:"
             f" {str(error)[:200]}",
             f"unset {STEPS_VARIABLE}",
         ) from None

@@ -85,7 +85,7 @@ class Child:
             yield from _beside_one_another(_send_alone, list(rest))
             return
         if self.process is None:
-            message = f"no process could be started to open it in: {self.why_not}"
+            message = f"no process could be started to open it: {self.why_not}"
             yield from _all_of(rest, Reason("not-asked", message))
             return
         sent: dict[str, Request] = {}
@@ -193,7 +193,9 @@ class Child:
         try:
             code = self.process.wait(timeout=EXIT_SECONDS)
         except subprocess.TimeoutExpired:
-            return Reason("timed-out", "the process that opens it still runs and is silent")
+            return Reason(
+                "timed-out", "the process that opens it is still running and has not answered"
+            )
         return Reason("exited", f"it ended the process that asks libraries with {ending(code)[1]}")
 
 
@@ -240,7 +242,7 @@ def _send_alone(request: Request) -> list[Reply]:
                 _ONE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
         except OSError as error:
-            message = f"no process could be started to open it in: {error.strerror or error}"
+            message = f"no process could be started to open it: {error.strerror or error}"
             return [*replies, *_all_of([sealed], Reason("not-asked", message))]
         _running.add(process)
         try:

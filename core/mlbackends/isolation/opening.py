@@ -136,7 +136,7 @@ def _refusal(library: Library, error: Exception) -> Reason | None:
         return None
     missing = re.match(r"(\S+): cannot open shared object file: No such file", message)
     if missing and missing[1] != library.path:
-        hint = f"install what brings {missing[1]}, or name its folder in LD_LIBRARY_PATH"
+        hint = f"install the package with {missing[1]}, or name its folder in LD_LIBRARY_PATH"
         return Reason(
             "missing-dependency", f"it needs {missing[1]}, which the loader does not find", hint
         )

@@ -66,7 +66,7 @@ class Service:
         """Return the answer. Raises Lost without a good one; the process is ended if it died or was late."""
         process = self._process
         if process is None:
-            message = f"no process could be started to compute in: {self._start_error}"
+            message = f"no process could be started to compute: {self._start_error}"
             raise Lost(Ended.CRASHED, Reason("not-asked", message))
         assert process.stdin is not None
         self._signal("SIGCONT")

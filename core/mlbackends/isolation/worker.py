@@ -196,7 +196,7 @@ class _Server:
                 if self.at_work:  # one that ends makes room
                     self.waiting.appendleft(request)
                     return
-                message = f"no process could be had to open it in: {error.strerror}"
+                message = f"no process could be started to open it: {error.strerror}"
                 reason = Reason("not-asked", message)
                 self._send(
                     request, [Reply(job.id, Presence.FOUND, None, reason) for job in request.jobs]

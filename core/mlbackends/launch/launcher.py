@@ -87,7 +87,7 @@ def prepare(
 def program_command(options: Options, command: Sequence[str]) -> list[str]:
     """Return the command of each instance, without what binds it; raises Refused for contradictions."""
     if options.latency_mode and options.throughput_mode:
-        raise Refused("--latency-mode and --throughput-mode exclude each other; give one of them")
+        raise Refused("--latency-mode and --throughput-mode cannot be combined; give one of them")
     if not command:
         raise Refused("no program was given")
     if options.no_python:

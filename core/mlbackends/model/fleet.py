@@ -24,7 +24,7 @@ class Status(StrEnum):
     ERROR = "error"
     TIMEOUT = "timeout"
     UNREACHABLE = "unreachable"
-    #: A part of its report was lost or changed on the way.
+    #: A part of its report was lost or changed in transit.
     GARBLED = "garbled"
     #: It was expected and did not report.
     MISSING = "missing"

@@ -132,11 +132,9 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
                 f"window is {self.window}; a side is a count of keys, or -1 for all"
             )
         if not (isfinite(self.softcap) and self.softcap >= 0):
-            raise InvalidProblem(f"softcap has to be a number from 0 on, but got {self.softcap}")
+            raise InvalidProblem(f"softcap must be 0 or greater, but got {self.softcap}")
         if self.lower_right and not self.is_causal and self.window == (-1, -1):
-            raise InvalidProblem(
-                "lower_right says how a causal mask or a window lies; is_causal is False"
-            )
+            raise InvalidProblem("lower_right aligns a causal mask or a window; is_causal is False")
         if self.sinks is not None:
             _check_sinks(self, self.sinks)
 
@@ -313,7 +311,7 @@ def _check_tensors(problem: AttentionProblem) -> None:
     for name, place in places.items():
         if place.partition(":")[0] != problem.platform:
             kind = problem.device.kind
-            raise InvalidProblem(f"{name} lies on {place}, and the problem's device is {kind}")
+            raise InvalidProblem(f"{name} is on {place}, and the problem's device is {kind}")
 
 
 def _check_shapes(problem: AttentionProblem) -> None:
@@ -338,7 +336,7 @@ def _check_shapes(problem: AttentionProblem) -> None:
         heads = {problem.key_heads, heads_of(value)} - {problem.heads}
         grouped = heads and all(head and not problem.heads % head for head in heads)
         is_missing = grouped and not problem.enable_gqa
-        hint = "for grouped heads, say enable_gqa=True" if is_missing else ""
+        hint = "for grouped heads, set enable_gqa=True" if is_missing else ""
         raise InvalidProblem(f"batches and heads must match or be 1: {error}", hint) from None
 
 
@@ -354,7 +352,7 @@ def _check_mask(problem: AttentionProblem, mask: TensorSpec) -> None:
         return
     if problem.key_lengths:
         raise InvalidProblem(
-            "a mask goes with one length for all; query_lengths or a page_table gives several",
+            "a mask needs one length for all sequences; query_lengths or a page_table gives several",
             "is_causal, lower_right and window count within each sequence",
         )
     scores = (*problem.leading_shape, problem.query_length, problem.key_length)
@@ -385,7 +383,9 @@ def _check_sequences(problem: AttentionProblem) -> None:
     """Check the lengths of sequences that are packed, or whose keys lie in pages."""
     rows, keys, table = problem.query_lengths, problem.key_lengths, problem.page_table
     if problem.is_nested:
-        raise InvalidProblem("nested tensors have lengths of their own; lengths are given, too")
+        raise InvalidProblem(
+            "nested tensors already contain their lengths; do not pass lengths, too"
+        )
     shapes = [spec.shape for spec in (problem.query, problem.key, problem.value)]
     if [len(shape) for shape in shapes] != [4, 4, 4]:
         listed = ", ".join(str(list(shape)) for shape in shapes)
@@ -395,7 +395,7 @@ def _check_sequences(problem: AttentionProblem) -> None:
         missing = "query_lengths or a page_table" if keys else "key_lengths"
         raise InvalidProblem(
             f"{given} is given without {missing}",
-            "give both, and tensors that hold one sequence after another",
+            "give both, and tensors with one sequence after another",
         )
     for name, lengths in (("query_lengths", rows), ("key_lengths", keys)):
         if min(lengths, default=0) < 0:

@@ -155,7 +155,7 @@ class Wording(Struct, frozen=True, kw_only=True):
                 device=device,
             )
         except InvalidProblem as error:
-            hint = error.hint.replace("say enable_gqa=True", "add --gqa")
+            hint = error.hint.replace("set enable_gqa=True", "add --gqa")
             raise InvalidProblem(str(error), hint) from None
 
 
@@ -196,7 +196,7 @@ def _window(name: str, text: str) -> tuple[int, ...]:
 def _query_shape(name: str, text: str) -> tuple[int, ...]:
     shape = _sizes(name, text)
     if not 2 <= len(shape) <= _MOST_SIZES:
-        expected = f"L,E or H,L,E or B,H,L,E, or more leading sizes: 2 to {_MOST_SIZES} in all"
+        expected = f"L,E or H,L,E or B,H,L,E, or more leading sizes: 2 to {_MOST_SIZES} sizes"
         found = f"{shown(text)} has {counted(len(shape), 'size')}"
         raise _wrong(name, f" {found}; it needs {expected}")
     return shape
@@ -332,7 +332,7 @@ def parse(line: str, usual: Given | None = None) -> tuple[Wording, ...]:
         if name not in WORDS:
             raise UnknownName("option of a problem", name, tuple(WORDS))
         if WORDS[name].flag and equals:
-            raise BadInput(f"--{name} takes no value")
+            raise BadInput(f"--{name} does not accept a value")
         if not WORDS[name].flag and not equals:
             try:
                 text = next(rest)

@@ -61,7 +61,7 @@ def merged(
     failure = Failure("a probe failed in the child", failures[0]) if failures else None
     if presence is Presence.FOUND and not (facts or libraries or devices or version):
         presence = None
-        failure = failure or Failure("none of what it reads is here, or makes sense")
+        failure = failure or Failure("none of what it reads exists or is valid")
     elif any(reason.code in _UNDETERMINED for reason in reasons):
         presence = None
     return ProbeReport(

@@ -91,7 +91,7 @@ def check(need: Requirement) -> None:
             ending = bound.lower()[-2:]
             kind = "hertz" if ending == "hz" else "bytes" if ending[-1:] == "b" else ""
             if kind and not head.endswith(f"_{kind}"):
-                message = f"the requirement {need.text!r} can be met nowhere"
+                message = f"the requirement {need.text!r} can never be met"
                 plain = f"{need.name}{sign}{bound.rstrip(f'{ascii_letters} ')}"
                 raise BadInput(
                     f"{message}: {need.name} is not a number of {kind}", f"write {plain}"
@@ -103,8 +103,8 @@ def _try_clauses(need: Requirement, sample: Any, order: tuple[str, ...], kind: s
         try:
             fits(sample, sign, bound, order)
         except BadInput as error:
-            message = f"the requirement {need.text!r} can be met nowhere"
-            about = f"{need.name} is {kind}, and {sign}{bound} does not go with that"
+            message = f"the requirement {need.text!r} can never be met"
+            about = f"{need.name} is {kind}, and {sign}{bound} cannot be applied to it"
             example = f"such as {need.name}{'==true' if sample is True else f'>={sample}'}"
             raise BadInput(f"{message}: {about}", error.hint or example) from None
 
@@ -147,7 +147,7 @@ def unmet(report: Report, need: Requirement) -> str:
     for sign, bound in need.clauses:
         if not fits(value, sign, bound, fact.order if fact else ()):
             found = in_unit_of(value, bound) or _shown(value)
-            return f"{need.text}: {need.name} is {found}, needed is {sign} {bound}"
+            return f"{need.text}: {need.name} is {found}, required: {sign} {bound}"
     return ""
 
 

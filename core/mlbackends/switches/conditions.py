@@ -51,7 +51,7 @@ def refuse(switch: Switch, value: object) -> None:
         from mlbackends.switches.startup import warn
 
         switch.kind.checked(name, value)
-        warn("TF32 acceleration of oneDNN exists on Intel GPUs alone; the value is left at None")
+        warn("TF32 acceleration of oneDNN exists on Intel GPUs only; the value is left at None")
     elif name == "quantized.engine":
         words = getattr(switch.kind, "words", ())
         if value in ("none", "", None):
@@ -61,7 +61,7 @@ def refuse(switch: Switch, value: object) -> None:
             raise RuntimeError(f"{message}{suggestion(str(value), words)}")
         if value not in engines():
             supported = ", ".join(engines()) or "none"
-            raise RuntimeError(f"quantized engine {value} is not supported; here are: {supported}")
+            raise RuntimeError(f"quantized engine {value} is not supported; supported: {supported}")
     elif (
         name.startswith("opt_einsum.")
         and value not in (None, False)

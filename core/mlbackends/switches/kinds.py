@@ -211,7 +211,7 @@ class Workspace(Count):
         parts = text.removeprefix(":").split(":")
         plain = all(part.isascii() and part.isdecimal() and len(part) < 16 for part in parts)
         if not text.startswith(":") or len(parts) % 2 or not plain:
-            raise ValueError("a valid value is :KiB:count, as often as wanted, such as :4096:8")
+            raise ValueError("a valid value is :KiB:count, repeated as needed, such as :4096:8")
         sizes = [int(part) for part in parts]
         total = sum(size * count for size, count in zip(sizes[::2], sizes[1::2], strict=True))
         return _bytes_of(total)
@@ -254,7 +254,7 @@ class Text(Kind):
 
     def parsed(self, text: str) -> object:
         if "\0" in text:
-            raise ValueError("a variable holds no NUL character")
+            raise ValueError("a variable cannot contain a NUL character")
         return text
 
 

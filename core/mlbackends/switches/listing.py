@@ -12,7 +12,7 @@ from mlbackends.switches.table import PROBED, SWITCHES, Switch
 _ACCEPTED = {
     "bool": "true, false",
     "bool or two": "true, false, or two of them",
-    "counts": "int, or several with commas",
+    "counts": "int, or several separated by commas",
 }
 
 

@@ -91,7 +91,7 @@ def switches_of_variables(
         near = nearest(
             name, tuple(sorted(known for known in valid if known.startswith(OUR_PREFIX)))
         )
-        ending = f"did you mean {near[0]}?" if near else "`backends flags list` has the switches."
+        ending = f"did you mean {near[0]}?" if near else "`backends flags list` lists the switches."
         sentence = f"Ignoring the variable {shown(name)[1:-1]}: no switch has it; {ending}"
         problems.append((name, sentence))
     return found, problems

@@ -57,7 +57,7 @@ def choices(
         names = [name for name in requested if {name, name.partition(":")[0]} & set(marked)]
         if not names:
             kinds = " and ".join(marked), " and ".join(requested)
-            why = f"this test is for {kinds[0]}; asked for was {kinds[1]}"
+            why = f"this test is for {kinds[0]}; {kinds[1]} was requested"
             return [Choice(marked[0] if marked else "none", why)]
     return [Choice(name, why_unusable(machine, name)) for name in dict.fromkeys(names)]
 

@@ -29,7 +29,10 @@ _REPEATABLE = {
     ),
 }
 INI = {
-    "backends_depth": ("string", "How far the machine is looked at: found, loadable or usable."),
+    "backends_depth": (
+        "string",
+        "How thoroughly the machine is checked: found, loadable or usable.",
+    ),
     "backends_header": ("string", "When the header lists facts: auto, always or never."),
     "backends_report": ("string", "A saved report or recorded machine to be judged by."),
     "backends_strict": ("args", "Requirements whose lack is a failure: all, or names."),
@@ -45,7 +48,7 @@ def add(parser: pytest.Parser) -> None:
     for name, (metavar, text) in _REPEATABLE.items():
         group.addoption(f"--backends-{name}", metavar=metavar, action="append", help=text)
     how_far = (
-        "How far to look: found reads files only, loadable opens libraries, usable (the default)"
+        "How thoroughly to check: found reads files only, loadable opens libraries, usable (the default)"
         " computes with them, in child processes."
     )
     group.addoption("--backends-depth", choices=_DEPTHS, help=how_far)

@@ -83,7 +83,7 @@ def _engine(kind: str) -> tuple[Callable[[], Any], type[Exception]]:
             found = importlib.import_module(module)
         except ImportError:
             raise BadInput(
-                f"the log is compressed by {kind}, which this Python was compiled without",
+                f"the log is compressed by {kind}, which this Python was built without",
                 f"unpack it: {kind} -dc FILE | backends trace show -",
             ) from None
         return getattr(found, engine), getattr(found, error, OSError)
@@ -94,7 +94,7 @@ def _engine(kind: str) -> tuple[Callable[[], Any], type[Exception]]:
         zstandard = importlib.import_module("zstandard")
     except ImportError:
         raise BadInput(
-            "the log is compressed by zstd, which Python can read from 3.14 on",
+            "the log is compressed by zstd, which Python can read since 3.14",
             "pip install zstandard, or unpack it: zstd -dc FILE | backends trace show -",
         ) from None
     return partial(_ZstdFrame, zstandard), zstandard.ZstdError

@@ -98,7 +98,7 @@ _USUAL = (
 )
 _SOME = (
     "known: operation, shape, dtype, implementation, isa, tracer, duration_ns, thread, process,"
-    " arguments.m and more: `backends trace show --help` has them all"
+    " arguments.m and more: `backends trace show --help` lists them all"
 )
 
 

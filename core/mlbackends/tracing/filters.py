@@ -45,7 +45,7 @@ _SIGNS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
 }
 _LONGEST = 10_000
-PATTERN_HINT = "put a backslash before a sign that is meant as it is, such as \\("
+PATTERN_HINT = "escape a literal special character with a backslash, such as \\("
 
 
 class Where(Struct, frozen=True):

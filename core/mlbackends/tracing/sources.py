@@ -65,7 +65,7 @@ class Source:
         if kind and self._follow:
             self.close()
             raise BadInput(
-                f"{self.name} is compressed by {kind} and cannot be followed", "leave --follow out"
+                f"{self.name} is compressed by {kind} and cannot be followed", "omit --follow"
             )
         whole = chain([start], rest)
         try:
@@ -85,7 +85,7 @@ class Source:
             try:
                 piece = getattr(self._file, "read1", self._file.read)(_PIECE)
             except OSError as error:
-                self.damage = f"{self.name} cannot be read on: {error.strerror or error}"
+                self.damage = f"{self.name} cannot be read any further: {error.strerror or error}"
                 return
             if piece:
                 self.position += len(piece)

@@ -56,7 +56,7 @@ def test_a_report_comes_before_a_failure_whichever_came_first() -> None:
 def test_who_is_missing_has_a_name() -> None:
     collection = taken(envelope_of("n1"), expected=("n1", "n2", "n3"))
 
-    assert collection.all_silent() == {(Status.MISSING, "nothing came from it"): ["n2", "n3"]}
+    assert collection.all_silent() == {(Status.MISSING, "it sent nothing"): ["n2", "n3"]}
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def python(code: str) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("code", "status", "error"),
     [
-        ("import time; time.sleep(60)", Status.TIMEOUT, "it was not done after 0.5 s"),
+        ("import time; time.sleep(60)", Status.TIMEOUT, "it did not finish within 0.5 s"),
         ("import sys; sys.exit('no such option')", Status.ERROR, "exit code 1: no such option"),
         ("print('hello')", Status.ERROR, "it printed no record but: 'hello'"),
         ("print('{\"schema\": 1')", Status.ERROR, "it printed no JSON"),

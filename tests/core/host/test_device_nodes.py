@@ -74,7 +74,7 @@ def test_a_recorded_machine_refuses_only_the_nodes_that_it_names(tmp_path: Path)
     reason = denied(host, "/dev/kfd")
 
     assert reason is not None
-    assert reason.message == "this user may not read and write /dev/kfd"
+    assert reason.message == "this user has no read and write access to /dev/kfd"
     assert denied(host, "/dev/accel0") is None
     assert denied(host, "/dev/none") is None
 

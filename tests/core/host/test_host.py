@@ -361,7 +361,7 @@ def test_a_part_that_is_a_link_out_of_the_machine_is_refused(
     (root / part).symlink_to(target.format(outside=outside))
     if part == "host.json" and not (root / part).exists():
         return
-    with pytest.raises(BadInput, match="leads out of the recorded machine") as caught:
+    with pytest.raises(BadInput, match="points outside the recorded machine") as caught:
         Host(str(root))
     assert f"{root}/{part}" in str(caught.value)
 

@@ -58,10 +58,10 @@ def test_one_that_hangs_is_stopped_at_the_limit(tmp_path: Path, script: str, sai
         (telling("3.5.2"), r"is Python 3\.5\.2; 3\.6 or newer is needed"),
         ("kill -SEGV $$", "died of SIGSEGV"),
         ("kill -KILL $$", "died of SIGKILL"),
-        ("true", "did not answer as a Python interpreter does"),
-        ("echo hello", "did not answer as a Python interpreter does"),
-        ("echo '{}'", "did not answer as a Python interpreter does"),
-        (f"{telling('3.12.1')}; exit 3", "did not answer as a Python interpreter does"),
+        ("true", "did not answer like a Python interpreter"),
+        ("echo hello", "did not answer like a Python interpreter"),
+        ("echo '{}'", "did not answer like a Python interpreter"),
+        (f"{telling('3.12.1')}; exit 3", "did not answer like a Python interpreter"),
     ],
 )
 def test_what_is_no_python_that_we_can_read_says_what_it_is(
@@ -113,7 +113,7 @@ def test_a_process_that_may_not_be_inspected_names_root(
 
     with pytest.raises(BadInput, match="Permission denied") as raised:
         interpreter.of_process(2, proc=str(tmp_path))
-    assert raised.value.hint.startswith("look at it as root (sudo)")
+    assert raised.value.hint.startswith("run this as root (sudo)")
 
 
 def test_another_user_s_interpreter_is_never_run(

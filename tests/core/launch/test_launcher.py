@@ -73,7 +73,7 @@ def test_without_python_the_command_stands_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("options", "command", "seen"),
     [
-        ({"latency_mode": True, "throughput_mode": True}, ("x",), "exclude each other"),
+        ({"latency_mode": True, "throughput_mode": True}, ("x",), "cannot be combined"),
         ({}, ("server",), "--no-python"),
         ({}, (), "no program was given"),
         ({"module": True, "no_python": True}, ("x",), "--module needs python"),

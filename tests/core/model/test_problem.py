@@ -143,7 +143,7 @@ def test_what_broadcasts_is_a_problem() -> None:
         ({"mask": spec(16, 16), "is_causal": True}, "should not be set when is_causal=True"),
         ({"lower_right": True}, "is_causal is False"),
         ({"window": (-2, 0)}, r"window is \(-2, 0\)"),
-        ({"softcap": -1.0}, "a number from 0 on, but got -1.0"),
+        ({"softcap": -1.0}, "must be 0 or greater, but got -1.0"),
         ({"softcap": math.inf}, "but got inf"),
         ({"softcap": math.nan}, "but got nan"),
         ({"sinks": spec(8, dtype="float64")}, "got float64 and float32"),
@@ -153,7 +153,7 @@ def test_what_broadcasts_is_a_problem() -> None:
         ({"query_lengths": (16,)}, "query_lengths is given without key_lengths"),
         ({"key_lengths": (16, 16)}, "key_lengths is given without query_lengths or"),
         ({"page_table": TABLE}, "page_table is given without key_lengths"),
-        ({"query": spec(2, 8, 16, 64, nested=True), **LENGTHS}, "have lengths of their own"),
+        ({"query": spec(2, 8, 16, 64, nested=True), **LENGTHS}, "already contain their lengths"),
         ({"query": spec(8, 9, 64), **LENGTHS}, "need 4 dimensions"),
         ({**PACKED, **LENGTHS, "key_lengths": (5, -1, 8)}, "a negative length, -1"),
         (
@@ -166,7 +166,7 @@ def test_what_broadcasts_is_a_problem() -> None:
         ),
         ({**PACKED, **LENGTHS, "key_lengths": (5, 4, 4)}, r"key has .* \[1, 8, 13, 64\]"),
         ({**LENGTHS, "query_lengths": (16, 0, 0)}, r"query has the shape \[2, 8, 16, 64\]"),
-        ({**PACKED, **LENGTHS, "mask": spec(9, 12)}, "a mask goes with one length for all"),
+        ({**PACKED, **LENGTHS, "mask": spec(9, 12)}, "a mask needs one length for all sequences"),
         (
             {**PAGES, "page_table": spec(2, 3, dtype="int64"), "key_lengths": (1, 1)},
             r"got int64 of \[2, 3\]",
@@ -202,7 +202,7 @@ def test_what_broadcasts_is_a_problem() -> None:
         ),
         (
             {"query": spec(2, 8, 16, 64, device="cuda:0")},
-            "lies on cuda:0, and the problem's device is cpu",
+            "is on cuda:0, and the problem's device is cpu",
         ),
     ],
 )

@@ -136,7 +136,7 @@ PAGES: dict[str, Any] = {"page_table": np.zeros((2, 2), "int32"), "key_lengths":
         ({"window": (1.5, 0)}, TypeError, "argument 'window' must be tuple of ints"),
         ({"window": (-3, 0)}, NoBackend, r"window is \(-3, 0\)"),
         ({"softcap": "30"}, TypeError, "argument 'softcap' must be float, not str"),
-        ({"softcap": -1.0}, NoBackend, "a number from 0 on, but got -1.0"),
+        ({"softcap": -1.0}, NoBackend, "must be 0 or greater, but got -1.0"),
         ({"lower_right": 1}, TypeError, "argument 'lower_right' must be bool, not int"),
         ({"lower_right": True}, NoBackend, "is_causal is False"),
         ({"sinks": [0.0] * 4}, TypeError, "argument 'sinks' must be Tensor, not list"),

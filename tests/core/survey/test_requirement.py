@@ -102,4 +102,4 @@ def test_a_size_is_told_in_the_unit_that_was_typed(wanted: str, seen: str) -> No
     report = with_probe("memory", ProbeReport(Presence.FOUND, facts={"total_bytes": 67537716839}))
 
     sentence = unmet(report, Requirement.parse(f"memory.total_bytes>={wanted}"))
-    assert sentence.endswith(f": memory.total_bytes is {seen}, needed is >= {wanted}")
+    assert sentence.endswith(f": memory.total_bytes is {seen}, required: >= {wanted}")

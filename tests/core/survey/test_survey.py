@@ -31,7 +31,7 @@ def test_a_processor_of_which_nothing_is_told_is_not_found(tmp_path: Path, conte
     for name, probe in survey(("cpu", "memory"), Host(str(tmp_path))).probes.items():
         assert probe.presence is None, name
         assert probe.failure is not None
-        assert probe.failure.message == "none of what it reads is here, or makes sense"
+        assert probe.failure.message == "none of what it reads exists or is valid"
         assert probe.failure.traceback == ""
 
 

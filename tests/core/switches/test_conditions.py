@@ -65,7 +65,7 @@ def test_the_engines_are_those_that_are_here(
         (None, "NoQEngine is not supported"),
         ("FBGEMM", "FBGEMM is not a valid value for quantized engine; did you mean 'fbgemm'"),
         (3, "3 is not a valid value"),
-        ("x86", "quantized engine x86 is not supported; here are: qnnpack"),
+        ("x86", "quantized engine x86 is not supported; supported: qnnpack"),
     ],
 )
 def test_an_engine_that_is_not_here_is_refused(engine: Any, said: str, here: Any) -> None:

@@ -103,7 +103,7 @@ def test_a_file_may_say_nothing(written: Any, text: str) -> None:
         ("a = 1\na = 2\n", "flags.toml:2: Cannot overwrite"),
         ("cudnn.enabled = true\nx =", "flags.toml:2: Invalid value \\(at the end\\)$"),
         (b"\n\xff\xfe\x00", "flags.toml:2: not UTF-8 at byte 1$"),
-        ("[cudnn]".encode("utf-16"), "not UTF-8 at byte 0; it begins as UTF-16 does"),
+        ("[cudnn]".encode("utf-16"), "not UTF-8 at byte 0; it looks like UTF-16"),
         (b"\x00\x01\x02", "flags.toml:1: "),
         ("x = " + "[" * 100_000, "flags.toml:1: nested more than 40 deep$"),
         ("a." * 5000 + "b = 1", "flags.toml:1: nested more than 40 deep$"),

@@ -93,7 +93,7 @@ def test_what_is_asked_for_and_marked_is_what_both_name() -> None:
     assert choices(mac, ("mps",), None) == [Choice("mps")]
     assert choices(mac, ("mps:0", "cpu"), ("mps",)) == [Choice("mps:0")]
     (none,) = choices(mac, ("cpu",), ("mps",))
-    assert none.name == "mps" and "asked for was cpu" in none.why
+    assert none.name == "mps" and "cpu was requested" in none.why
 
 
 def test_there_is_one_cpu() -> None:

@@ -34,7 +34,7 @@ def test_the_first_that_is_not_met_is_told() -> None:
 
 def test_a_list_can_be_counted() -> None:
     assert why_unmet("nvidia.devices>=8") == ""
-    assert "needed is >= 9" in why_unmet("nvidia.devices>=9")
+    assert "required: >= 9" in why_unmet("nvidia.devices>=9")
 
 
 @pytest.mark.parametrize("texts", [(), ("cudn",), ("cudnn>>9",), (9,)])

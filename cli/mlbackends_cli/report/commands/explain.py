@@ -203,7 +203,7 @@ def _hazard(code: str) -> Passage:
         ("do", hazard.fix),
         *hazard.sections,
         ("reads", ", ".join(hazard.reads) or "every probe"),
-        ("met in", ", ".join(hazard.sources)),
+        ("reported in", ", ".join(hazard.sources)),
     ]
     return Passage(code, tuple(lines))
 

@@ -15,7 +15,7 @@ PROBLEM = Problem.NODE
 READS = ("nvidia", "host")
 WHY = (
     "A job that uses all GPUs hangs or stops, and the numbers of the following GPUs change. For a GPU "
-    "that fell off the bus NVIDIA recommends to restart the machine."
+    "that fell off the bus NVIDIA recommends restarting the machine."
 )
 FIX = (
     "Drain the machine, look for Xid 79 or 154 in the kernel log, restart it; replace a GPU that is lost "

@@ -35,7 +35,7 @@ def symptoms(report: ReportView) -> Symptoms:
         limit = report.fact(name)
         if limit is not None and limit < most * _POOLS:
             yield Symptom(
-                f"{origin} allows {limit} threads in all, and one thread pool has {most} on this machine",
+                f"{origin} allows {limit} threads in total, and one thread pool has {most} on this machine",
                 hint=f"{hint}, or set OMP_NUM_THREADS to a smaller number",
                 evidence={
                     name: limit,

@@ -99,11 +99,11 @@ def compared(sign: str, expected: str, order: tuple[str, ...], kind: Any) -> Ass
         is_comparable = False
     if not is_comparable and order:
         near = suggestion(expected, order)
-        raise ValueError(f"{shown(expected)} is none of {' < '.join(order)}{near}")
+        raise ValueError(f"{shown(expected)} is not one of {' < '.join(order)}{near}")
     if not is_comparable and kind is bool:
         raise ValueError("the value is true or false: write == true or == false")
     if not is_comparable:
-        raise ValueError(f"the value is a number, and {shown(expected)} is none")
+        raise ValueError(f"the value is a number, and {shown(expected)} is not a number")
     version_fits = None
     if sample is None and sign not in ("==", "===", "!="):
         try:
@@ -214,7 +214,7 @@ def counted(expected: int | str) -> Assertion:
 def at_least(word: str, order: tuple[str, ...]) -> Assertion:
     """Return an assertion: a word of an order or a higher one. Raises ValueError."""
     if not order:
-        raise ValueError("the value has no order; of a number write min, of a version version")
+        raise ValueError("the value has no order; use min for a number, version for a version")
     return Assertion(f"at least {word}", compared(">=", word, order, str).holds)
 
 

@@ -119,7 +119,7 @@ def _rule_verdict(
     for other in rule.needs:
         status = done[other].status
         if status is not Status.PASSED:
-            message = f"not looked at: it needs {other}, which {_NEEDED_RULE[status]}"
+            message = f"not checked: it needs {other}, which {_NEEDED_RULE[status]}"
             return Verdict(Status.SKIPPED, message)
     for condition in rule.when:
         # Conditions of a file are in all of its rules, and are checked once.
@@ -253,7 +253,7 @@ def _count_verdict(
     if expectation.assertion.holds(number):
         return Verdict(Status.PASSED, evidence=evidence)
     needed = expectation.assertion.needed
-    return _failed(f"{selection.text} count is {number}, needed is {needed}", evidence)
+    return _failed(f"{selection.text} count is {number}, required: {needed}", evidence)
 
 
 def _value_verdict(
@@ -290,9 +290,9 @@ def _value_verdict(
             return Verdict(Status.PASSED, evidence=_evidence(good))
         if unknown or not bad:
             return lacking()
-        return _failed(f"{_listed(bad, needed)}, and for one of them needed is {needed}", bad)
+        return _failed(f"{_listed(bad, needed)}, and one of them must be {needed}", bad)
     if bad:
-        return _failed(f"{_listed(bad, needed, doubts)}, needed is {needed}", bad)
+        return _failed(f"{_listed(bad, needed, doubts)}, required: {needed}", bad)
     if found.absent or not good or (unknown and expectation.selection.is_of_many):
         return lacking()
     return Verdict(Status.PASSED, evidence=_evidence(good))

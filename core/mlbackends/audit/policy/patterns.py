@@ -47,7 +47,7 @@ class Pattern:
         self._is_quick = most * (LONGEST_TEXT + 1) <= _MOST_WAYS
         if most == inf:
             raise ValueError(
-                f"the pattern {shown(text)} repeats what repeats, which may take years:"
+                f"the pattern {shown(text)} has a repetition inside a repetition, which may take years:"
                 r" write the inner repetition without one, or as \d++"
             )
 
@@ -69,7 +69,7 @@ def _sequence_ways(parsed: Any, length: int) -> float:
 def _ways(operation: str, argument: Any, length: int) -> float:
     """Return a bound on the ways of one operation of the tree that `re` compiles."""
     if operation in _REFUSED:
-        raise ValueError(f"the pattern {_REFUSED[operation]}, which is not taken here")
+        raise ValueError(f"the pattern {_REFUSED[operation]}, which is not supported")
     of = partial(_sequence_ways, length=length)
     if operation == "BRANCH":
         branches = argument[1]

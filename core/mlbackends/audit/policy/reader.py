@@ -78,7 +78,7 @@ def beside(document: Document, name: str) -> str:
         raise BadInput(f"{shown(name)} must be a path relative to this file")
     path = os.path.join(os.path.dirname(document.path), name)
     if not os.path.realpath(path).startswith(os.path.join(document.folder, "")):
-        inside = "must lie in the folder of the policy or below; it leads out of it"
+        inside = "must be in the policy's folder or one below it"
         raise BadInput(f"{shown(name)} {inside}")
     return path
 
@@ -147,7 +147,7 @@ def checked(document: Document, path: Path, values: dict[str, Any], kind: str) -
             table.wrong(f"must be {expected.words}, not {word}", name)
         if key.words and value not in key.words:
             near = suggestion(value, key.words)
-            table.wrong(f"{shown(value)} is none of {', '.join(key.words)}{near}", name)
+            table.wrong(f"{shown(value)} is not one of {', '.join(key.words)}{near}", name)
     for key in keys.values():
         if key.required and key.name not in values:
             table.wrong(f"lacks {key.name}: {key.doc[0].lower()}{key.doc[1:]}")

@@ -247,13 +247,13 @@ class _Files:
             table.wrong(f"has neither check nor one of {', '.join(language.ASSERTIONS)}")
         key = at = asserted[0]
         if len(asserted) > 1:
-            one = f"a rule asserts one thing, and {key} is in this one already"
+            one = f"a rule asserts one thing, and this one already has {key}"
             table.wrong(one, asserted[1])
         for other in _NOT_WITH.get(key, _NOT_OTHERWISE):
             if other in values:
-                table.wrong(f"does not go with {key}", other)
+                table.wrong(f"cannot be combined with {key}", other)
         if key not in ("check", "equals_snapshot") and "fact" not in values:
-            table.wrong("needs a fact that it is about", key)
+            table.wrong("needs a fact to check", key)
         try:
             if key == "check":
                 return expectation.read(values[key], self.probes)

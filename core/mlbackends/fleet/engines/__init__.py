@@ -180,7 +180,7 @@ def run_launcher(
             errors.seek(0)
             text = " ".join(errors.read(2000).decode(errors="replace").split())[-300:]
             why = f"it was stopped after {job.node_seconds:g} s" if late.is_set() else text
-            raise MlBackendsError(f"{command[0]} brought no report: {why or 'it printed nothing'}")
+            raise MlBackendsError(f"{command[0]} returned no report: {why or 'it printed nothing'}")
         for node in nodes if late.is_set() else ():
             if node not in seen:
                 take(Envelope(node=node, status=Status.TIMEOUT, error="it did not answer in time"))

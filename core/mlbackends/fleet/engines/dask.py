@@ -127,9 +127,7 @@ def _attached(where: str) -> Iterator[Any]:
         asyncio.run(asyncio.wait_for(_handshake(where), 2 * GRACE_SECONDS))
         client = Client(where, timeout=GRACE_SECONDS, set_as_default=False)
     except TimeoutError:
-        raise BadInput(
-            f"what listens at {where} does not answer as a Dask scheduler does"
-        ) from None
+        raise BadInput(f"what listens at {where} does not answer like a Dask scheduler") from None
     except (OSError, ValueError, MemoryError) as error:  # MemoryError: of another protocol's bytes
         raise BadInput(f"no Dask scheduler can be reached at {where}: {error}") from None
     # Its log of a lost connection becomes our one-line error.

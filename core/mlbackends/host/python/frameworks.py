@@ -221,7 +221,7 @@ def _package_warnings(
             message = (
                 f"{_with_version(name, metadata)} needs {need.name} {need.pinned}, and {installed}"
             )
-            hint = f"install {need.name}=={need.pinned}, or a {name} that goes with it"
+            hint = f"install {need.name}=={need.pinned}, or a {name} that matches it"
             warnings.append(Reason("pin-mismatch", message, hint))
     return warnings
 
@@ -341,7 +341,7 @@ def built_for_torch(host: Host, build: str, required: str) -> Reason | None:
     if matches and (not local or not has_local or local == has_local):
         return None
     message = f"{build} is built for torch {required}, and torch {torch} is installed"
-    hint = f"its compiled operators may not load: install the {build} that goes with torch {torch}"
+    hint = f"its compiled operators may not load: install the {build} built for torch {torch}"
     return Reason("conflict", message, hint)
 
 

@@ -75,8 +75,8 @@ def interpreter_of(pid: int) -> str:
         if getattr(error, "winerror", 0) == _NO_PROCESS:
             raise BadInput(f"there is no process {pid}", "`tasklist` lists them") from None
         why = getattr(error, "strerror", "it has no program")
-        hint = "look at it as administrator, with a Python of as many bits"
-        raise BadInput(f"process {pid} cannot be looked at: {why}", hint) from None
+        hint = "run as administrator, with a Python of the same word size (32 or 64 bits)"
+        raise BadInput(f"process {pid} cannot be inspected: {why}", hint) from None
     name = os.path.basename(program).lower().removesuffix(".exe")
     return _started_by(pid, program) if is_ours(pid) and _PYTHON.match(name) else ""
 

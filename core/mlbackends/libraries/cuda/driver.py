@@ -67,7 +67,7 @@ def library_warnings(host: Host, libraries: list[Library]) -> tuple[Reason, ...]
         return ()
     path = host.realpath(winner.path)
     if on_wsl(host) and not path.startswith((WSL_FOLDER, "/usr/lib/wsl/")):
-        message = f"on WSL programs get {winner.path} before Windows's driver in {WSL_FOLDER}"
+        message = f"on WSL programs get {winner.path} instead of Windows's driver in {WSL_FOLDER}"
         hint = "remove the Linux driver's packages inside WSL"
         return (Reason("conflict", message, hint),)
     release = winner.facts.get("driver_release")
@@ -78,7 +78,7 @@ def library_warnings(host: Host, libraries: list[Library]) -> tuple[Reason, ...]
     hint = "reboot, or reload the nvidia kernel modules; in a container, restart it"
     if host.platform == "win32":
         message = f"the display driver is {loaded}, and {winner.path} is of {release}"
-        hint = "restart Windows; remove copies that a program brought"
+        hint = "restart Windows; remove copies that other programs installed"
     return (Reason("driver-mismatch", message, hint),)
 
 

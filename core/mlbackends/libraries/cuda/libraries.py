@@ -47,7 +47,7 @@ _HPC_SDK_PARTS = ("cuda/*/lib64", "math_libs/*/lib64", "comm_libs/*/lib")
 _VERSIONED = ("libcusparseLt", "libcutensor", "nvshmem")
 
 _HEADER_READ = 1 << 16
-_CONFLICT_HINT = "two packages may have written the same folder; reinstall the one you mean"
+_CONFLICT_HINT = "two packages may have written the same folder; reinstall the one you want"
 
 
 class CudaLibrary(Struct, frozen=True):

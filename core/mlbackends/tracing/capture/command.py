@@ -173,16 +173,16 @@ def run(
 def _require_sound(output: str, components: str, environment: Mapping[str, str]) -> None:
     """Raise BadInput where a trace could not come, whatever the command does."""
     if not output:
-        raise BadInput("no file is named for the trace")
+        raise BadInput("the trace has no file name")
     if output == "-":
         raise BadInput(
-            "the trace cannot go to standard output: that is the command's own",
+            "the trace cannot go to standard output: the command itself uses that",
             "name a file, or /dev/stderr; a file of that name is ./-",
         )
     if other := environment.get(TRACE, ""):
         raise BadInput(
             f"this already runs under `backends trace`, which writes to {other}",
-            "one capture takes both libraries: backends trace all",
+            "one capture can record both libraries: backends trace all",
         )
     # oneDNN ignores an expression that it cannot read: it then prints as if there were no filter.
     try:
@@ -192,7 +192,7 @@ def _require_sound(output: str, components: str, environment: Mapping[str, str])
         problem = str(error)
     else:
         own = _PYTHONS_OWN.search(components)
-        problem = f"oneDNN knows no {own[0]}" if own else ""
+        problem = f"oneDNN has no {own[0]}" if own else ""
     if problem:
         message = f"--components is not a regular expression: {components!r}: {problem}"
         raise BadInput(message, PATTERN_HINT)

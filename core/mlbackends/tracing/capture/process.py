@@ -127,7 +127,7 @@ def start(
         why = error.strerror if isinstance(error, OSError) else str(error)
         is_removed = isinstance(error, FileNotFoundError) and not os.path.exists(path)
         if isinstance(error, FileNotFoundError) and not is_removed:
-            why = "its interpreter is not there"
+            why = "its interpreter does not exist"
         code = NOT_FOUND if is_removed else NOT_EXECUTABLE
         raise NotStarted(f"{path} cannot be started: {why}", code) from None
 

@@ -233,7 +233,7 @@ class ConcurrentCallers(Finder):
         yield self.finding(
             "medium" if several and self.machine.cpus else "low",
             f"{callers:.1f} calls{of} ran at the same time, each with up to {times(most, 'thread')}: about"
-            f" {advice:.1f} in all; {left}",
+            f" {advice:.1f} in total; {left}",
             why=why,
             evidence=self.lines_of(*calls)[:4],
             count=sum(busy.count for busy in calls),
@@ -254,6 +254,6 @@ class ConcurrentCallers(Finder):
         yield self.finding(
             "high" if cpus else "low",
             f"MKL was called from {callers} threads of a parallel region (TID), with up to {pool}"
-            f" threads each: {callers * pool} in all{left}: {self.time_of(nested)}",
+            f" threads each: {callers * pool} in total{left}: {self.time_of(nested)}",
             nested,
         )

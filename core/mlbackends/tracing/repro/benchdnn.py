@@ -60,7 +60,7 @@ def command(call: PrimitiveSignature) -> Command:
     built = Call(call)
     row = _DRIVERS.get(built.primitive)
     if row is None:
-        return Command("", (f"benchdnn has no driver for {call.primitive} that is known here",))
+        return Command("", (f"benchdnn has no driver for {call.primitive} that is supported here",))
     if not built.tensors or not all(tensor.dtype for tensor in built.tensors):
         return Command("", ("the line has no element types: it is older than oneDNN 1.0",))
     if "*" in call.problem or "-" in call.problem:
@@ -85,7 +85,7 @@ def command(call: PrimitiveSignature) -> Command:
         notes.append("a tensor carries compensation or the like: its layout is left to oneDNN")
     elif driver == "--reorder" and has_extra(built.first("src")):
         notes.append(
-            "--iflag is oneDNN's verbose_converter's; benchdnn up to 3.13 knows --oflag alone"
+            "--iflag is oneDNN's verbose_converter's; benchdnn up to 3.13 supports only --oflag"
         )
     if driver == "--rnn" and call.propagation.startswith("backward"):
         notes.append("both gradients in one call: its work counts as two passes")
@@ -130,7 +130,7 @@ def _attribute_options(text: str, dimensions: int = 0) -> tuple[list[str], list[
         elif name in _PLAIN_ATTRIBUTES:
             options.append(f"--attr-{name}={value}")
         else:
-            notes.append(f"the attribute {word!r} has no option in benchdnn that is known here")
+            notes.append(f"the attribute {word!r} has no option in benchdnn that is supported here")
     return options, list(dict.fromkeys(notes))
 
 

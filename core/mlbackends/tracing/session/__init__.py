@@ -64,7 +64,7 @@ class Session(Displayed):
         lines go elsewhere, and OSError where standard output cannot be redirected; then nothing has changed.
         """
         if self._scopes is not None:
-            raise RuntimeError("this session is running; make another one")
+            raise RuntimeError("this session is already running; create another one")
         names = self._requested or registry.names("mlbackends.tracing.formats")
         with ExitStack() as scopes:
             self.tracers = frozenset(names)

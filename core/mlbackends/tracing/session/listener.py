@@ -131,7 +131,7 @@ class _Listening:
             if file and files.any_switch and not files.all_have_one:
                 files.close()
                 raise NotCaptured(
-                    f"this MKL prints to {file}, and has no function by which that could be changed",
+                    f"this MKL prints to {file}, and has no function to change that",
                     f"start the process without {VARIABLE}",
                 )
             self._files = files

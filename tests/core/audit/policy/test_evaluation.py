@@ -66,7 +66,7 @@ def test_a_failed_rule_says_what_was_seen_what_was_needed_and_where(tmp_path: Pa
     (check,) = outcome.checks
     assert (outcome.kind, outcome.title, outcome.subject) == ("audit", "policy.toml", "here")
     assert (check.code, check.status, check.severity) == ("a", Status.FAILED, Severity.NOTE)
-    assert check.message == "Too few: cpu.cores is 8, needed is >= 16"
+    assert check.message == "Too few: cpu.cores is 8, required: >= 16"
     assert check.evidence == {"cpu.cores": 8}
     assert (check.why, check.hint, check.command, check.documentation) == ("W", "H", "C", "D")
     assert check.place is not None

@@ -550,10 +550,10 @@ def test_a_fifo_that_nobody_reads_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"output": ""}, "no file is named"),
-        ({"output": "-"}, "standard output: that is the command's own"),
+        ({"output": ""}, "the trace has no file name"),
+        ({"output": "-"}, "standard output: the command itself uses that"),
         ({"components": "("}, "not a regular expression"),
-        ({"components": "(?<=a)b"}, r"oneDNN knows no \(\?<"),
+        ({"components": "(?<=a)b"}, r"oneDNN has no \(\?<"),
         ({"environment": {**os.environ, "MLBACKENDS_TRACE_FILE": "/a.log"}}, "already runs under"),
     ],
     ids=["no name", "stdout", "torn expression", "expression of Python", "below a capture"],

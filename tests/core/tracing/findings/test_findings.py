@@ -563,7 +563,7 @@ def test_callers_at_the_same_time_with_a_pool_each() -> None:
     finding = one("concurrent-callers", cpu(4), *calls)
     assert finding.severity == "low"
     assert (
-        "3.0 calls ran at the same time, each with up to 4 threads: about 12.0 in all"
+        "3.0 calls ran at the same time, each with up to 4 threads: about 12.0 in total"
         in finding.seen
     )
     assert "parallel region" in finding.why
