@@ -190,7 +190,7 @@ def test_requirements_need_no_file() -> None:
         ("require-1", "passed"),
         ("require-2", "failed"),
     ]
-    assert checks[1]["message"].endswith("needed is >= 1000")
+    assert checks[1]["message"].endswith("required: >= 1000")
 
 
 @pytest.mark.parametrize(

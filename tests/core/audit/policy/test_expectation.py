@@ -166,7 +166,7 @@ def test_what_is_so_holds(text: str) -> None:
         ),
         (
             "nvidia.devices[*].memory_bytes >= 80GiB",
-            "nvidia.devices.2.memory_bytes is 10737418240 (10 GiB); required:",
+            "nvidia.devices.2.memory_bytes is 10737418240 (10 GiB), required:",
         ),
         (
             "nvidia.devices[kind == cuda].facts.ecc == true",
