@@ -265,7 +265,7 @@ def explained(
         has_device = "--device" in _options(ctx)
         option = named_devices.option_for(extra[1].strip("'")) if has_device else ""
         hint = f"did you mean `{path} {option}`?" if option else usage
-        return f"`{path}` got an unexpected argument, {extra[1]!r}", hint
+        return f"`{path}` does not expect {extra[1]!r}", hint
     return error.format_message(), usage
 
 
