@@ -11,7 +11,7 @@ from mlbackends.base.errors import BadInput
 from mlbackends.sdpa import named_devices, problem_text
 from mlbackends.sdpa.dispatch import backends
 from mlbackends.sdpa.problem_text import WORDS, Wording
-from mlbackends_cli.options import Command, completing, option, timeout_option, written
+from mlbackends_cli.options import Command, completing, option, timeout_option, together, written
 
 _VALUES = {
     "device": named_devices.NAMES,
@@ -59,9 +59,6 @@ def wordings_of(options: dict[str, Any]) -> tuple[Wording, ...]:
     return unique
 
 
-SAVED = option("--from saved FILE", usual="")
-
-
 def refuse_beside_saved(options: dict[str, Any]) -> None:
     """Raise BadInput if an option of a new run is combined with --from."""
     context = click.get_current_context()
@@ -75,27 +72,26 @@ def refuse_beside_saved(options: dict[str, Any]) -> None:
 complete_backend = completing(lambda: [backend.name for backend in backends()])
 
 
-def backend_option(help_text: str, *names: str) -> Callable[[Command], Command]:
-    """Return an option that takes backends, --backend by default, and may be given again."""
-    return click.option(
-        *(names or ("--backend", "names")),
-        metavar="NAME",
-        multiple=True,
-        shell_complete=complete_backend,
-        help=help_text,
-    )
+def backend_option(about: str, spec: str = "--backend names NAME") -> Callable[[Command], Command]:
+    """Return an option that takes backends, and may be given again."""
+    return option(spec, about, many=True, shell_complete=complete_backend)
 
 
 PYTHON = option("--python pythons [PEER=]EXE", many=True)
 FORMAT = written(also=("table", "markdown"))
 
 
-def rounds_option(least: int, most: int, usual: int, about: str) -> Callable[[Command], Command]:
-    """Return --rounds."""
-    return option("--rounds N", about, usual=usual, kind=click.IntRange(least, most))
-
-
-def time_limit(seconds: float) -> Callable[[Command], Command]:
-    """Return --timeout, with its default."""
+def run_options(least_rounds: int, rounds: int, seconds: float) -> Callable[[Command], Command]:
+    """Return the options of a command that computes problems, which are a Plan, and --from."""
     about = "Time limit for one answer of a backend before it is stopped."
-    return timeout_option(seconds, about, most=86400)
+    no_timing = "" if least_rounds else "; 0 for no timing"
+    kind = click.IntRange(least_rounds, 10_000)
+    return together(
+        problem_options,
+        backend_option("Run only this backend or peer (repeatable)."),
+        option("--peers", "Run peers too, each in its own process."),
+        PYTHON,
+        option("--rounds N", f"Number of timing rounds{no_timing}.", usual=rounds, kind=kind),
+        timeout_option(seconds, about, most=86400),
+        option("--from saved FILE", usual=""),
+    )

@@ -23,6 +23,8 @@ from types import ModuleType
 from typing import Any
 
 from mlbackends.base import registry
+from mlbackends_cli import terminal
+from mlbackends_cli.output import write
 
 
 def names(*kinds: str) -> tuple[str, ...]:
@@ -58,3 +60,16 @@ def text(form: str, kind: str, value: Any, page: Any) -> str:
 def text_of(form: str, record: Any, page: Any, **own: Callable[[Any, Any], str]) -> str:
     """Return a record as text, by what a command has for this format, else by the format itself."""
     return own[form](record, page) if form in own else text(form, "record", record, page)
+
+
+def show(
+    record: Any,
+    own: dict[str, Callable[[Any, Any], str]],
+    *,
+    form: str,
+    output: str,
+    color: str,
+    details: bool = False,
+) -> None:
+    """Write a record as `text_of` returns it. form, output, color: the values of these options."""
+    write(text_of(form, record, terminal.page(color, output, details=details), **own), output)

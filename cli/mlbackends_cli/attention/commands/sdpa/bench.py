@@ -34,14 +34,9 @@ from mlbackends_cli.attention import chart as attention
 from mlbackends_cli.attention import page as attention_page
 from mlbackends_cli.attention import tables
 from mlbackends_cli.attention.options import (
-    PYTHON,
-    SAVED,
-    backend_option,
     complete_backend,
-    problem_options,
     refuse_beside_saved,
-    rounds_option,
-    time_limit,
+    run_options,
     wordings_of,
 )
 from mlbackends_cli.charts import plot, svg
@@ -53,15 +48,9 @@ from mlbackends_cli.terminal import ProgressLine, page
 
 
 @documented()
-@problem_options
-@backend_option("Time only this backend or peer (repeatable).")
-@option("--peers", "Time peers too, each in its own process.")
-@PYTHON
+@run_options(1, 11, 120.0)
 @option("--against NAME", usual="", shell_complete=complete_backend)
-@rounds_option(1, 10_000, 11, "Number of timing rounds.")
-@time_limit(120.0)
 @option("--plot plots [FILE.svg|FILE.png]", many=True, is_flag=False, flag_value="")
-@SAVED
 @option("--compare then FILE", "Compare with a run that was saved by --format json.", usual="")
 @option("--fail-below RATIO", usual=0.0, kind=click.FloatRange(min=0, max=100))
 @written(also=("table", "markdown", "html"))

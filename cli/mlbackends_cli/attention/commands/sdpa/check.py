@@ -33,34 +33,24 @@ from mlbackends_cli import exits, formats
 from mlbackends_cli.attention import page as attention_page
 from mlbackends_cli.attention import tables
 from mlbackends_cli.attention.options import (
-    PYTHON,
-    SAVED,
     backend_option,
-    problem_options,
     refuse_beside_saved,
-    rounds_option,
-    time_limit,
+    run_options,
     wordings_of,
 )
 from mlbackends_cli.exits import cleared_up
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import option, written
+from mlbackends_cli.options import written
 from mlbackends_cli.output import refuse_unwritable, write
 from mlbackends_cli.report.judgement import write_outcome
 from mlbackends_cli.terminal import ProgressLine, page
 
 
 @documented()
-@problem_options
-@backend_option("Run only this backend or peer (repeatable).")
+@run_options(0, 7, 60.0)
 @backend_option(
-    "Exit 1 unless this backend computes every problem correctly.", "--require", "required"
+    "Exit 1 unless this backend computes every problem correctly.", "--require required NAME"
 )
-@option("--peers", "Run peers too, each in its own process.")
-@PYTHON
-@rounds_option(0, 1000, 7, "Number of timing rounds; 0 for no timing.")
-@time_limit(60.0)
-@SAVED
 @written(
     "outcome", about="How to print it; a format for CI has whether each is right, and no more."
 )

@@ -10,14 +10,18 @@ Examples:
 """
 
 from mlbackends.base.errors import BadInput
+from mlbackends.model.explanation import BackendEntry, BackendList
 from mlbackends.sdpa.listing import listing
+from mlbackends.sdpa.named_devices import HERE, NAMED
 from mlbackends_cli import exits, formats
-from mlbackends_cli.attention import backends
 from mlbackends_cli.attention.options import FORMAT, PYTHON
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import option
 from mlbackends_cli.output import write
-from mlbackends_cli.terminal import page
+from mlbackends_cli.terminal import Page, page
+from mlbackends_cli.text import plain
+from mlbackends_cli.text.markdown import literal, table
+from mlbackends_cli.text.plain import Passage
 
 
 @documented()
@@ -29,9 +33,68 @@ def command(devices: bool, pythons: tuple[str, ...], form: str, output: str, col
     if devices:
         if form != "table":
             raise BadInput(f"--devices has no format {form}; it is a table")
-        write(backends.devices(style), output)
+        write(_devices(style), output)
         return exits.YES
 
-    own = {"table": backends.printed_list, "markdown": backends.markdown_list}
+    own = {"table": _printed, "markdown": _markdown}
     write(formats.text_of(form, listing(pythons), style, **own), output)
     return exits.YES
+
+
+def _printed(listed: BackendList, page: Page) -> str:
+    """Return a passage for each backend."""
+    parts = []
+    for entry in listed.backends:
+        lines = [("is", f"{entry.summary} ({_kind(entry)})")]
+        lines += [("supports", "; ".join(entry.takes))] if entry.takes else []
+        lines += [("can", ", ".join(entry.can))] if entry.can else []
+        if entry.tolerance:
+            limits = ", ".join(f"{dtype} {times:g}×" for dtype, times in entry.tolerance.items())
+            limits += " the error of plain attention, plus a few units in the last place"
+            lines.append(("tolerance", limits))
+        if not entry.unavailable_reasons:
+            lines.append(("status", "installed; --peers runs it" if entry.peer else "usable"))
+        for title, reasons in (
+            ("not usable", entry.unavailable_reasons),
+            ("slower", entry.slower_reasons),
+        ):
+            for reason in reasons:
+                hint = f"; {reason.hint}" if reason.hint else ""
+                lines.append((title, f"{reason.message} [{reason.code}]{hint}"))
+        mark, color = ("✗", "red") if entry.unavailable_reasons else ("✓", "green")
+        mark, color = ("!", "yellow") if entry.slower_reasons else (mark, color)
+        passage = Passage(f"{mark} {entry.name}", tuple(lines))
+        parts.append(plain.printed((passage,), page, f"bold {color}"))
+    return page.fitted("\n".join(parts))
+
+
+def _kind(entry: BackendEntry) -> str:
+    return f"{entry.answers_to}, a peer" if entry.peer else entry.answers_to
+
+
+def _markdown(listed: BackendList, _page: Page) -> str:
+    """Return a table of the backends."""
+    rows = [
+        (
+            backend.name,
+            _kind(backend),
+            "; ".join(backend.takes),
+            ", ".join(backend.can),
+            next(
+                (
+                    reason.message
+                    for reason in (*backend.unavailable_reasons, *backend.slower_reasons)
+                ),
+                "yes",
+            ),
+        )
+        for backend in listed.backends
+    ]
+    heads = ("backend", "kind", "supports", "can", "usable here")
+    return table(heads, [tuple(map(literal, row)) for row in rows]) + "\n"
+
+
+def _devices(page: Page) -> str:
+    """Return the names that --device takes, with what each is."""
+    lines = [*HERE.items(), *((backend.name, backend.title) for backend in NAMED.values())]
+    return plain.printed((Passage("Devices", tuple(lines)),), page)
