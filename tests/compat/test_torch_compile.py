@@ -19,6 +19,7 @@ else:
 from torch.nn import functional as F  # noqa: N812
 from torch.nn.attention import SDPBackend as TorchKind
 from torch.nn.attention import sdpa_kernel as torch_scope
+from torch.nn.attention.flex_attention import flex_attention
 
 import mlbackends
 from mlbackends.base.errors import NoBackend
@@ -510,3 +511,81 @@ def test_what_the_backend_has_no_use_for_is_refused_in_words(
 ) -> None:
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=said):
         compiled(WAYS["plain"], **given)(*qkv(1, 2, 3, 4))
+
+
+# ---- which backend computed ------------------------------------------------------------------
+
+
+def written(q: Any) -> Any:
+    scores = torch.matmul(q, q.transpose(-1, -2)) / 4.0
+    scores = scores.masked_fill(torch.ones(8, 8, dtype=torch.bool).triu(1), float("-inf"))
+    weights = F.softmax(scores, -1, dtype=torch.float32).to(q.dtype)
+    return F.dropout(weights, 0.0) @ q
+
+
+@pytest.mark.parametrize(
+    ("function", "backend", "why"),
+    [
+        (lambda q: F.scaled_dot_product_attention(q, q, q), "flash_cpu", ""),
+        (lambda q: F.scaled_dot_product_attention(q, q, q, dropout_p=0.5), "torch", "dropout"),
+        (
+            torch.vmap(lambda one: F.scaled_dot_product_attention(one, one, one)),
+            "torch",
+            "vmap",
+        ),
+        (written, "torch", "is written out"),
+        (lambda q: (q @ q.mT).softmax(-1) @ q, "torch", "is written out"),
+        (lambda q: flex_attention(q, q, q), "torch", "flex_attention"),
+        (lambda q: F.scaled_dot_product_attention(*3 * [q.to("meta")]), "torch", "on meta"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:flex_attention called without:UserWarning")
+def test_the_last_call_names_its_backend_and_why_it_is_torch(
+    function: Any, backend: str, why: str
+) -> None:
+    x = torch.randn(1, 2, 8, 16)
+    assert compiled(function)(x).shape == function(x).shape
+    call = mlbackends.last_attention()
+
+    assert call is not None
+    assert call.backend == backend
+    assert why in call.why and bool(why) == bool(call.why)
+
+
+def test_a_softmax_of_no_scores_is_not_taken_for_attention() -> None:
+    x = torch.randn(1, 2, 8, 16)
+    mlbackends.scaled_dot_product_attention(x, x, x)
+    before = mlbackends.last_attention()
+    compiled(lambda q: F.softmax(q, -1) @ q.mT)(x)
+    compiled(lambda q: (q @ q.mT).softmax(-1).sum())(x)
+
+    assert mlbackends.last_attention() is before
+
+
+def test_weights_that_are_returned_are_torchs() -> None:
+    module = torch.nn.MultiheadAttention(32, 2, batch_first=True)
+    for needed, backend in ((False, "flash_cpu"), (True, "torch")):
+        compiled(module)(*3 * [torch.randn(1, 8, 32)], need_weights=needed)
+        call = mlbackends.last_attention()
+        assert call is not None and call.backend == backend
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_nested_tensors_are_named_as_the_reason() -> None:
+    parts = [torch.randn(length, 2, 16) for length in (5, 3)]
+    nested = torch.nested.nested_tensor(parts, layout=torch.jagged).transpose(1, 2)
+    attention(nested, nested, nested)
+    call = mlbackends.last_attention()
+    assert call is not None and (call.backend, call.why) == ("torch", "nested tensors")
+
+
+def test_gradients_of_gradients_are_torchs() -> None:
+    x = torch.randn(1, 2, 8, 16, requires_grad=True)
+    attend_ = compiled(lambda q: F.scaled_dot_product_attention(q, q, q))
+    attend_(x).sum().backward()
+    first = mlbackends.last_attention()
+    torch.autograd.grad(attend_(x).sum(), x, create_graph=True)
+    second = mlbackends.last_attention()
+
+    assert first is not None and (first.backend, first.direction) == ("flash_cpu", "backward")
+    assert second is not None and (second.backend, second.direction) == ("torch", "backward")

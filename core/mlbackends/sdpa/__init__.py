@@ -8,6 +8,7 @@ from mlbackends.base.lazy import lazy_names
 _HOMES = {
     "attend": ("scaled_dot_product_attention", "scaled_dot_product_attention_backward"),
     "backend": ("Gradients",),
+    "calls": ("last_attention",),
     "bias": ("CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_left"),
     "cuda_surface": ("SDPAParams",),
     "switches": ("SDPBackend", "sdpa_kernel"),

@@ -10,6 +10,7 @@ from mlbackends.base import registry
 from mlbackends.base.errors import NoBackend
 from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem, Decision, Verdict
+from mlbackends.sdpa import calls
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.rules.environment import Environment, environment_here
 from mlbackends.sdpa.switches import PRIORITY_ORDER, SWITCHES, SDPBackend, allowed, priority_order
@@ -75,11 +76,19 @@ def choose(
     return Decision(problem, chosen, tuple(verdicts))
 
 
-def chosen_backend(problem: AttentionProblem) -> AttentionBackend:
-    """Return the first backend that computes a problem here. Raises NoBackend, with the reasons of all."""
+def chosen_backend(problem: AttentionProblem, direction: str = "forward") -> AttentionBackend:
+    """Return the first backend that computes a problem here, and note it as the one of the last call.
+
+    Raises NoBackend, with the reasons of all.
+    """
+    refusals: list[tuple[str, tuple[Reason, ...]]] = []
     for backend in in_order(problem, backends()):
-        if not _reasons(backend, problem, here=True):
+        reasons = _reasons(backend, problem, here=True)
+        if not reasons:
+            calls.note(backend.name, problem.query, refusals, direction)
             return backend
+        if all(reason.code != "wrong-device" for reason in reasons):
+            refusals.append((backend.name, reasons))
     raise no_backend(choose(problem))
 
 

@@ -17,7 +17,7 @@ FILE_VARIABLE = "MLBACKENDS_FLAGS"
 #: Variables that begin with ours and set no switch; the tracer has several more.
 _FURTHER = (
     FILE_VARIABLE, "MLBACKENDS_CARRIED", "MLBACKENDS_TORCH_PYTHON", "MLBACKENDS_NATIVE",
-    "MLBACKENDS_OBJECTS",
+    "MLBACKENDS_OBJECTS", "MLBACKENDS_LOG",
 )  # fmt: skip
 _OF_THE_TRACER = "MLBACKENDS_TRACE_"
 ENVIRONMENT, FILE = "environment", "file"

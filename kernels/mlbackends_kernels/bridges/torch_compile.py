@@ -12,6 +12,7 @@ second-order gradients the backward pass recomputes attention with torch's kerne
 
 import contextlib
 import functools
+import operator
 import threading
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ from torch.nn.attention import sdpa_kernel
 from torch.utils._python_dispatch import _disable_current_modes
 
 from mlbackends.base.errors import NoBackend
-from mlbackends.sdpa import attend, switches
+from mlbackends.sdpa import attend, calls, switches
 from mlbackends.sdpa.switches import SDPBackend
 from mlbackends_kernels.bridges import torch_gradients
 
@@ -32,6 +33,8 @@ _NAME = "scaled_dot_product_attention"
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 #: torch._fused_sdp_choice's answer for flash attention, as in torch.nn.attention.SDPBackend.
 _FLASH = 1
+#: The most nodes between a softmax and its products.
+_FARTHEST = 50
 
 
 def compile_graph(
@@ -66,12 +69,16 @@ def compile_graph(
     for module in graph.modules():
         if not isinstance(module, torch.fx.GraphModule):
             continue
-        calls = [node for node in module.graph.nodes if node.op == "call_function"]
-        replaced = [node for node in calls if node.target in replacements]
+        functions = [node for node in module.graph.nodes if node.op == "call_function"]
+        replaced = [node for node in functions if node.target in replacements]
         for node in replaced:
             has_scopes |= node.target is switches.begin_in_graph
             node.target = replacements[node.target]
-        if replaced:
+        unknown = [(node, why) for node in module.graph.nodes if (why := _why_unknown(node))]
+        for node, why in unknown:
+            with module.graph.inserting_before(node):
+                module.graph.call_function(calls.note, ("torch", node.args[0], why))
+        if replaced or unknown:
             module.recompile()
     forward: Callable[..., Any] = graph.forward
     if not has_scopes:
@@ -88,8 +95,60 @@ def compile_graph(
     return run
 
 
+_WRITTEN = (
+    "softmax(query @ key) @ value is written out in this code: call scaled_dot_product_attention"
+)
+_PRODUCTS = frozenset({"matmul", "bmm", "baddbmm", "einsum", "__matmul__"})
+#: What may stand between the products and the softmax: scales, masks, casts and dropout.
+_BETWEEN = frozenset(
+    {
+        "add", "__add__", "iadd", "sub", "mul", "__mul__", "imul", "truediv", "div", "masked_fill",
+        "masked_fill_", "where", "to", "float", "type_as", "type", "half", "bfloat16", "dropout",
+        "contiguous", "view", "reshape", "clamp", "tanh", "max",
+    }
+)  # fmt: skip
+
+
+def _why_unknown(node: torch.fx.Node) -> str:
+    """Return why the attention that a node computes is not replaced, "" for a node that computes none."""
+    name = _name(node)
+    if name == "flex_attention":
+        return "flex_attention, which has no replacement here"
+    is_softmax = name == "softmax" and bool(node.args) and isinstance(node.args[0], torch.fx.Node)
+    above, below = operator.attrgetter("all_input_nodes"), operator.attrgetter("users")
+    if is_softmax and _leads_to_product(node, above) and _leads_to_product(node, below):
+        return _WRITTEN
+    return ""
+
+
+def _leads_to_product(node: torch.fx.Node, neighbours: Callable[[Any], Any]) -> bool:
+    """Return whether a product of matrices is next to a node, apart from what may be between them."""
+    left, seen = list(neighbours(node)), set[torch.fx.Node]()
+    while left:
+        near = left.pop()
+        if near in seen or len(seen) > _FARTHEST:
+            continue
+        seen.add(near)
+        if _name(near) in _PRODUCTS:
+            return True
+        if _name(near) in _BETWEEN:
+            left += neighbours(near)
+    return False
+
+
+def _name(node: torch.fx.Node) -> str:
+    """Return the name of what a node calls, such as softmax; "" if it calls a module or nothing."""
+    if node.op == "call_method":
+        return str(node.target)
+    if node.op != "call_function":
+        return ""
+    return str(getattr(node.target, "__name__", node.target)).partition(".")[0]
+
+
 def multi_head_attention_forward(*args: Any, **kwargs: Any) -> Any:
     """Run torch.nn.functional.multi_head_attention_forward with our attention inside."""
+    if kwargs.get("need_weights", True):
+        calls.note("torch", args[0], "need_weights=True returns weights, which ours does not store")
     return _with_our_attention(functional.multi_head_attention_forward)(*args, **kwargs)
 
 
@@ -175,7 +234,7 @@ def attention(
     """
     options: dict[str, Any] = {"is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
     tensors: tuple[Any, ...] = (query, key, value, attn_mask)
-    ours = all(tensor is None or _is_ours(tensor) for tensor in tensors)
+    ours = all(tensor is None or not _why_not_ours(tensor) for tensor in tensors)
     core = torch._C  # noqa: SLF001
     keys = core._TorchDispatchModeKey  # noqa: SLF001
     # Under a tracing mode our result would become a constant of the traced graph.
@@ -184,6 +243,9 @@ def attention(
         for key in (keys.FAKE, keys.FUNCTIONAL, keys.PROXY)
     )
     if dropout_p != 0 or not ours or is_traced:
+        others = map(_why_not_ours, (tensor for tensor in tensors if tensor is not None))
+        why = "dropout" if dropout_p else "the call is being traced" if is_traced else ""
+        calls.note("torch", query, why or next(filter(None, others)))
         return _by_torch(*tensors, dropout_p, **options)
     tensors = tuple(map(_cast, tensors))
     needs_gradient = torch.is_grad_enabled() and any(
@@ -202,7 +264,9 @@ def attention(
                 *plain, **options, return_logsumexp=needs_gradient
             )
             out = _laid_out(result[0] if needs_gradient else result, tensors, options)
-    except NoBackend:
+    except NoBackend as error:
+        here = (each.message for each in error.reasons if each.code != "wrong-device")
+        calls.note("torch", query, "; ".join(dict.fromkeys(here)))
         return _by_torch(*tensors, **options)
     except (RuntimeError, ValueError, TypeError, IndexError):  # NotImplementedError is the first
         # torch's exception, if it has one
@@ -241,6 +305,8 @@ def _recomputed(
 ) -> list[Any]:
     """Recompute with torch, and return the gradients of the tensors that need one."""
     again = torch.is_grad_enabled()  # the gradients will be differentiated too
+    why = "gradients of gradients" if again else "no backend of ours has these gradients"
+    calls.note("torch", grad_out, why, "backward")
     with torch.enable_grad(), torch.autocast("cpu", enabled=False):
         # Aliases, since query and key may be the same tensor, with separate gradients.
         aliases = list(tensors)
@@ -256,16 +322,21 @@ def _recomputed(
     return [next(gradients) if needed else None for needed in needs_input]
 
 
-def _is_ours(tensor: Any) -> bool:
-    """Return whether a tensor is a plain CPU tensor with readable values."""
-    return (
-        type(tensor) in _PLAIN
-        and tensor.device.type == "cpu"
-        and tensor.layout is torch.strided
-        and not tensor.is_nested
-        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # noqa: SLF001
-        and torch.autograd.forward_ad.unpack_dual(tensor).tangent is None
-    )
+def _why_not_ours(tensor: Any) -> str:
+    """Return why our backends cannot read a tensor, "" for a plain CPU tensor with readable values."""
+    if tensor.is_nested:
+        return "nested tensors"
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # noqa: SLF001
+        return "vmap, or another transformation of torch.func"
+    if type(tensor) not in _PLAIN:
+        return f"tensors of the type {type(tensor).__qualname__}"
+    if tensor.device.type != "cpu":
+        return f"tensors on {tensor.device.type}: only those on the CPU are ours here"
+    if tensor.layout is not torch.strided:
+        return f"tensors of the layout {tensor.layout}"
+    if torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None:
+        return "forward-mode differentiation"
+    return ""
 
 
 def _cast(tensor: Any) -> Any:
