@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from mlbackends.base.errors import counted
+from mlbackends.fleet.records import merged
 from mlbackends.model.fleet import Fleet, Kind, Status
 from mlbackends_cli.charts.svg import Drawing
 from mlbackends_cli.fleet import text as fleets
@@ -62,7 +63,7 @@ def fleet_page(fleet: Fleet, _page: Page) -> str:
             checks.code(hazard.check),
             element("p", breakable(fleets.nodes_of(hazard.nodes, whole=True)), kind="dim"),
         )
-        for hazard in fleets.hazards_of(fleet)
+        for hazard in merged(fleet.hazards)
     ]
     body = [
         header("Fleet", (title,), numbers),
@@ -85,27 +86,16 @@ def _nodes(nodes: Sequence[str]) -> str:
 
 def _kind_section(kind: Kind, compared_with: str, at: int) -> str:
     rows = []
-    for deviation in kind.deviations:
-        found = fleets.causes(deviation)
-        lines = [breakable(fleets.sentence(fact)) for fact in found[:_MOST_FACTS]]
-        lines += [f"and {left} more"] if (left := len(found) - _MOST_FACTS) > 0 else []
-        count = words("td", f"{len(deviation.nodes):,}")
-        rows.append([count, _nodes(deviation.nodes), element("td", items("records", *lines))])
-    groups = [
-        [
-            words("td", number),
-            _nodes(nodes),
-            element("td", items("records", *map(breakable, lines))),
-        ]
-        for split in kind.splits
-        for number, nodes, lines in fleets.groups_of(kind, split, _MOST_FACTS)
-    ]
+    for nodes, causes in fleets.blocks(kind, _MOST_FACTS):
+        lines = [breakable(fleets.sentence(cause)) for cause in causes[:_MOST_FACTS]]
+        lines += [f"and {left} more"] if (left := len(causes) - _MOST_FACTS) > 0 else []
+        count = words("td", f"{len(nodes):,}")
+        rows.append([count, _nodes(nodes), element("td", items("records", *lines))])
     return section(
         f"kind-{at}",
         fleets.heading(kind),
         words("p", fleets.agreement(kind, compared_with)),
         table(("nodes", "which", "differ in"), rows),
-        table(("no majority", "which", "have"), groups),
     )
 
 
@@ -157,7 +147,7 @@ def sheet(fleet: Fleet, style: str = "") -> str:
         text = f"{group.status}: {group.error}" if group.error else str(group.status)
         kind = "other" if group.status is Status.MISSING else _SILENT
         rows.row(len(group.nodes), kind, text, fleets.nodes_of(group.nodes))
-    for hazard in fleets.hazards_of(fleet)[:_MOST_ROWS]:
+    for hazard in merged(fleet.hazards)[:_MOST_ROWS]:
         check = hazard.check
         text = f"{check.code}: {check.message or check.title}"
         kind = _COLOURS[check.severity]
@@ -166,19 +156,13 @@ def sheet(fleet: Fleet, style: str = "") -> str:
         rows.heading(fleets.heading(each_kind))
         agreement = fleets.agreement(each_kind, fleet.compared_with)
         rows.row(each_kind.alike, "series s2", agreement.partition(" of ")[2].partition(" ")[2], "")
-        for deviation in each_kind.deviations[:_MOST_ROWS]:
-            first, *others = fleets.causes(deviation)
+        found = [*fleets.blocks(each_kind, _MOST_ROWS)]
+        for nodes, (first, *others) in found[:_MOST_ROWS]:
             also = f", and {len(others)} more" if others else ""
             text = f"{first.name}: {first.value} ({first.usual}){also}"
-            rows.row(len(deviation.nodes), "series s1", text, fleets.nodes_of(deviation.nodes))
-        if (left := len(each_kind.deviations) - _MOST_ROWS) > 0:
+            rows.row(len(nodes), "series s1", text, fleets.nodes_of(nodes))
+        if (left := len(found) - _MOST_ROWS) > 0:
             rows.note(f"and {counted(left, 'more group')} of nodes that deviate")
-        for split in each_kind.splits:
-            groups = fleets.groups_of(each_kind, split, 1)
-            for _, nodes, (line, *_) in groups[:_MOST_ROWS]:
-                rows.row(len(nodes), "series s1", f"no majority: {line}", fleets.nodes_of(nodes))
-            if (left := len(groups) - _MOST_ROWS) > 0:
-                rows.note(f"and {counted(left, 'more group')} of nodes without a majority")
     if (more := len(fleet.kinds) - _MOST_KINDS) > 0:
         rows.note(f"and {counted(more, 'more kind')} of nodes")
     for note in (*fleets.left_out(fleet, _MOST_ROWS), *fleet.notes):

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
@@ -150,12 +150,8 @@ class Summary(Struct, frozen=True):
         fleet = fleet_of(collection, self.by, golden)
         fleet = replace(fleet, hazards=united((*collection.hazards, *finder.hazards)))
         style = page(self.color, self.output, details=self.details)
-        own: dict[str, Any] = {
-            "table": fleets.table,
-            "markdown": fleets.markdown,
-            "html": fleet_page,
-        }
-        write(formats.text_of(self.form, fleet, style, **own), self.output)
+        forms = {**fleets.forms(fleets.fleet_parts), "html": fleet_page}
+        write(formats.text_of(self.form, fleet, style, **forms), self.output)
         if draw is not None:
             write(draw(fleet), self.plot)
         is_short = isinstance(fleet.expected, int) and fleet.reported < fleet.expected

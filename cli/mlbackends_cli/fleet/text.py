@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from mlbackends.base.errors import counted
@@ -12,15 +12,10 @@ from mlbackends.fleet.nodesets import folded
 from mlbackends.fleet.records import merged
 from mlbackends.model.fleet import (
     RECORD,
-    Change,
-    Deviation,
-    Difference,
     Fleet,
     FleetDifference,
     FleetFacts,
-    Hazard,
     Kind,
-    Split,
     Status,
 )
 from mlbackends_cli.terminal import Page
@@ -34,6 +29,8 @@ _MOST_ALSO = 3
 _LONGEST = 80
 #: The most groups of a split that are shown.
 _MOST_GROUPS = 8
+#: The most lists that are compared item by item.
+_MOST_UNLIKE = 50
 #: The characters before the first difference of two long texts.
 _BEFORE = 20
 
@@ -95,34 +92,12 @@ def left_out(fleet: Fleet, most: int = 0) -> list[str]:
     return found
 
 
-def hazards_of(fleet: Fleet) -> list[Hazard]:
-    """Return the hazards; those that differ only in numbers are one, which lists the numbers."""
-    return merged(fleet.hazards)
-
-
 def flagged(fleet: Fleet) -> list[tuple[str, list[str]]]:
     """Return why whole reports are suspect, with the nodes."""
     found: dict[str, list[str]] = {}
     for node, why in fleet.flagged.items():
         found.setdefault(f"it reported, but: {one_line(why)}", []).append(node)
     return [*found.items()]
-
-
-def groups_of(kind: Kind, split: Split, most: int) -> list[tuple[str, tuple[str, ...], list[str]]]:
-    """Return the groups of a split: the number of nodes, the nodes, and lines with their values.
-
-    most: the number of lines for facts; 0 for all.
-    """
-    rows = []
-    for at, nodes in enumerate(split.groups):
-        values: dict[str, list[str]] = {}
-        for name, of_groups in split.facts.items():
-            values.setdefault(unlike(name, *of_groups)[at], []).append(one_line(name))
-        lines = [f"{_some(names, _MOST_ALSO)}: {text}" for text, names in values.items()]
-        if most and lines[most:]:
-            lines[most:] = [f"and {len(lines) - most} more; --all shows them"]
-        rows.append((f"{len(nodes):,} of {kind.nodes:,}", nodes, lines))
-    return rows
 
 
 def _some(names: Sequence[str], most: int) -> str:
@@ -137,35 +112,43 @@ def nodes_of(nodes: Sequence[str], *, whole: bool = False) -> str:
     return folded(nodes, 0 if whole else _MOST_RANGES)
 
 
-def causes(deviation: Deviation) -> list[Cause]:
-    """Return the differences of a deviation; those between the same two values as one.
+def blocks(kind: Kind, most: int = 0) -> Iterator[tuple[tuple[str, ...], list[Cause]]]:
+    """Yield nodes with what they have otherwise than the majority, or without one.
 
-    Where there are more or fewer devices, what else is so of as many devices goes without saying.
+    most: the number of groups without a majority whose values are shown; 0 for all.
     """
+    for deviation in kind.deviations:
+        yield (
+            deviation.nodes,
+            _causes(
+                (fact.name, *unlike(fact.name, fact.value, fact.usual))
+                for fact in deviation.differences
+            ),
+        )
+    for split in kind.splits:
+        most_of_this = most or len(split.groups)
+        texts = {name: unlike(name, *values[:most_of_this]) for name, values in split.facts.items()}
+        for at, nodes in enumerate(split.groups[:most_of_this]):
+            yield nodes, _causes((name, texts[name][at], "") for name in texts)
+        if rest := split.groups[most_of_this:]:
+            nodes = tuple(node for group in rest for node in group)
+            yield nodes, _causes((name, f"{len(rest):,} other values", "") for name in texts)
+
+
+def _causes(facts: Iterable[tuple[str, ...]]) -> list[Cause]:
+    """Return facts with the same two values as one. facts: name, value and usual value, "" for none."""
     groups: dict[tuple[str, str], list[str]] = {}
-    counts = {
-        f"{difference.name}."
-        for difference in deviation.differences
-        if difference.name.endswith(".devices")
-    }
-    for difference in deviation.differences:
-        both = (difference.value, difference.usual)
-        if difference.name.startswith(tuple(counts)) and all(
-            isinstance(table, dict) for table in both
-        ):
-            was, now = ({*table} for table in both if isinstance(table, dict))
-            if was == now:
-                continue
-        groups.setdefault(_values(difference), []).append(difference.name)
+    for name, value, usual in facts:
+        groups.setdefault((value, usual), []).append(one_line(name))
     return [
-        Cause(one_line(first), tuple(map(one_line, others)), value, usual)
+        Cause(first, tuple(others), value, f"others {usual}" if usual else "no majority")
         for (value, usual), (first, *others) in groups.items()
     ]
 
 
 def sentence(cause: Cause, most: int = _MOST_ALSO) -> str:
-    """Return one difference on one line."""
-    also = f"; also {_some(cause.others, most)}" if cause.others and most else ""
+    """Return one difference on one line. most: the number of other facts that it names; 0 for all."""
+    also = f"; also {_some(cause.others, most)}" if cause.others else ""
     return f"{cause.name}: {cause.value} ({cause.usual}){also}"
 
 
@@ -185,16 +168,13 @@ def far_figures(fleet: Fleet) -> dict[str, list[str]]:
     return {node: [text for _, text in sorted(texts, reverse=True)] for node, texts in nodes}
 
 
-def _values(difference: Difference) -> tuple[str, str]:
-    value, usual = unlike(difference.name, difference.value, difference.usual)
-    return value, f"others {usual}"
-
-
 def unlike(name: str, *values: Any) -> list[str]:
     """Return values as texts that show what differs: of lists only the items, of tables only the fields."""
     lists = [value for value in values if isinstance(value, list)]
+    if len(lists) < len(values) or len(lists) > _MOST_UNLIKE:
+        lists = []
     own = [[item for item in value if any(item not in other for other in lists)] for value in lists]
-    if len(lists) < len(values) or not any(own):
+    if not any(own):
         texts = [_whole(name, value) for value in values]
     elif len({len(items) for items in own}) == 1 and all(
         isinstance(item, dict) for items in own for item in items
@@ -246,219 +226,106 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-#: A title, and below it rows of a few words and a text.
-_Part = tuple[str, list[tuple[str, str]]]
+#: Titles, each with rows of a word and lines, and notes.
+_Parts = tuple[list[tuple[str, list[tuple[str, list[str]]]]], Sequence[str]]
 
 
-def _printed(parts: Iterable[_Part], notes: Iterable[str], page: Page) -> str:
-    """Return parts with their titles for a terminal, and notes below them."""
-    from mlbackends_cli.text.layout import Cell, lines  # rich, which JSON does not need
+def forms(parts_of: Callable[[Any, Page], _Parts]) -> dict[str, Callable[[Any, Page], str]]:
+    """Return how a record is written for a terminal and for a ticket, from what `parts_of` returns."""
 
-    found: list[str] = []
-    for title, rows in parts:
-        cells = [[Cell(word), Cell(text)] for word, text in rows]
-        found += [
-            *lines([[Cell(one_line(title), "bold")]], page, indent=0),
-            *lines(cells, page),
-            "",
-        ]
-    found += (line for note in notes for line in lines([[Cell(one_line(note))]], page, indent=0))
-    text = "\n".join(found).rstrip("\n") + "\n"
-    return page.fitted(without_commands(text, page.sign("·", ".")))
+    def table(record: Any, page: Page) -> str:
+        from mlbackends_cli.text.layout import Cell, lines  # rich, which JSON does not need
+
+        found: list[str] = []
+        parts, notes = parts_of(record, page)
+        for title, rows in parts:
+            cells = [[Cell(word), Cell("\n".join(texts))] for word, texts in rows]
+            found += lines([[Cell(one_line(title), "bold")]], page, indent=0)
+            found += [*lines(cells, page), ""]
+        for note in notes:
+            found += lines([[Cell(one_line(note))]], page, indent=0)
+        text = "\n".join(found).rstrip("\n") + "\n"
+        return page.fitted(without_commands(text, page.sign("·", ".")))
+
+    def markdown(record: Any, page: Page) -> str:
+        parts, notes = parts_of(record, page)
+        found: list[str] = []
+        for title, rows in parts:
+            found.append(f"**{literal(title)}**")
+            cells = [(literal(word), "<br>".join(map(literal, texts))) for word, texts in rows]
+            found.append(markdown_table(("nodes", "which, and what"), cells))
+        return "\n\n".join(filter(None, [*found, *map(literal, notes)])) + "\n"
+
+    return {"table": table, "markdown": markdown}
 
 
-def table(fleet: Fleet, page: Page) -> str:
-    """Return the fleet for a terminal."""
+def fleet_parts(fleet: Fleet, page: Page) -> _Parts:
+    """Return the whole fleet: what did not report, hazards, and each kind of nodes."""
     most = 0 if page.details else _MOST_CAUSES
-    rows = [("", sentence_left_out) for sentence_left_out in left_out(fleet, most)]
-    for group in fleet.silent:
-        nodes = nodes_of(group.nodes, whole=page.details)
-        rows.append(
-            (str(group.status), f"{number_of(len(group.nodes))}: {nodes}  {one_line(group.error)}")
-        )
-    for why, flagged_nodes in flagged(fleet):
-        nodes = nodes_of(flagged_nodes, whole=page.details)
-        rows.append(("suspect", f"{number_of(len(flagged_nodes))}: {nodes}  {why}"))
-    for hazard in hazards_of(fleet):
-        check, nodes = hazard.check, nodes_of(hazard.nodes, whole=page.details)
-        text = f"{number_of(len(hazard.nodes))}: {one_line(check.message or check.title)} [{check.code}]"
-        rows.append((str(check.severity), f"{text}\n{nodes}"))
+    rows = [("", [text]) for text in left_out(fleet, most)]
+    strange = [(str(group.status), group.error, group.nodes) for group in fleet.silent]
+    for word, why, nodes in strange + [("suspect", *pair) for pair in flagged(fleet)]:
+        rows.append((word, [f"{_nodes(nodes, page)}  {one_line(why)}"]))
+    for hazard in merged(fleet.hazards):
+        check, number = hazard.check, number_of(len(hazard.nodes))
+        text = f"{number}: {one_line(check.message or check.title)} [{check.code}]"
+        rows.append((str(check.severity), [text, nodes_of(hazard.nodes, whole=page.details)]))
     for node, (first, *others) in far_figures(fleet).items():
         also = f"; also {counted(len(others), 'other figure')}" if others else ""
-        rows.append((node, "\n".join((first, *others)) if page.details else first + also))
+        rows.append((node, [first, *others] if page.details else [first + also]))
     parts = [(headline(fleet), rows)]
     for kind in fleet.kinds:
-        rows = [("", agreement(kind, fleet.compared_with))]
-        for deviation in kind.deviations:
-            found = causes(deviation)
-            texts = [nodes_of(deviation.nodes, whole=page.details)]
-            texts += [
-                sentence(cause, len(cause.others) if page.details else _MOST_ALSO)
-                for cause in found[: most or None]
-            ]
-            if most and found[most:]:
-                texts.append(f"and {len(found) - most} more; --all shows them")
-            rows.append((f"{len(deviation.nodes):,} of {kind.nodes:,}", "\n".join(texts)))
-        for split in kind.splits:
-            rows.append(("no majority", _some([*split.facts], most)))
-            groups = groups_of(kind, split, most)
-            for number, of_group, lines in groups[: None if page.details else _MOST_GROUPS]:
-                names = nodes_of(of_group, whole=page.details)
-                rows.append((number, "\n".join((names, *lines))))
-            if not page.details and (more := len(groups) - _MOST_GROUPS) > 0:
-                rows.append(("", f"and {counted(more, 'more group')}; --all shows them"))
+        rows = [("", [agreement(kind, fleet.compared_with)])]
+        for nodes, causes in blocks(kind, 0 if page.details else _MOST_GROUPS):
+            texts = [sentence(cause, 0 if page.details else _MOST_ALSO) for cause in causes]
+            if most and texts[most:]:
+                texts[most:] = [f"and {len(texts) - most} more; --all shows them"]
+            number = f"{len(nodes):,} of {kind.nodes:,}"
+            rows.append((number, [nodes_of(nodes, whole=page.details), *texts]))
         parts.append((heading(kind), rows))
-    return _printed(parts, fleet.notes, page)
+    return parts, fleet.notes
 
 
-def markdown(fleet: Fleet, page: Page) -> str:
-    """Return the fleet for a ticket."""
-    parts = [f"**{literal(headline(fleet))}**"]
-    rows = [
-        (
-            str(group.status),
-            str(len(group.nodes)),
-            literal(nodes_of(group.nodes)),
-            literal(group.error),
-        )
-        for group in fleet.silent
-    ]
-    rows += [
-        ("suspect", str(len(nodes)), literal(nodes_of(nodes, whole=page.details)), literal(why))
-        for why, nodes in flagged(fleet)
-    ]
-    parts += map(literal, left_out(fleet))
-    parts.append(markdown_table(("status", "nodes", "which", "why"), rows))
-    hazards = [
-        (
-            str(hazard.check.severity),
-            str(len(hazard.nodes)),
-            literal(hazard.check.message or hazard.check.title),
-            literal(nodes_of(hazard.nodes, whole=page.details)),
-        )
-        for hazard in hazards_of(fleet)
-    ]
-    parts.append(markdown_table(("severity", "nodes", "hazard", "which"), hazards))
-    figures = [
-        (literal(node), literal(text))
-        for node, texts in far_figures(fleet).items()
-        for text in texts
-    ]
-    parts.append(markdown_table(("node", "figure"), figures))
-    for kind in fleet.kinds:
-        parts.append(f"### {literal(heading(kind))}")
-        parts.append(literal(agreement(kind, fleet.compared_with)))
-        deviations = [
-            (
-                str(len(deviation.nodes)) if not at else "",
-                literal(nodes_of(deviation.nodes, whole=page.details)) if not at else "",
-                literal(", ".join((cause.name, *cause.others[:_MOST_ALSO]))),
-                literal(cause.value),
-                literal(cause.usual),
-            )
-            for deviation in kind.deviations
-            for at, cause in enumerate(causes(deviation)[: None if page.details else _MOST_CAUSES])
-        ]
-        parts.append(markdown_table(("nodes", "which", "differ in", "is", "usual"), deviations))
-        groups = [
-            (number, literal(nodes_of(nodes, whole=page.details)), literal("; ".join(lines)))
-            for split in kind.splits
-            for number, nodes, lines in groups_of(kind, split, 0 if page.details else _MOST_CAUSES)
-        ]
-        parts.append(markdown_table(("no majority", "which", "have"), groups))
-    parts += map(literal, fleet.notes)
-    return "\n\n".join(filter(None, parts)) + "\n"
-
-
-# ---- facts and changes ---------------------------------------------------------------------------
-
-
-def facts_table(facts: FleetFacts, page: Page) -> str:
-    """Return facts with their values for a terminal, the rarest first."""
+def facts_parts(facts: FleetFacts, page: Page) -> _Parts:
+    """Return facts with their values, the rarest first."""
     parts = []
     for fact in facts.facts:
-        rows = [
-            (
-                f"{len(holders.nodes):>6,}",
-                f"{shown(fact.name, holders.value)}  {nodes_of(holders.nodes, whole=page.details)}",
-            )
-            for holders in fact.values
-        ]
+        rows = []
+        for holders in fact.values:
+            nodes = nodes_of(holders.nodes, whole=page.details)
+            text = f"{shown(fact.name, holders.value)}  {nodes}"
+            rows.append((f"{len(holders.nodes):>6,}", [text]))
         parts.append((fact.name, rows))
-    return _printed(parts, [] if parts else ["every fact has the same value on all nodes"], page)
+    return parts, [] if parts else ["every fact has the same value on all nodes"]
 
 
-def facts_markdown(facts: FleetFacts, page: Page) -> str:
-    """Return facts with their values for a ticket."""
-    rows = [
-        (
-            literal(fact.name) if not at else "",
-            str(len(holders.nodes)),
-            literal(shown(fact.name, holders.value)),
-            literal(nodes_of(holders.nodes, whole=page.details)),
-        )
-        for fact in facts.facts
-        for at, holders in enumerate(fact.values)
+def changes_parts(difference: FleetDifference, page: Page) -> _Parts:
+    """Return what became of a fleet: nodes that came and went, and facts that changed."""
+    rows = [("new", [_nodes(difference.new, page)])] if difference.new else []
+    rows += [
+        (str(group.status), [f"{_nodes(group.nodes, page)}: {one_line(group.error)}"])
+        for group in difference.silent
     ]
-    return markdown_table(("fact", "nodes", "value", "which"), rows) + "\n"
-
-
-def _steps(change: Change) -> list[tuple[str, str]]:
-    """Return the steps of a change as (name, values); those between the same two values as one."""
-    groups: dict[str, list[str]] = {}
-    for step in change.steps:
-        before, after = unlike(step.name, step.before, step.after)
-        some = f" ({nodes_of(step.nodes)})" if step.nodes else ""
-        groups.setdefault(f"{before} → {after}{some}", []).append(one_line(step.name))
-    return [
-        (first, values + (f"; also {_some(others, _MOST_ALSO)}" if others else ""))
-        for values, (first, *others) in groups.items()
-    ]
-
-
-def _comings(difference: FleetDifference, *, whole: bool) -> Iterator[tuple[str, str]]:
-    """Yield what became of nodes that did not report both times, as (word, sentence)."""
-    if difference.new:
-        yield ("new", f"{number_of(len(difference.new))}: {nodes_of(difference.new, whole=whole)}")
-    for group in difference.silent:
-        nodes = f"{number_of(len(group.nodes))}: {nodes_of(group.nodes, whole=whole)}"
-        yield str(group.status), f"{nodes}: {one_line(group.error)}"
-
-
-def changes_table(difference: FleetDifference, page: Page) -> str:
-    """Return what became of a fleet for a terminal."""
-    rows = [*_comings(difference, whole=page.details)]
     parts = [(f"{number_of(difference.nodes)} reported both times", rows)]
     for change in difference.changes:
-        nodes = nodes_of(change.nodes, whole=page.details)
-        steps = _steps(change)
-        most = len(steps) if page.details else _MOST_CAUSES
-        rows = steps[:most]
-        rows += [("", f"and {len(steps) - most} more; --all shows them")] if steps[most:] else []
+        groups: dict[str, list[str]] = {}
+        for step in change.steps:
+            before, after = unlike(step.name, step.before, step.after)
+            some = f" ({nodes_of(step.nodes)})" if step.nodes else ""
+            groups.setdefault(f"{before} → {after}{some}", []).append(one_line(step.name))
+        rows = [
+            (first, [values + (f"; also {_some(others, _MOST_ALSO)}" if others else "")])
+            for values, (first, *others) in groups.items()
+        ]
+        if not page.details and (more := len(rows) - _MOST_CAUSES) > 0:
+            rows[_MOST_CAUSES:] = [("", [f"and {more} more; --all shows them"])]
         if change.left_behind:
             left = nodes_of(change.left_behind, whole=page.details)
-            rows.append(("", f"{len(change.left_behind):,} left behind: {left}"))
-        title = f"on {len(change.nodes):,} of {difference.nodes:,} nodes: {nodes}"
-        parts.append((title, rows))
-    unchanged = [] if difference.changes else ["no node changed"]
-    return _printed(parts, [*unchanged, *difference.notes], page)
+            rows.append(("", [f"{len(change.left_behind):,} left behind: {left}"]))
+        nodes = nodes_of(change.nodes, whole=page.details)
+        parts.append((f"on {len(change.nodes):,} of {difference.nodes:,} nodes: {nodes}", rows))
+    return parts, [*([] if difference.changes else ["no node changed"]), *difference.notes]
 
 
-def changes_markdown(difference: FleetDifference, page: Page) -> str:
-    """Return what became of a fleet for a ticket."""
-    parts = [f"**{number_of(difference.nodes)} reported both times**"]
-    comings = [(word, literal(text)) for word, text in _comings(difference, whole=page.details)]
-    parts.append(markdown_table(("what", "which"), comings))
-    rows = [
-        (
-            str(len(change.nodes)) if not at else "",
-            literal(name),
-            literal(text),
-            literal(nodes_of(change.left_behind, whole=page.details)) if not at else "",
-        )
-        for change in difference.changes
-        for at, (name, text) in enumerate(_steps(change)[: None if page.details else _MOST_CAUSES])
-    ]
-    parts.append(markdown_table(("nodes", "fact", "change", "left behind"), rows))
-    parts += map(literal, difference.notes)
-    return "\n\n".join(filter(None, parts)) + "\n"
+def _nodes(nodes: Sequence[str], page: Page) -> str:
+    return f"{number_of(len(nodes))}: {nodes_of(nodes, whole=page.details)}"

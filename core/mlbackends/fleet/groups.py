@@ -95,7 +95,7 @@ def fleet_of(
             collection.figures, [n for member in members for n in nodes[member]]
         )
     ]
-    kinds.sort(key=lambda kind: -kind.nodes)
+    kinds.sort(key=lambda kind: (not kind.others, -kind.nodes))
     silent = tuple(
         Silent(status, error, tuple(sorted(names)))
         for (status, error), names in sorted(collection.all_silent().items())
@@ -274,7 +274,7 @@ class _Comparison:
         """Return what the machines have in common and how they differ."""
         not_compared = []
         alike: dict[frozenset[int], list[Difference]] = {}
-        splits: dict[frozenset[frozenset[int]], dict[str, dict[frozenset[int], Any]]] = {}
+        splits: dict[tuple[tuple[str, ...], ...], dict[str, tuple[Any, ...]]] = {}
         for name, values in self.values().items():
             if len(values) == 1 and self._baseline is None:
                 continue
@@ -287,8 +287,9 @@ class _Comparison:
             elif most := [value for value, machines in values if self._is_majority(machines)]:
                 (usual,) = most
             else:
-                holders = {machines: self._real(name, value) for value, machines in values}
-                splits.setdefault(frozenset(holders), {})[name] = holders
+                holders = self.holders(name, values)
+                groups = tuple(group.nodes for group in holders)
+                splits.setdefault(groups, {})[name] = tuple(group.value for group in holders)
                 continue
             for value, machines in values:
                 if value != usual:
@@ -314,35 +315,23 @@ class _Comparison:
             tuple(deviations),
             tuple(sorted(not_compared)),
             tuple(
-                sorted(
-                    self._splits(title, splits), key=lambda split: (len(split.groups), split.groups)
+                Split(
+                    groups,
+                    dict(sorted(facts.items(), key=lambda fact: _report_order(fact[0], title))),
+                )
+                for groups, facts in sorted(
+                    splits.items(), key=lambda pair: (len(pair[0]), pair[0])
                 )
             ),
             others,
         )
 
-    def _is_majority(self, machines: Iterable[int]) -> bool:
+    def _is_majority(self, machines: frozenset[int]) -> bool:
         """Return whether machines have more than half of the nodes that are of this kind."""
-        sizes = {
-            machine: size for machine, size in self._sizes.items() if machine not in self._others
-        }
-        return 2 * sum(sizes.get(machine, 0) for machine in machines) > sum(sizes.values())
-
-    def _splits(
-        self,
-        title: dict[str, FactValue | None],
-        splits: dict[frozenset[frozenset[int]], dict[str, dict[frozenset[int], Any]]],
-    ) -> Iterable[Split]:
-        for groups, facts in splits.items():
-            nodes = {machines: self._nodes(machines) for machines in groups}
-            order = sorted(groups, key=lambda machines: (len(nodes[machines]), nodes[machines]))
-            yield Split(
-                tuple(nodes[machines] for machines in order),
-                {
-                    name: tuple(facts[name][machines] for machines in order)
-                    for name in sorted(facts, key=lambda name: _report_order(name, title))
-                },
-            )
+        own = sum(
+            self._sizes[machine] for machine in self._others.symmetric_difference(self._sizes)
+        )
+        return 2 * sum(self._sizes[machine] for machine in machines - self._others) > own
 
     def _nodes(self, machines: Iterable[int]) -> tuple[str, ...]:
         return tuple(sorted(node for machine in machines for node in self._view.nodes[machine]))

@@ -38,9 +38,7 @@ def command(
 ) -> int:
     difference = difference_of(collected([old]), collected([new]), (old, new))
     style = page(color, output, details=details)
-    text = formats.text_of(
-        form, difference, style, table=fleets.changes_table, markdown=fleets.changes_markdown
-    )
+    text = formats.text_of(form, difference, style, **fleets.forms(fleets.changes_parts))
     write(text, output)
     behind = bool(difference.silent) or any(change.left_behind for change in difference.changes)
     changed = behind or bool(difference.changes or difference.new)

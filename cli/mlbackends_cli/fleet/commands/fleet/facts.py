@@ -57,7 +57,5 @@ def command(
             raise
         raise BadInput(f"{error}; {names[0]} is a file or folder", hint) from None
     style = page(color, output, details=details)
-    text = formats.text_of(
-        form, facts, style, table=fleets.facts_table, markdown=fleets.facts_markdown
-    )
+    text = formats.text_of(form, facts, style, **fleets.forms(fleets.facts_parts))
     write(text, output)
