@@ -1,20 +1,18 @@
 """A fleet as an HTML page and as one picture: a bar for each kind of nodes, and one for each deviation."""
 
-from collections.abc import Sequence
+from msgspec.structs import replace
 
 from mlbackends.base.errors import counted
 from mlbackends.fleet.records import merged
-from mlbackends.model.fleet import Fleet, Kind, Status
+from mlbackends.model.fleet import Fleet, Status
 from mlbackends_cli.charts.svg import Drawing
 from mlbackends_cli.fleet import text as fleets
-from mlbackends_cli.report import checks
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.elements import (
     breakable,
     document,
     element,
     escaped,
-    finding,
     footer,
     header,
     items,
@@ -24,10 +22,8 @@ from mlbackends_cli.text.elements import (
     words,
 )
 
-_MOST_FACTS = 40
 
-
-def fleet_page(fleet: Fleet, _page: Page) -> str:
+def fleet_page(fleet: Fleet, page: Page) -> str:
     """Return the page; every node is on it."""
     silent = sum(len(group.nodes) for group in fleet.silent)
     deviating = sum(kind.nodes - kind.alike for kind in fleet.kinds)
@@ -35,68 +31,35 @@ def fleet_page(fleet: Fleet, _page: Page) -> str:
     numbers += [(f"{deviating:,}", "deviate"), (f"{len(fleet.configurations):,}", "configurations")]
     facts = sum(len(split.facts) for kind in fleet.kinds for split in kind.splits)
     numbers += [(f"{facts:,}", "facts without a majority")] if facts else []
-    left_out = [words("p", text) for text in fleets.left_out(fleet)]
+    parts, notes = fleets.fleet_parts(fleet, replace(page, details=True))
     title = fleets.headline(fleet)
-    rows = [
-        [
-            words("td", str(group.status)),
-            words("td", f"{len(group.nodes):,}"),
-            _nodes(group.nodes),
-            words("td", group.error),
-        ]
-        for group in fleet.silent
-    ]
-    rows += [
-        [words("td", "suspect"), words("td", f"{len(nodes):,}"), _nodes(nodes), words("td", why)]
-        for why, nodes in fleets.flagged(fleet)
-    ]
-    strange = {"not expected": fleet.unexpected, "reported more than once": tuple(fleet.repeated)}
-    rows += [
-        [words("td", what), words("td", f"{len(nodes):,}"), _nodes(nodes), words("td", "")]
-        for what, nodes in strange.items()
-        if nodes
-    ]
-    found = [
-        finding(
-            str(hazard.check.severity),
-            f"{fleets.number_of(len(hazard.nodes))}: {checks.sentence(hazard.check)}",
-            checks.code(hazard.check),
-            element("p", breakable(fleets.nodes_of(hazard.nodes, whole=True)), kind="dim"),
+    sections = [
+        section(
+            f"part-{at}",
+            heading if at else "Reports and hazards",
+            table(
+                ("what", "which nodes, and why"),
+                [
+                    [
+                        words("td", word.replace(" ", "\u00a0")),
+                        element("td", "<br>".join(map(breakable, lines))),
+                    ]
+                    for word, lines in rows
+                ],
+            ),
         )
-        for hazard in merged(fleet.hazards)
+        for at, (heading, rows) in enumerate(parts)
     ]
     body = [
         header("Fleet", (title,), numbers),
         "<main>\n",
-        *left_out,
         section("picture", "All of it", scrolled(sheet(fleet), "The groups of nodes by size")),
-        section("silent", "Reports to look at", table(("status", "nodes", "which", "why"), rows)),
-        section("hazards", "Hazards", element("ul", *found, kind="findings") if found else ""),
-        *(_kind_section(kind, fleet.compared_with, at) for at, kind in enumerate(fleet.kinds)),
-        section("notes", "Notes", items("", *map(escaped, fleet.notes))),
+        *sections,
+        section("notes", "Notes", items("", *map(escaped, notes))),
         "</main>\n",
         footer({"made by": fleet.tool, "schema": fleet.schema}),
     ]
     return document(title, "".join(body), ("page", "findings", "../charts/charts"))
-
-
-def _nodes(nodes: Sequence[str]) -> str:
-    return element("td", breakable(fleets.nodes_of(nodes, whole=True)))
-
-
-def _kind_section(kind: Kind, compared_with: str, at: int) -> str:
-    rows = []
-    for nodes, causes in fleets.blocks(kind, _MOST_FACTS):
-        lines = [breakable(fleets.sentence(cause)) for cause in causes[:_MOST_FACTS]]
-        lines += [f"and {left} more"] if (left := len(causes) - _MOST_FACTS) > 0 else []
-        count = words("td", f"{len(nodes):,}")
-        rows.append([count, _nodes(nodes), element("td", items("records", *lines))])
-    return section(
-        f"kind-{at}",
-        fleets.heading(kind),
-        words("p", fleets.agreement(kind, compared_with)),
-        table(("nodes", "which", "differ in"), rows),
-    )
 
 
 _WIDTH, _EDGE = 960.0, 14.0

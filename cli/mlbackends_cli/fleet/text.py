@@ -92,14 +92,6 @@ def left_out(fleet: Fleet, most: int = 0) -> list[str]:
     return found
 
 
-def flagged(fleet: Fleet) -> list[tuple[str, list[str]]]:
-    """Return why whole reports are suspect, with the nodes."""
-    found: dict[str, list[str]] = {}
-    for node, why in fleet.flagged.items():
-        found.setdefault(f"it reported, but: {one_line(why)}", []).append(node)
-    return [*found.items()]
-
-
 def _some(names: Sequence[str], most: int) -> str:
     """Return the first names, and the number of the others. most: 0 for all."""
     more = len(names) - most if most else 0
@@ -253,7 +245,7 @@ def forms(parts_of: Callable[[Any, Page], _Parts]) -> dict[str, Callable[[Any, P
         for title, rows in parts:
             found.append(f"**{literal(title)}**")
             cells = [(literal(word), "<br>".join(map(literal, texts))) for word, texts in rows]
-            found.append(markdown_table(("nodes", "which, and what"), cells))
+            found.append(markdown_table(("what", "which nodes, and why"), cells))
         return "\n\n".join(filter(None, [*found, *map(literal, notes)])) + "\n"
 
     return {"table": table, "markdown": markdown}
@@ -264,8 +256,14 @@ def fleet_parts(fleet: Fleet, page: Page) -> _Parts:
     most = 0 if page.details else _MOST_CAUSES
     rows = [("", [text]) for text in left_out(fleet, most)]
     strange = [(str(group.status), group.error, group.nodes) for group in fleet.silent]
-    for word, why, nodes in strange + [("suspect", *pair) for pair in flagged(fleet)]:
-        rows.append((word, [f"{_nodes(nodes, page)}  {one_line(why)}"]))
+    for why in dict.fromkeys(fleet.flagged.values()):
+        nodes = tuple(node for node, error in fleet.flagged.items() if error == why)
+        strange.append(("suspect", f"it reported, but: {why}", nodes))
+    if page.details:
+        strange.append(("unexpected", "", fleet.unexpected))
+        strange.append(("repeated", "reported more than once", tuple(fleet.repeated)))
+    for word, why, nodes in strange:
+        rows += [(word, [f"{_nodes(nodes, page)}  {one_line(why)}"])] if nodes else []
     for hazard in merged(fleet.hazards):
         check, number = hazard.check, number_of(len(hazard.nodes))
         text = f"{number}: {one_line(check.message or check.title)} [{check.code}]"

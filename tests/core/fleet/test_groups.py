@@ -157,11 +157,11 @@ def test_a_kind_of_few_nodes_is_compared_with_the_nearest() -> None:
     nodes = {f"a{at}": {"model_name": "A", "kernel": 1, "libc": 1} for at in range(9)}
     nodes |= {f"b{at}": {"model_name": "B", "kernel": 2, "libc": 2} for at in range(8)}
     nodes["odd"] = {"model_name": "C", "kernel": 2, "libc": 2}
-    first, second = fleet_of(taken(nodes)).kinds
+    near, largest = fleet_of(taken(nodes)).kinds  # what deviates comes first
 
-    assert (first.title["cpu.model_name"], first.others) == ("A", ())
-    assert (second.title["cpu.model_name"], second.others) == ("B", ("odd",))
-    assert [each.name for each in second.deviations[0].differences] == ["cpu.model_name"]
+    assert (largest.title["cpu.model_name"], largest.others) == ("A", ())
+    assert (near.title["cpu.model_name"], near.others) == ("B", ("odd",))
+    assert [each.name for each in near.deviations[0].differences] == ["cpu.model_name"]
 
 
 @pytest.mark.parametrize("base", [503_316_480 + at * 131_072 for at in range(0, 160, 13)])
