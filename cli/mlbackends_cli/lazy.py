@@ -229,9 +229,9 @@ class FolderGroup(Command, click.Group):
 
 
 #: How a message of click about a value begins: with the value as Python writes it.
-_VALUE = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+) is not """)
+_VALUE = pattern(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+) is not """)
 _LONGEST = 80
-_EXTRA = re.compile(r"unexpected extra arguments? \((.*)\)", re.DOTALL)
+_EXTRA = pattern(r"unexpected extra arguments? \((.*)\)", re.DOTALL)
 
 
 def explained(

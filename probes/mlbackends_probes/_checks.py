@@ -1,8 +1,8 @@
-"""What the probes in table.json do themselves: load_NAME, use_NAME, and find_NAME, which completes a finding.
+"""What the probes in table.json ask of an opened library: load_NAME and use_NAME, if their rows list it.
 
-The first two get the caller of the opened library's functions, and the library. One that learns nothing
-returns None; `use` raises NotUsable if a result is wrong. describe_NAME and decode_NAME are fields of
-SharedLibrary and CudaLibrary. The functions are documented in the sources that table.json names.
+Both get the caller of the opened library's functions, and the library. One that learns nothing
+returns None; `use` raises NotUsable if a result is wrong. The functions are documented in the sources that
+table.json names. A report of files alone imports none of this.
 """
 
 import os
@@ -10,43 +10,16 @@ import re
 
 from msgspec.structs import replace
 
-from mlbackends.base.reasons import NotUsable, Reason
-from mlbackends.base.tables import table
-from mlbackends.host.host import Host
+from mlbackends.base.reasons import NotUsable
 from mlbackends.libraries.blas_symbols import require_equal, require_product
 from mlbackends.libraries.c_calls import Calls, ctypes, decimal_version
 from mlbackends.libraries.cuda.device import expect, first_device
-from mlbackends.libraries.cuda.libraries import agree, runtime_version, versioned
+from mlbackends.libraries.cuda.libraries import runtime_version, versioned
 from mlbackends.libraries.library_names import stem_of
-from mlbackends.libraries.search import inside, with_file_version
-from mlbackends.model.records import Answer, FactValue, Finding, Library, nonempty
+from mlbackends.model.records import Answer, FactValue, Library, nonempty
+from mlbackends_probes._findings import FFTW_PRECISIONS, decode_cupti
 
 # ---- NVIDIA --------------------------------------------------------------------------------------
-
-
-def find_cublas(finding: Finding, _: Host) -> Finding:
-    """Name the copies of cuBLASLt, and compare their versions with those of cuBLAS."""
-    named = [
-        replace(library, name="cublasLt") if "cublasLt" in library.soname else library
-        for library in finding.libraries
-    ]
-    # cuBLAS goes first: it represents the probe.
-    libraries = tuple(sorted(named, key=lambda library: library.name))
-    warnings = [*finding.warnings]
-    winners = {
-        (library.name, library.soname.rpartition(".")[2]): library
-        for library in libraries
-        if library.wins
-    }
-    for (name, number), library in winners.items():
-        other = winners.get(("cublasLt", number))
-        if name != "cublas" or not other or not library.version or not other.version:
-            continue
-        if not agree(library.version, other.version):
-            message = f"{library.path} is {library.version}, and {other.path} is {other.version}"
-            hint = "cuBLAS needs the cuBLASLt of its version"
-            warnings.append(Reason("conflict", message, hint))
-    return replace(finding, libraries=libraries, warnings=tuple(warnings))
 
 
 def use_cublas(call: Calls, library: Library) -> None:
@@ -150,12 +123,6 @@ def use_cutensor(call: Calls, _: Library) -> None:
     call.create("cutensorCreate")
 
 
-def decode_cupti(number: str) -> str:
-    """Return a version as text: 130500 is 13.5. Before CUDA 13 it was a running number: ""."""
-    value = int(number or 0)
-    return f"{value // 10000}.{value % 10000 // 100}" if value >= 130000 else ""
-
-
 def use_cupti(call: Calls, library: Library) -> Answer | None:
     """Start to record kernels."""
     first_device()
@@ -164,23 +131,6 @@ def use_cupti(call: Calls, library: Library) -> Answer | None:
     call("cuptiActivityEnable", kernels)
     version = decode_cupti(str(number))
     return versioned(library, version) if version else None
-
-
-def find_nccl(finding: Finding, host: Host) -> Finding:
-    """Add the copies that are built into torch, and what nccl.conf sets."""
-    built_in = inside(host, "nccl", "libtorch_cuda", ("ncclGetVersion",))
-    reasons = () if built_in else finding.reasons
-    libraries = (*finding.libraries, *built_in)
-    # The first file that sets a variable holds, after the environment.
-    own = host.env("NCCL_CONF_FILE") or f"{host.env('HOME')}/.nccl.conf"
-    rows: dict[str, dict[str, str]] = {}
-    for path in (own, "/etc/nccl.conf") if libraries else ():
-        for line in host.read(path, 65536).splitlines():
-            name, equals, value = line.partition("=")
-            if equals and name in table("host/variables")["nccl"]:
-                rows.setdefault(name, {"name": name, "value": value, "file": path})
-    facts = finding.facts | nonempty({"configuration": list(rows.values())})
-    return replace(finding, libraries=libraries, facts=facts, reasons=reasons)
 
 
 def load_nccl(call: Calls, library: Library) -> Answer:
@@ -300,16 +250,6 @@ def use_hipblaslt(call: Calls, library: Library) -> Answer:
     return Answer(replace(library, version=decimal_version(version.value, 100_000)))
 
 
-def find_miopen(finding: Finding, host: Host) -> Finding:
-    """Add the databases that are installed with the first copy."""
-    if not finding.libraries:
-        return finding
-    prefix = host.realpath(finding.libraries[0].path).rsplit("/", 2)[0]
-    names = host.listdir(host.env("MIOPEN_SYSTEM_DB_PATH") or f"{prefix}/share/miopen/db")
-    databases = [name for name in names if re.search(r"\.(kdb|db|db\.txt|fdb\.txt)$", name)]
-    return replace(finding, facts=nonempty({"databases": databases[:100]}) | finding.facts)
-
-
 def load_miopen(call: Calls, library: Library) -> Answer:
     """Ask for the version, which needs no GPU."""
     parts = (ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_size_t())
@@ -406,28 +346,9 @@ def use_fbgemm(call: Calls, _: Library) -> None:
     require_equal("FloatToBfloat16_simd", [float(number) for number in rounded], right)
 
 
-#: The prefix of each library's functions, and the type that it computes with.
-_PRECISIONS = {
-    "libfftw3": ("fftw", "double"),
-    "libfftw3f": ("fftwf", "float"),
-    "libfftw3l": ("fftwl", "long double"),
-    "libfftw3q": ("fftwq", "quadruple"),
-}
-
-
-def describe_fftw(host: Host, library: Library) -> Library:
-    """Add the precision, and the libraries for threads next to a copy."""
-    folder, name = os.path.split(library.path)
-    stem = stem_of(name).removesuffix("-3")  # as it ends under Windows
-    beside = {stem_of(other) for other in host.listdir(folder) if other.startswith("libfftw3")}
-    threads = [kind for kind in ("threads", "omp") if f"{stem}_{kind}" in beside]
-    facts = {"precision": _PRECISIONS[stem][1], "threads": threads}
-    return replace(library, facts=nonempty(facts))
-
-
 def load_fftw(call: Calls, library: Library) -> Answer:
     """Read the version, which is a variable and not a function."""
-    prefix, _ = _PRECISIONS[stem_of(os.path.basename(library.path))]
+    prefix, _ = FFTW_PRECISIONS[stem_of(os.path.basename(library.path))]
     try:
         variable = (ctypes.c_char * 8).in_dll(call.opened, f"{prefix}_version")
     except ValueError:
@@ -444,7 +365,7 @@ def load_fftw(call: Calls, library: Library) -> Answer:
 
 def use_fftw(call: Calls, library: Library) -> None:
     """Transform 1, 0, 0, 0."""
-    prefix, precision = _PRECISIONS[stem_of(os.path.basename(library.path))]
+    prefix, precision = FFTW_PRECISIONS[stem_of(os.path.basename(library.path))]
     kinds = {"double": "c_double", "float": "c_float", "long double": "c_longdouble"}
     if precision not in kinds:
         raise NotUsable("no-use-check", f"Python has no type for {precision} precision")
@@ -460,18 +381,6 @@ def use_fftw(call: Calls, library: Library) -> None:
     execute = getattr(call.opened, f"{prefix}_execute")
     execute(ctypes.c_void_p(plan))
     require_equal(f"{prefix}_execute", [float(number) for number in spectrum], [1.0, 0.0] * 4)
-
-
-def find_flexiblas(finding: Finding, host: Host) -> Finding:
-    """Add the backend that is set."""
-    if not finding.libraries:
-        return finding
-    facts = {**finding.facts}
-    # The later file goes before the earlier one.
-    for path in ("/etc/flexiblasrc", f"{host.env('HOME')}/.flexiblasrc"):
-        if chosen := re.findall(r"^\s*default\s*=\s*(\S+)", host.read(path, 65536), re.MULTILINE):
-            facts["default_backend"] = chosen[-1]
-    return replace(finding, facts=facts)
 
 
 def load_flexiblas(call: Calls, library: Library) -> Answer:
@@ -557,19 +466,6 @@ def use_qnnpack(call: Calls, _: Library) -> None:
     done("run_operator", operator, None)
     right = [5.0, 10.0, 100.0, 200.0]
     require_equal(f"{prefix}_run_operator", [float(number) for number in clamped], right)
-
-
-def find_sycl(finding: Finding, host: Host) -> Finding:
-    """Add the adapters next to the first copy."""
-    if not finding.libraries:
-        return finding
-    beside = host.realpath(finding.libraries[0].path).rsplit("/", 1)[0]
-    pattern = re.compile(r"lib(?:ur_adapter|pi)_(\w+)\.so")
-    names = (pattern.match(name) for name in host.listdir(beside))
-    adapters = sorted({match[1] for match in names if match})
-    libraries = tuple(with_file_version(host, library) for library in finding.libraries)
-    facts = nonempty({"adapters": adapters, **finding.facts})
-    return replace(finding, libraries=libraries, facts=facts)
 
 
 def load_tbb(call: Calls, library: Library) -> Answer:

@@ -3,8 +3,8 @@
 These libraries differ by names and by a few calls; any other probe is a file, NAME.py, and
 `mlbackends.base.registry` lists both. doc: the lines of what would be the file's docstring. kind: "cuda" and
 "shared" have the fields of CudaLibrary and SharedLibrary, "rocm" those of library_finding, "package" those of
-`_package` here. What is asked of an opened library is in _checks.py. unnamed: the name of a status that
-statuses.json does not have.
+`_package` here. asks: which of load_NAME and use_NAME in _checks.py are asked of an opened library; what
+completes a finding is in _findings.py. unnamed: the name of a status that statuses.json does not have.
 """
 
 import os
@@ -22,10 +22,9 @@ from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.cuda.libraries import CudaLibrary
 from mlbackends.libraries.search import SharedLibrary
 from mlbackends.model.records import Answer, Finding, Library
-from mlbackends_probes import _checks
+from mlbackends_probes import _findings
 
-Check = Callable[[Calls, Library], Answer | None]
-
+_Check = Callable[[Calls, Library], Answer | None]
 
 with open(os.path.join(os.path.dirname(__file__), "table.json"), "rb") as file:
     _ROWS = msgspec.json.decode(file.read(), type=dict[str, dict[str, Any]])
@@ -37,7 +36,7 @@ def load(name: str) -> ModuleType:
         field: tuple(value) if isinstance(value, list) else value
         for field, value in _ROWS[name].items()
     }
-    kind, unnamed = row.pop("kind"), row.pop("unnamed", "unknown")
+    kind, unnamed, asks = row.pop("kind"), row.pop("unnamed", "unknown"), row.pop("asks", ())
     probe = ModuleType(f"{__package__}.{name}", "\n".join((*row.pop("doc"), "")))
     calls: Callable[[CDLL], Calls] = partial(Calls, library=name, unnamed=unnamed)
     attributes: dict[str, Any] = {}
@@ -47,24 +46,25 @@ def load(name: str) -> ModuleType:
         calls = partial(rocm_calls, namer=row.pop("namer", ""))
         attributes["find"] = partial(library_finding, **row)
     elif kind == "cuda":
-        if decode := getattr(_checks, f"decode_{name}", None):
+        if decode := getattr(_findings, f"decode_{name}", None):
             row["decode"] = decode
         cuda = CudaLibrary(name, **row)
         calls, attributes = cuda.calls, {"LIBRARY": cuda, "find": cuda.find}
         if cuda.property_function:
             attributes["load"] = cuda.load
     else:
-        describe = getattr(_checks, f"describe_{name}", None)
+        describe = getattr(_findings, f"describe_{name}", None)
         shared = SharedLibrary(row.pop("name", name), **row, describe=describe)
         attributes = {"LIBRARY": shared, "find": shared.find}
 
-    def answer(check: Check, opened: CDLL, library: Library) -> Answer:
+    def answer(step: str, opened: CDLL, library: Library) -> Answer:
+        from mlbackends_probes import _checks  # only where a library is opened
+
+        check: _Check = getattr(_checks, f"{step}_{name}")
         return check(calls(opened), library) or Answer(library)
 
-    for step in ("load", "use"):
-        if check := getattr(_checks, f"{step}_{name}", None):
-            attributes[step] = partial(answer, check)
-    if complete := getattr(_checks, f"find_{name}", None):
+    attributes |= {step: partial(answer, step) for step in asks}
+    if complete := getattr(_findings, f"find_{name}", None):
         find = attributes["find"]
         attributes["find"] = lambda host: complete(find(host), host)
     vars(probe).update(attributes)

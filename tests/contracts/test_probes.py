@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import string
 from pathlib import Path
@@ -19,6 +20,7 @@ from mlbackends.model.records import Fact, Finding, Presence, Report
 from mlbackends.survey import all_codes, survey
 from mlbackends_cli.report import probes
 from mlbackends_cli.report.commands.schema import report_schema
+from mlbackends_probes import _checks
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Our own: other distributions may add to them.
@@ -187,3 +189,9 @@ def test_every_code_of_the_catalogue_is_used_and_tested() -> None:
     codes = all_codes()
     assert [code for code in codes if f'"{code}"' not in used] == []
     assert [code for code in codes if f'"{code}"' not in tested] == []
+
+
+def test_a_row_lists_what_its_library_is_asked() -> None:
+    rows = json.loads((ROOT / "probes/mlbackends_probes/table.json").read_bytes())
+    listed = {f"{step}_{name}" for name, row in rows.items() for step in row.get("asks", ())}
+    assert listed == {name for name in vars(_checks) if name.startswith(("load_", "use_"))}

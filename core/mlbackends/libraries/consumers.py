@@ -19,11 +19,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from mlbackends.base.errors import NotALibrary, joined
+from mlbackends.base.patterns import bytes_pattern
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import (
     Distribution,
     distributions,
+    listed_files,
     module_location,
     record_bytes,
 )
@@ -37,6 +39,7 @@ from mlbackends.model.records import Library
 _DEEPEST = 3
 #: The most libraries of packages that are read; an environment with every framework has 2,000.
 MOST_FILES = 4000
+_SHARED = bytes_pattern(rb'\.so(?=[.,"\s]|\Z)[^\n]*')
 
 
 # ---- BLAS and OpenMP runtimes, by package ---------------------------------------------------------
@@ -238,10 +241,7 @@ def _libraries(host: Host, dist: Distribution) -> dict[str, Elf]:
     """Return the ELF headers of a package's shared libraries and extension modules, by path."""
     files: dict[str, Elf] = {}
     left = MOST_FILES
-    for line in record_bytes(host, dist).splitlines():
-        name = (
-            line.rsplit(b",", 2)[0].strip(b'"').decode(errors="replace") if b".so" in line else ""
-        )
+    for name in listed_files(record_bytes(host, dist), _SHARED):
         if name.endswith(".so") or ".so." in os.path.basename(name):
             path = posixpath.normpath(f"{dist.folder}/{name}")
             with suppress(NotALibrary, OSError):

@@ -6,6 +6,7 @@ Nothing is imported, and pip and uv are not run: they may belong to another inte
 """
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -94,6 +95,16 @@ def _entries(host: Host, folder: str) -> frozenset[str]:
 def record_bytes(host: Host, dist: Distribution) -> bytes:
     """Return a distribution's RECORD unchanged, b"" without one."""
     return host.read_bytes(f"{dist.info}/RECORD", _RECORD_LIMIT)
+
+
+def listed_files(record: bytes, ending: re.Pattern[bytes]) -> Iterator[str]:
+    """Yield the files of a RECORD whose names may end so. ending: matches to the end of the line.
+
+    Few lines name libraries: searching for the ending takes a tenth of matching each line.
+    """
+    for rest in ending.finditer(record):
+        start = record.rfind(b"\n", 0, rest.start()) + 1
+        yield record[start : rest.end()].rsplit(b",", 2)[0].strip(b'"').decode(errors="replace")
 
 
 def origin_of(host: Host, dist: Distribution) -> dict[str, Any]:

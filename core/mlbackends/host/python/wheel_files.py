@@ -16,7 +16,7 @@ from msgspec import Struct
 from mlbackends.base.patterns import bytes_pattern
 from mlbackends.base.quantities import dotted_numbers
 from mlbackends.host.host import Host
-from mlbackends.host.python.packages import Distribution, record_bytes
+from mlbackends.host.python.packages import Distribution, listed_files, record_bytes
 
 _LINE = bytes_pattern(rb'^("[^"\n]*"|[^,\n]+),([^\n]*)', re.MULTILINE)
 # Matches consecutive lines with the same beginning at once, in half the time of matching each line.
@@ -137,12 +137,7 @@ def missing_files(host: Host, dists: Sequence[Distribution]) -> list[dict[str, A
     ending = re.compile(_ENDINGS.get(host.platform, rb"\.so[^\n]*"))
     for dist in dists:
         record, missing = record_bytes(host, dist), []
-        # Few lines name libraries: searching for the ending takes a tenth of matching each line.
-        for rest in ending.finditer(record):
-            start = record.rfind(b"\n", 0, rest.start()) + 1
-            name = (
-                record[start : rest.end()].partition(b",")[0].strip(b'"').decode(errors="replace")
-            )
+        for name in listed_files(record, ending):
             if name.endswith(_ENDS) or name.rpartition(".so.")[2].replace(".", "").isdecimal():
                 path = posixpath.normpath(f"{dist.folder}/{name}")
                 missing += [path] if not host.exists(path) else []

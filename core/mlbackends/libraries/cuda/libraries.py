@@ -13,6 +13,7 @@ import os
 import posixpath
 import re
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 
 import msgspec
 from msgspec import Struct
@@ -47,6 +48,10 @@ _HPC_SDK_PARTS = ("cuda/*/lib64", "math_libs/*/lib64", "comm_libs/*/lib")
 _VERSIONED = ("libcusparseLt", "libcutensor", "nvshmem")
 
 _HEADER_READ = 1 << 16
+#: A macro that is a number; a comment may follow, and an expression is not a number.
+_DEFINED = pattern(
+    r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+\(?(\d{1,6})\)?\s*?(?:/[/*].*)?$", re.MULTILINE
+)
 _CONFLICT_HINT = "two packages may have written the same folder; reinstall the one you want"
 
 
@@ -214,15 +219,9 @@ def version_in_file_name(file_name: str) -> str:
 
 def version_in_header(host: Host, path: str, macros: Sequence[str]) -> str:
     """Return the numbers that a header defines for `macros`, joined by dots; "" without any."""
-    text = host.read(path, _HEADER_READ)
-    numbers = []
-    for macro in macros if text else ():
-        # A comment may follow; an expression is not a number.
-        line = rf"^[ \t]*#[ \t]*define[ \t]+{macro}[ \t]+\(?(\d{{1,6}})\)?\s*?(?:/[/*].*)?$"
-        if not (match := re.search(line, text, re.MULTILINE)):
-            break
-        numbers.append(match[1])
-    return ".".join(numbers)
+    # Of several definitions the first counts.
+    numbers = dict(reversed(_DEFINED.findall(host.read(path, _HEADER_READ))))
+    return ".".join(numbers[macro] for macro in takewhile(numbers.__contains__, macros))
 
 
 def package_version(library: Library, word: str) -> str:
