@@ -2,9 +2,10 @@
 
     python tests/benchmarks/start.py [--rounds 15] [--torch PYTHON]
 
-PYTHON is the interpreter of an environment that has torch; without it collect_env is left out. The
+PYTHON is the interpreter of an environment that has torch; without it collect_env is left out. If this
+package is installed there too, its commands are measured there as well, compared with that Python. The
 commands are run in turn, round by round, so that whatever else the machine does hits all of them; medians
-and ratios are printed. Byte-compile first (a run of each command is made before the rounds).
+and ratios are printed, and the two budgets. A run of each before the rounds writes the byte code.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 from pathlib import Path
 
 BACKENDS = str(Path(sys.executable).with_name("backends"))
+FOUND = "backends info --depth found --format json"
 
 
 def measured(command: list[str]) -> tuple[float, float, float]:
@@ -55,11 +57,14 @@ def main() -> None:
         "python -c 'import click, msgspec'": [sys.executable, "-c", "import click, msgspec"],
         "backends --version": [BACKENDS, "--version"],
         "backends, one completion": [BACKENDS],
-        "backends info --depth found --format json": [
-            BACKENDS, "info", "--depth", "found", "--format", "json",
-        ],
+        FOUND: [BACKENDS, *FOUND.split()[1:]],
         "backends info": [BACKENDS, "info"],
-    }  # fmt: skip
+    }
+    with_torch = str(Path(chosen.torch or "/nowhere").with_name("backends"))
+    if os.path.exists(with_torch):
+        commands["with torch: python -c pass"] = [chosen.torch, "-c", "pass"]
+        commands["with torch: backends info"] = [with_torch, "info"]
+        commands[f"with torch: {FOUND}"] = [with_torch, *FOUND.split()[1:]]
     if chosen.torch:
         commands["python -m torch.utils.collect_env"] = [
             chosen.torch,
@@ -94,9 +99,14 @@ def main() -> None:
     print("| --- | ---: | ---: | ---: | ---: |")
     for name, (cpu, wall, memory) in medians.items():
         print(f"| `{name}` | {cpu:.1f} | {cpu / bare:.1f} | {wall:.1f} | {memory:.1f} |")
+    print(f"\nbudget: {medians[FOUND][0] / bare:.1f} of 10 times bare Python for `{FOUND}`")
+    if os.path.exists(with_torch):
+        ratio = medians[f"with torch: {FOUND}"][0] / medians["with torch: python -c pass"][0]
+        seconds = medians["with torch: backends info"][1] / 1000
+        print(f"with torch: {ratio:.1f} times; {seconds:.2f} of 0.40 s for `backends info`")
     if chosen.torch:
         env = medians["python -m torch.utils.collect_env"]
-        found = medians["backends info --depth found --format json"]
+        found = medians[FOUND]
         full = medians["backends info"]
         print(
             f"\ncollect_env takes {env[0] / found[0]:.1f} times the CPU of `info --depth found --format json`"
