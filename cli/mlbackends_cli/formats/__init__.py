@@ -18,7 +18,7 @@ It may also have `publish(outcome)`, which is called after an outcome has been w
 belongs elsewhere, such as the summary of a GitHub step.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -64,7 +64,7 @@ def text_of(form: str, record: Any, page: Any, **own: Callable[[Any, Any], str])
 
 def show(
     record: Any,
-    own: dict[str, Callable[[Any, Any], str]],
+    own: Mapping[str, Callable[..., str]],
     *,
     form: str,
     output: str,
