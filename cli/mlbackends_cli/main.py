@@ -33,7 +33,8 @@ click.version_option(__version__, prog_name="backends", message="%(prog)s %(vers
 
 def command_line() -> int:
     """Run the command of this process, `sys.argv`, and return its exit code."""
-    warnings.formatwarning = _warning_line
+    # In the form of our other messages, without the line of our code.
+    warnings.formatwarning = lambda text, *_, **__: f"backends: {log_line(str(text))}\n"
     if os.name == "nt":  # Ctrl-Break ends it as Ctrl-C does
         import signal
 
@@ -79,11 +80,6 @@ def guarded_main(arguments: list[str]) -> int:
         _report_bug(error, arguments)
         return getattr(error, "exit_code", exits.BUG)
     return code if isinstance(code, int) else exits.YES
-
-
-def _warning_line(message: Warning | str, *_: object, **__: object) -> str:
-    """Return a warning of the library in the form of our other messages, without the line of our code."""
-    return f"backends: {log_line(str(message))}\n"
 
 
 def _reraise_interrupt(unraisable: "sys.UnraisableHookArgs") -> None:

@@ -406,10 +406,7 @@ def check_notes(checked: Checked) -> list[str]:
     results = [result for problem in checked.problems for result in ran(problem)]
     if not results:
         return [summary]
-    measures = ["slower by"] * any(result.timing for result in results) + [
-        "max error",
-        "of limit",
-    ]
+    measures = ["slower by"] * any(result.timing for result in results) + ["max error", "of limit"]
     measures += ["relative", "error ratio"]
     measures += ["gradients"] * any(problem.problem.wants_gradient for problem in checked.problems)
     measured = {result.memory.measured_by for result in results if result.memory}

@@ -93,7 +93,7 @@ def command(
             log(f"warning: {note}; --python inspects another one than {sys.prefix}")
     difference = narrowed(difference, only, ignore)
     style = page(color, output)
-    own = {"table": _printed, "html": _html}
+    own = {"table": _printed, "html": difference_page}
     if form in own or formats.has(form, "record"):
         write(formats.text_of(form, difference, style, **own), output)
     elif formats.has(form, "listing"):
@@ -247,7 +247,7 @@ def _notes(difference: Difference) -> list[str]:
     return [f"{names}: {numbers or 'no differences'}", *difference.notes]
 
 
-def _html(difference: Difference, page: Page) -> str:
+def difference_page(difference: Difference, page: Page) -> str:
     """Return the page; what did not become worse is folded unless the page asks for details."""
     before, after = difference.before, difference.after
     found = _parts(difference)

@@ -129,7 +129,7 @@ def command(
     # Only what asks how far a package goes makes it compute.
     computing = {*names, *(need.probe for need in needs)}
     computing |= {name.partition(".")[0] for name in wanted if name.endswith(_COMPUTED)}
-    own = {"frame": _frames, "slurm": node_features}
+    own = {"frame": node_frames, "slurm": node_features}
     presence = Presence(depth or ("found" if root or absent else "usable"))
     with ProgressLine() as progress:
         report = survey(
@@ -209,7 +209,7 @@ def _bare(report: Report, name: str) -> str:
     return value if isinstance(value, str) else json_line(value)
 
 
-def _frames(report: Report) -> str:
+def node_frames(report: Report) -> str:
     """Return the frames of an envelope with the report, whose own names may be redacted."""
     from mlbackends.base.writable import writable
     from mlbackends.fleet.frames import frames

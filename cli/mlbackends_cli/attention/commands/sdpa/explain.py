@@ -37,7 +37,7 @@ def command(names: tuple[str, ...], required: tuple[str, ...], details: bool, **
     wordings = wordings_of(words)
     explaining.chosen_backends(required)
     explanation = explaining.explain(wordings, (*names, *required) if names else ())
-    own = {"table": _printed, "markdown": _markdown}
+    own = {"table": printed, "markdown": markdown}
     formats.show(explanation, own, details=details, **words)
     for problem in explanation.problems:
         able = {verdict.backend for verdict in problem.verdicts if verdict.usable}
@@ -51,7 +51,7 @@ _WIDEST = 110
 _FEW = 4
 
 
-def _printed(explanation: Explanation, page: Page) -> str:
+def printed(explanation: Explanation, page: Page) -> str:
     """Return the verdicts for a terminal; for many problems, only the choices."""
     from mlbackends_cli.text.layout import (  # rich, which JSON does not need
         Cell,
@@ -139,7 +139,7 @@ def _choices(explained: Explained) -> tuple[str, str, str]:
     return explained.text, torch, explained.chosen or "none"
 
 
-def _markdown(explanation: Explanation, _page: Page) -> str:
+def markdown(explanation: Explanation, _page: Page) -> str:
     """Return the verdicts as Markdown: a table for each problem."""
     parts = []
     hints: set[str] = set()

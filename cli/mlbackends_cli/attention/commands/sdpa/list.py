@@ -33,15 +33,16 @@ def command(devices: bool, pythons: tuple[str, ...], form: str, output: str, col
     if devices:
         if form != "table":
             raise BadInput(f"--devices has no format {form}; it is a table")
-        write(_devices(style), output)
+        lines = (*HERE.items(), *((device.name, device.title) for device in NAMED.values()))
+        write(plain.printed((Passage("Devices", lines),), style), output)
         return exits.YES
 
-    own = {"table": _printed, "markdown": _markdown}
+    own = {"table": printed, "markdown": markdown}
     write(formats.text_of(form, listing(pythons), style, **own), output)
     return exits.YES
 
 
-def _printed(listed: BackendList, page: Page) -> str:
+def printed(listed: BackendList, page: Page) -> str:
     """Return a passage for each backend."""
     parts = []
     for entry in listed.backends:
@@ -72,29 +73,13 @@ def _kind(entry: BackendEntry) -> str:
     return f"{entry.answers_to}, a peer" if entry.peer else entry.answers_to
 
 
-def _markdown(listed: BackendList, _page: Page) -> str:
+def markdown(listed: BackendList, _page: Page) -> str:
     """Return a table of the backends."""
-    rows = [
-        (
-            backend.name,
-            _kind(backend),
-            "; ".join(backend.takes),
-            ", ".join(backend.can),
-            next(
-                (
-                    reason.message
-                    for reason in (*backend.unavailable_reasons, *backend.slower_reasons)
-                ),
-                "yes",
-            ),
-        )
-        for backend in listed.backends
-    ]
+    rows = []
+    for backend in listed.backends:
+        reasons = (*backend.unavailable_reasons, *backend.slower_reasons)
+        usable = reasons[0].message if reasons else "yes"
+        texts = "; ".join(backend.takes), ", ".join(backend.can), usable
+        rows.append((backend.name, _kind(backend), *texts))
     heads = ("backend", "kind", "supports", "can", "usable here")
     return table(heads, [tuple(map(literal, row)) for row in rows]) + "\n"
-
-
-def _devices(page: Page) -> str:
-    """Return the names that --device takes, with what each is."""
-    lines = [*HERE.items(), *((backend.name, backend.title) for backend in NAMED.values())]
-    return plain.printed((Passage("Devices", tuple(lines)),), page)

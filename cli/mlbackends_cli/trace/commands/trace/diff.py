@@ -49,11 +49,6 @@ def _ratio(text: str) -> float:
     return found
 
 
-def _share(text: str) -> float:
-    """Return a part of the whole: 0.01 for "0.01" and "1%"."""
-    return _number(text, "neither a part such as 0.01 nor a share such as 1%", 0.0)
-
-
 def _number(text: str, otherwise: str, whole: float) -> float:
     """Return a number; of one with a percent sign the part, on top of the whole."""
     if (share := percentage(text)) is not None:
@@ -70,7 +65,11 @@ def _number(text: str, otherwise: str, whole: float) -> float:
 @CHOSEN
 @option("--measure", "What is compared.", usual="median", one_of=["median", "mean", "min", "total"])
 @option("--threshold RATIO", usual="10%", kind=_ratio)
-@option("--smallest-share SHARE", usual="1%", kind=_share)
+@option(
+    "--smallest-share SHARE",
+    usual="1%",
+    kind=lambda text: _number(text, "neither a part such as 0.01 nor a share such as 1%", 0.0),
+)
 @option("--whole-threshold RATIO", kind=_ratio)
 @option("--all everything")
 @written("listing", also=ROWS)

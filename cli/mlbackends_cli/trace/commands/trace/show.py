@@ -151,7 +151,12 @@ def _show(files: Sequence[str], request: Request) -> int:
     shows_progress = not streams or regular_size(sys.stdout) is not None
     with closing(Logs(files, shows_progress=shows_progress)) as logs:
         if is_page:
-            write(_page(logs, request, fitting.where), output)
+            title = cleaned(", ".join(os.path.basename(_name(name)) for name in logs.names))
+            created, tool = time.strftime("%Y-%m-%d %H:%M:%S %z"), f"backends {__version__}"
+            contents = Contents(title, request.machine(), tool=tool, created=created)
+            collect(logs, contents.collectors, fitting.where, request.skip_first)
+            contents.text_lines = logs.texts if fitting.where(Text()) else 0
+            write(trace_page(contents), output)
         elif request.names == (_RECORDS,):
             _write_records(logs, request, fitting.where)
         else:
@@ -177,16 +182,6 @@ def _show(files: Sequence[str], request: Request) -> int:
 
 def _name(file: str) -> str:
     return "standard input" if file == "-" else file
-
-
-def _page(logs: "Logs", request: Request, where: "Where") -> str:
-    title = cleaned(", ".join(os.path.basename(_name(name)) for name in logs.names))
-    created = time.strftime("%Y-%m-%d %H:%M:%S %z")
-    tool = f"backends {__version__}"
-    contents = Contents(title, request.machine(), tool=tool, created=created)
-    collect(logs, contents.collectors, where, request.skip_first)
-    contents.text_lines = logs.texts if where(Text()) else 0
-    return trace_page(contents)
 
 
 def _write_records(logs: "Logs", request: Request, where: "Where") -> None:
