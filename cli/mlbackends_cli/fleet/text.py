@@ -10,14 +10,7 @@ from mlbackends.base.errors import counted
 from mlbackends.fleet.collection import MOST_VALUES
 from mlbackends.fleet.nodesets import folded
 from mlbackends.fleet.records import merged
-from mlbackends.model.fleet import (
-    RECORD,
-    Fleet,
-    FleetDifference,
-    FleetFacts,
-    Kind,
-    Status,
-)
+from mlbackends.model.fleet import RECORD, Fleet, FleetDifference, FleetFacts, Kind, Status
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import literal
 from mlbackends_cli.text.markdown import table as markdown_table

@@ -29,15 +29,18 @@ from mlbackends.audit.policy import evaluation
 from mlbackends.audit.policy.rules import read
 from mlbackends.audit.runner import examine
 from mlbackends.base import registry
-from mlbackends.base.errors import BadInput
+from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.fleet.changes import difference_of
 from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.engines import record_of
 from mlbackends.fleet.frames import frames
+from mlbackends.fleet.groups import facts_of_fleet
 from mlbackends.fleet.judging import Judge, fleet_outcome, places_of
-from mlbackends_cli import exits
-from mlbackends_cli.fleet.sources import OUTCOME, collected, reading
+from mlbackends_cli import exits, formats
+from mlbackends_cli.fleet import text as fleets
+from mlbackends_cli.fleet.sources import EXPECT, OUTCOME, collected, reading
 from mlbackends_cli.lazy import FolderGroup
-from mlbackends_cli.options import option, timeout_option, together
+from mlbackends_cli.options import TypedPath, option, timeout_option, together, written
 from mlbackends_cli.output import write
 from mlbackends_cli.report.judgement import HAZARDS, POLICIES, finish
 
@@ -76,13 +79,13 @@ def as_json(words: Sequence[str], program: click.Command) -> tuple[str, ...]:
     options = words[at:][: words[at:].index("--")] if "--" in words[at:] else words[at:]
     if any(option.partition("=")[0] == "--format" for option in options):
         raise BadInput("nodes always print JSON; remove --format from their command")
-    formats = [
+    choices = [
         choice
         for option in (found.params if found else ())
         if option.name == "form" and isinstance(option.type, click.Choice)
         for choice in option.type.choices
     ]
-    if "json" not in formats:
+    if "json" not in choices:
         hint = "info, doctor, audit, sdpa check, sdpa bench and others do"
         raise BadInput(f"`backends {name}` has no --format json, which a node must print", hint)
     return (*words[:at], "--format", "json", *words[at:])
@@ -223,3 +226,74 @@ def recipe(engine: str, command_line: tuple[str, ...]) -> None:
     words = ["backends", "fleet", "envelope", *(["--", *command_line] if command_line else [])]
     text = text.lstrip("\n").replace("{command}", shlex.join(words))
     write(text.replace("{words}", json.dumps(words)))
+
+
+@command.command("diff")
+@click.argument("old", type=TypedPath())
+@click.argument("new", type=TypedPath())
+@option(
+    "--fail-on",
+    "Exit 1 where a node changed, came or went, or only where one was left behind or fell silent.",
+    usual="change",
+    one_of=["change", "left-behind", "never"],
+)
+@option("--all details", "Show every fact and every node.")
+@written(also=("table", "markdown"))
+def diff(old: str, new: str, fail_on: str, details: bool, **written_to: Any) -> int:
+    """Show what changed on a fleet from OLD to NEW, and which nodes were left behind.
+
+    OLD and NEW are what `backends fleet summarize` reads, one file or folder each; best what it wrote with
+    --format json. Facts that changed on the same nodes are one change. A node is left behind if most nodes
+    that had the same old value have a new one, as after a rolling upgrade that did not reach it.
+
+    Examples:
+      backends fleet diff before.json after.json
+      backends fleet summarize reports/ --format json --output before.json
+      backends fleet diff before.json after/ --fail-on left-behind
+    """
+    difference = difference_of(collected([old]), collected([new]), (old, new))
+    formats.show(difference, fleets.forms(fleets.changes_parts), details=details, **written_to)
+    behind = bool(difference.silent) or any(change.left_behind for change in difference.changes)
+    changed = behind or bool(difference.changes or difference.new)
+    if {"change": changed, "left-behind": behind}.get(fail_on):
+        return exits.NO
+    return exits.YES if difference.nodes else exits.UNKNOWN
+
+
+@command.command("facts")
+@click.argument("words", metavar="NAME [SOURCE]...", nargs=-1, type=TypedPath())
+@option("--differing", "Show every fact that has several values; no NAME.")
+@EXPECT
+@option("--all details", "Show every node.")
+@written(also=("table", "markdown"))
+def facts(
+    words: tuple[str, ...], differing: bool, expect: str, details: bool, **written_to: Any
+) -> None:
+    """Show how many nodes have which value of a fact, the rarest first.
+
+    NAME is a dotted name such as nvidia.version; a name includes all names below it, as
+    packages.distributions does; or a glob such as '*.version'. --differing shows every fact that has several
+    values. SOURCE is what `backends fleet summarize` reads: - or nothing for standard input, files, folders.
+
+    Examples:
+      backends fleet facts nvidia.version reports/
+      backends fleet facts packages.distributions.torch fleet.json
+      backends fleet facts --differing reports/
+    """
+    if not (words or differing):
+        raise BadInput(
+            "no fact: name one, such as nvidia.version", "--differing shows all that differ"
+        )
+    names, sources = ((), words) if differing else (words[:1], words[1:])
+    is_path = bool(names) and os.path.exists(names[0])
+    hint = f"name the fact first, as in nvidia.version {names[0]}, or --differing" if names else ""
+    if is_path and not sources:
+        raise BadInput(f"{names[0]} is a file or folder, not the name of a fact", hint)
+    collection = collected(sources, expect)
+    try:
+        record = facts_of_fleet(collection, names)
+    except UnknownName as error:
+        if not is_path:
+            raise
+        raise BadInput(f"{error}; {names[0]} is a file or folder", hint) from None
+    formats.show(record, fleets.forms(fleets.facts_parts), details=details, **written_to)
