@@ -339,3 +339,10 @@ def test_a_plot_goes_to_the_terminal_where_the_record_goes_to_a_file(tmp_path: P
 
     assert done.stdout == plot.printed(plots(SAMPLE), Page())
     assert msgspec.json.decode(out.read_bytes())["schema"] == SAMPLE.schema
+
+
+def test_a_roofline_is_drawn_only_below_a_measured_peak() -> None:
+    with_peak = run(problem("--shape 1,1,64,16", math=4e-5))
+    without = replace(with_peak, bandwidth_bytes_per_second=None)
+    assert [bool(plot.roof) for plot in plots(with_peak)] == [False, True]
+    assert [bool(plot.roof) for plot in plots(without)] == [False]

@@ -176,7 +176,7 @@ def test_where_no_backend_ran_the_reasons_are_told(tmp_path: Path) -> None:
     none = ran("bench", *words, "--dtype", "int8")
     some = ran("bench", *words, "--dtype", "int8,float32", "--backend", "math")
 
-    assert none.returncode == some.returncode == 0
+    assert none.returncode == some.returncode == 3
     assert "math: the dtype is int8" in none.stdout
     assert "1 round: no backend ran\n" in none.stdout
     assert "1 round: no backend ran for 1 of 2\n" in some.stdout

@@ -19,7 +19,7 @@ _MOST, _MOST_NOTES = 12, 6
 
 
 def plots(benched: Benched) -> list[Plot]:
-    """Return a plot of speed over length for each kind of problem, and a roofline of all."""
+    """Return a plot of speed over length for each kind of problem, and rooflines below measured peaks."""
     kinds: dict[str, list[BenchedProblem]] = {}
     for problem in benched.problems:
         kinds.setdefault(problem.kind, []).append(problem)
@@ -45,8 +45,8 @@ def plots(benched: Benched) -> list[Plot]:
     for problem in benched.problems:
         if problem.least_bytes and _timed(problem):
             moving.setdefault(problem.checked.place, []).append(problem)
-    found += [_roofline(problems, benched, len(moving) > 1) for problems in moving.values()]
-    return found
+    rooflines = (_roofline(problems, benched, len(moving) > 1) for problems in moving.values())
+    return [*found, *(plot for plot in rooflines if plot.roof)]
 
 
 def _place(problems: Sequence[BenchedProblem], benched: Benched) -> str:
@@ -54,15 +54,18 @@ def _place(problems: Sequence[BenchedProblem], benched: Benched) -> str:
 
 
 def _roofline(problems: Sequence[BenchedProblem], benched: Benched, is_named: bool) -> Plot:
-    """Return a roofline plot of the problems of one device; is_named: with the name of the device."""
+    """Return a roofline plot of one device, without a roof if its peak was not measured.
+
+    is_named: with the name of the device.
+    """
     peaks = [problem.checked.peak_gflops for problem in problems if problem.checked.peak_gflops]
     speeds = problems[0].checked.speeds
     rate = speeds.bandwidth_bytes_per_second if speeds else benched.bandwidth_bytes_per_second
     traffic = (rate or 0.0) / 1e9
     roof = Roof(max(peaks), traffic, "measured here") if peaks and traffic else None
-    limit = "below the measured peak and bandwidth" if roof else "the peak was not measured"
+    place = f" · {_place(problems, benched)}" if is_named else ""
     return Plot(
-        title=f"Roofline: {limit}" + (f" · {_place(problems, benched)}" if is_named else ""),
+        title=f"Roofline: below the measured peak and bandwidth{place}",
         across="FLOP per byte of inputs and result",
         up="GFLOP/s",
         series=_series(problems, lambda each: each.checked.flops / each.least_bytes),

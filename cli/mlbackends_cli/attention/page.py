@@ -63,8 +63,9 @@ def bench_page(benched: Benched, _page: Page, base: str) -> str:
         (problem.checked, tables.bench_rows(problem, benched, base)) for problem in benched.problems
     ]
     texts, columns = tables.bench_notes(benched, base), tables.bench_columns(benched, base)
-    title = "Speed over length, and a roofline"
-    drawn = scrolled(element("figure", sheet(benched)), title) if plots(benched) else ""
+    shown = plots(benched)
+    title = "Speed, and a roofline" if any(plot.roof for plot in shown) else "Speed"
+    drawn = scrolled(element("figure", sheet(benched)), title) if shown else ""
     return _document(
         benched, "Attention, timed", found, columns, texts, section("picture", title, drawn)
     )
@@ -134,7 +135,7 @@ def _problem(
         name = element("th", sign, " ", escaped(row["backend"]), scope="row")
         body.append([name, *(_cell(head, row.get(head, ""), result, longest) for head in heads)])
     bars = f"Bars: {', '.join(_BARS[head] for head in heads if head in _BARS)}."
-    measured = table(("backend",), body, "numbers", numbers=heads)
+    measured = table(("backend",), body, "numbers labelled", numbers=heads)
     failures = [result for result in problem.results if result.ended is not Ended.RAN]
     reasons = [
         words("strong", failure.backend)
@@ -200,13 +201,15 @@ def _cell(head: str, text: str, result: Result, longest: float) -> str:
     """Return a cell, with a bar if the number is a share or a time that is compared with others."""
     timing, worst = result.timing, result.worst
     share = None
-    kind = "s0" if result.right else "s1"
-    if head == "median" and timing and longest:
-        share, kind = timing.median_seconds / longest, "other" if timing.unstable else "s0"
+    kind, unstable = ("s0" if result.right else "s1"), ""
+    if head == "median" and timing:
+        unstable = " unstable" if timing.unstable else ""
+        share, kind = timing.median_seconds / longest if longest else None, "s0"
     elif head == "of peak" and timing:
         share = timing.share_of_peak
     elif head == "of limit" and worst:
         share = worst[1].share_of_allowed
     if share is None:
-        return words("td", text, "number winner" if text == FASTEST else "number")
-    return bar(share, kind, text)
+        kind = "number winner" if text == FASTEST else f"number{unstable}"
+        return element("td", escaped(text), kind=kind, data_label=head)
+    return bar(share, f"{kind}{unstable}", text, data_label=head)

@@ -71,13 +71,17 @@ def table(
     return element("table", name, top, element("tbody", rows), kind=kind)
 
 
-def bar(share: float, kind: str, text: str) -> str:
-    """Return a cell with a bar of a relative length, and the number that it shows."""
+def bar(share: float, kind: str, text: str, **attributes: str) -> str:
+    """Return a cell with a bar of a relative length, and the number that it shows.
+
+    kind: the classes of the bar, of which "unstable" is also the number's.
+    """
     width = f"{100 * min(1.0, max(0.0, share)):.1f}%"
     boxes = element("rect", kind="track", width="100%", height="100%")
     boxes += element("rect", kind=kind, width=width, height="100%")
     drawn = element("svg", boxes, kind="bar", aria_hidden="true")
-    return element("td", drawn, words("span", text), kind="barred")
+    number = words("span", text, "unstable" if "unstable" in kind.split() else "")
+    return element("td", drawn, number, kind="barred", **attributes)
 
 
 def scrolled(content: str, title: str) -> str:
