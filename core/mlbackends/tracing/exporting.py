@@ -171,7 +171,11 @@ class CsvWriter(LineWriter):
 
     def cell(self, value: object) -> str:
         """Return a value as a cell, in quotes where it needs them."""
-        text = "" if value is None else str(csv_cell(value))
+        if value is None:
+            return ""
+        if type(value) in (int, float):  # most cells of a trace
+            return str(value)
+        text = str(csv_cell(value))
         return '"' + text.replace('"', '""') + '"' if _NEEDS_QUOTES(text) else text
 
     def line(self, values: dict[str, Any]) -> bytes:
