@@ -94,6 +94,17 @@ def test_a_terminal_is_told_what_is_waited_for_and_a_pipe_is_not(fake_library: F
     assert backends(*arguments, environment=environment).stderr == ""
 
 
+@pytest.mark.slow
+def test_the_progress_of_a_fleet_names_the_late_nodes(tmp_path: Path) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\ncase "$*" in *n3*) sleep 2 ;; esac\nexit 255\n')
+    ssh.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "TERM": "xterm", "NO_COLOR": "1"}
+    code, text = in_terminal("fleet", "run", "--hosts", "n[1-3]", environment=environment)
+    assert code == 3
+    assert "2 of 3 nodes, waiting for n3" in text
+
+
 def test_a_file_gets_no_colour_unless_it_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -269,6 +269,7 @@ class _Comparison:
         self._others = frozenset(others)
         self._sizes = {machine: len(view.nodes[machine]) for machine in self._machines}
         self._total = sum(self._sizes.values())
+        self._own = self._total - sum(self._sizes[machine] for machine in others)
 
     def kind(self, title: dict[str, FactValue | None]) -> Kind:
         """Return what the machines have in common and how they differ."""
@@ -328,10 +329,7 @@ class _Comparison:
 
     def _is_majority(self, machines: frozenset[int]) -> bool:
         """Return whether machines have more than half of the nodes that are of this kind."""
-        own = sum(
-            self._sizes[machine] for machine in self._others.symmetric_difference(self._sizes)
-        )
-        return 2 * sum(self._sizes[machine] for machine in machines - self._others) > own
+        return 2 * sum(self._sizes[machine] for machine in machines - self._others) > self._own
 
     def _nodes(self, machines: Iterable[int]) -> tuple[str, ...]:
         return tuple(sorted(node for machine in machines for node in self._view.nodes[machine]))
