@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
+import mlbackends
 from mlbackends.base.tables import table
 from mlbackends.libraries import vulkan as shader
 from mlbackends.model.records import Presence
-from mlbackends_cli.report.probes import device_lines
+from mlbackends_cli.report.probes import device_lines, overview
 from mlbackends_probes import vulkan
 
 if TYPE_CHECKING:
@@ -131,6 +133,8 @@ def test_a_processor_that_draws_is_no_gpu(asked: Asked) -> None:
     assert report.devices[0].facts["device_type"] == "cpu"
     (line,) = device_lines(report)
     assert line.startswith("llvmpipe (LLVM 15.0.6, 256 bits) · the CPU, no GPU · 24 GiB")
+    rows = overview(replace(mlbackends.report("vulkan", depth="found"), probes={"vulkan": report}))
+    assert [row.name for row in rows["library"]] == ["vulkan"] and not rows["accelerator"]
 
 
 def test_nvidia_packs_its_version_in_its_own_way(asked: Asked) -> None:

@@ -141,7 +141,10 @@ def overview(report: Report, *, explained: bool = False) -> dict[str, list[Row]]
             cards = device_lines(probe, explained=explained)
             lines = [*cards, *lines] if is_card else [lines[0] or place]
             problem = "" if explained and state_of(probe) == "broken" else problem
-            rows[kind].append(Row(name, probe, [line for line in lines if line], problem))
+            # Where only the CPU computes, as llvmpipe and PoCL do, there is no accelerator.
+            types = {device.facts.get("device_type") for device in probe.devices}
+            shelf = "library" if is_card and types == {"cpu"} else kind
+            rows[shelf].append(Row(name, probe, [line for line in lines if line], problem))
     rows["machine"].sort(
         key=lambda row: _PARTS.index(row.name) if row.name in _PARTS else len(_PARTS)
     )
