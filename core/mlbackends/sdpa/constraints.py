@@ -43,14 +43,19 @@ def constraint(
 
     def built(test: Test) -> Callable[[], Constraint]:
         made = Constraint(code, sentence, test, hint)
-
-        def returned() -> Constraint:
-            return made
-
-        returned.__name__, returned.__doc__ = test.__name__, test.__doc__
-        return returned
+        return lambda: made
 
     return built
+
+
+def refusal(
+    code: str, sentence: str, is_refused: Callable[[AttentionProblem], object], message: str
+) -> Callable[[], Constraint]:
+    """Return a function that returns the constraint. message: with fields of the problem, {p.dropout}."""
+    made = Constraint(
+        code, sentence, lambda problem: message.format(p=problem) if is_refused(problem) else ""
+    )
+    return lambda: made
 
 
 # ---- the device ---------------------------------------------------------------
@@ -157,14 +162,10 @@ def grouped_heads(*, value_may_differ: bool = False, one_for_all: bool = False) 
     )
 
 
-@constraint("head-dim-differs", "value_dim = head_dim")
-def same_head_dim(problem: AttentionProblem) -> str:
-    """Require value_dim to equal head_dim."""
-    if problem.head_dim == problem.value_dim:
-        return ""
-    return (
-        f"head_dim is {problem.head_dim} and value_dim is {problem.value_dim}; they must be equal"
-    )
+same_head_dim = refusal(
+    "head-dim-differs", "value_dim = head_dim", lambda p: p.head_dim != p.value_dim,
+    "head_dim is {p.head_dim} and value_dim is {p.value_dim}; they must be equal",
+)  # fmt: skip
 
 
 def head_dim_at_most(limit: int) -> Constraint:
@@ -187,26 +188,17 @@ def head_dim_multiple_of(step: int) -> Constraint:
     return Constraint("head-dim-unaligned", f"head_dim a multiple of {step}", test)
 
 
-@constraint("empty-sequence", "sequence lengths above zero")
-def non_empty(problem: AttentionProblem) -> str:
-    """Require at least one row in query and key."""
-    if problem.query_length and problem.key_length:
-        return ""
-    return (
-        f"the lengths of query and key are {problem.query_length} and {problem.key_length};"
-        " both must be above zero"
-    )
+non_empty = refusal(
+    "empty-sequence", "sequence lengths above zero", lambda p: not p.query_length or not p.key_length,
+    "the lengths of query and key are {p.query_length} and {p.key_length}; both must be above zero",
+)  # fmt: skip
 
 
-@constraint("causal-not-square", "equal lengths with is_causal")
-def square_causal(problem: AttentionProblem) -> str:
-    """Require equal lengths of query and key with a causal mask."""
-    if not problem.is_causal or problem.query_length == problem.key_length:
-        return ""
-    return (
-        f"is_causal with lengths {problem.query_length} and {problem.key_length};"
-        " they must be equal"
-    )
+square_causal = refusal(
+    "causal-not-square", "equal lengths with is_causal",
+    lambda p: p.is_causal and p.query_length != p.key_length,
+    "is_causal with lengths {p.query_length} and {p.key_length}; they must be equal",
+)  # fmt: skip
 
 
 # ---- memory -------------------------------------------------------------------
@@ -235,19 +227,55 @@ def last_dim_contiguous(*, singleton_exempt: bool = False, mask_too: bool = Fals
 # ---- optional features ----------------------------------------------------------
 
 
+# fmt: off
+mask_fixed = refusal(
+    "mask-gradient", "a mask that does not require a gradient", lambda p: p.mask and p.mask.requires_grad,
+    "gradients of masks are not supported; the mask requires one",
+)
+no_bool_mask = refusal(
+    "mask", "no boolean mask", lambda p: p.mask and p.mask.dtype == "bool",
+    "boolean masks are not supported, only float masks, which are added",
+)
+no_dropout = refusal(
+    "dropout", "no dropout", lambda p: p.dropout, "dropout is not supported; it is {p.dropout}"
+)
+pages_forward_only = refusal(
+    "gradient", "no gradients with paged keys", lambda p: p.page_table and p.wants_gradient,
+    "gradients are not supported with paged keys; one is required",
+)
+no_logsumexp = refusal(
+    "logsumexp", "no request for the logsumexp of the rows", lambda p: p.logsumexp,
+    "the logsumexp of the rows is requested and cannot be returned",
+)
+not_nested = refusal(
+    "nested", "tensors that are not nested", lambda p: any(spec.nested for spec in _inputs(p)),
+    "nested tensors are not supported",
+)
+no_float64_inside = refusal(
+    "inner-dtype", "no float64 intermediates",
+    lambda p: p.inner_dtype == "float64" and p.dtype != "float64",
+    "float64 intermediates are not supported",
+)
+no_softcap = refusal(
+    "softcap", "no softcap", lambda p: p.softcap, "softcap is not supported; it is {p.softcap}"
+)
+no_sinks = refusal("sinks", "no sinks", lambda p: p.sinks, "sinks are not supported")
+no_variable_lengths = constraint("variable-lengths", "no packed sequences")(
+    lambda p: f"packed sequences are not supported; there are {len(p.query_lengths)}" * bool(p.query_lengths)
+)
+no_pages = refusal(
+    "pages", "no paged keys", lambda p: p.page_table,
+    "paged keys are not supported; key has pages of {p.key.shape[2]}",
+)
+# fmt: on
+
+
 @constraint("mask", "no mask other than a causal one")
 def no_mask(problem: AttentionProblem) -> str:
     """Refuse every mask but a causal one."""
     if problem.mask is None:
         return ""
     return f"masks are not supported; there is one of shape {list(problem.mask.shape)}"
-
-
-@constraint("mask-gradient", "a mask that does not require a gradient")
-def mask_fixed(problem: AttentionProblem) -> str:
-    """Refuse a mask that requires a gradient."""
-    required = problem.mask is not None and problem.mask.requires_grad
-    return "gradients of masks are not supported; the mask requires one" if required else ""
 
 
 def mask_ranks(*ranks: int) -> Constraint:
@@ -259,12 +287,6 @@ def mask_ranks(*ranks: int) -> Constraint:
         return f"the mask has {len(problem.mask.shape)} dimensions; {_either(ranks)} are supported"
 
     return Constraint("mask-rank", f"a mask with {_either(ranks)} dimensions", test)
-
-
-@constraint("dropout", "no dropout")
-def no_dropout(problem: AttentionProblem) -> str:
-    """Refuse dropout."""
-    return f"dropout is not supported; it is {problem.dropout}" if problem.dropout else ""
 
 
 @constraint(
@@ -279,29 +301,6 @@ def no_gradient(problem: AttentionProblem) -> str:
     wanting = [name for name, spec in inputs if spec is not None and spec.requires_grad]
     verb = "requires" if len(wanting) == 1 else "require"
     return f"gradients are not supported; {joined(wanting)} {verb} one" if wanting else ""
-
-
-@constraint("gradient", "no gradients with paged keys")
-def pages_forward_only(problem: AttentionProblem) -> str:
-    """Refuse gradients where keys are stored in pages."""
-    if problem.page_table is None or not problem.wants_gradient:
-        return ""
-    return "gradients are not supported with paged keys; one is required"
-
-
-@constraint("logsumexp", "no request for the logsumexp of the rows")
-def no_logsumexp(problem: AttentionProblem) -> str:
-    """Refuse to return the logarithm of the sum of each row's exponentials."""
-    return (
-        "the logsumexp of the rows is requested and cannot be returned" if problem.logsumexp else ""
-    )
-
-
-@constraint("nested", "tensors that are not nested")
-def not_nested(problem: AttentionProblem) -> str:
-    """Refuse nested tensors."""
-    nested = any(spec.nested for spec in _inputs(problem))
-    return "nested tensors are not supported" if nested else ""
 
 
 @constraint("causal-lower-right", "top-left causal masks only")
@@ -324,22 +323,6 @@ def lower_right_causal(problem: AttentionProblem) -> str:
     return f"top-left alignment of the {mask} is not supported, only bottom-right"
 
 
-@constraint("mask", "no boolean mask")
-def no_bool_mask(problem: AttentionProblem) -> str:
-    """Refuse boolean masks."""
-    if problem.mask is None or problem.mask.dtype != "bool":
-        return ""
-    return "boolean masks are not supported, only float masks, which are added"
-
-
-@constraint("inner-dtype", "no float64 intermediates")
-def no_float64_inside(problem: AttentionProblem) -> str:
-    """Refuse float64 intermediates for narrower elements."""
-    if problem.inner_dtype != "float64" or problem.dtype == "float64":
-        return ""
-    return "float64 intermediates are not supported"
-
-
 @constraint("window", "no window")
 def no_window(problem: AttentionProblem) -> str:
     """Refuse windows."""
@@ -347,34 +330,6 @@ def no_window(problem: AttentionProblem) -> str:
         return ""
     left, right = ("all" if side < 0 else str(side) for side in problem.window)
     return f"windows are not supported; rows see {left} keys to the left and {right} to the right"
-
-
-@constraint("softcap", "no softcap")
-def no_softcap(problem: AttentionProblem) -> str:
-    """Refuse capped scores."""
-    return f"softcap is not supported; it is {problem.softcap}" if problem.softcap else ""
-
-
-@constraint("sinks", "no sinks")
-def no_sinks(problem: AttentionProblem) -> str:
-    """Refuse sinks."""
-    return "sinks are not supported" if problem.sinks is not None else ""
-
-
-@constraint("variable-lengths", "no packed sequences")
-def no_variable_lengths(problem: AttentionProblem) -> str:
-    """Refuse sequences that are packed one after another."""
-    if not problem.query_lengths:
-        return ""
-    return f"packed sequences are not supported; there are {len(problem.query_lengths)}"
-
-
-@constraint("pages", "no paged keys")
-def no_pages(problem: AttentionProblem) -> str:
-    """Refuse key and value that are stored in pages."""
-    if problem.page_table is None:
-        return ""
-    return f"paged keys are not supported; key has pages of {problem.key.shape[-2]}"
 
 
 #: Features without an argument of torch's function, and the constraint of a backend without them.
