@@ -27,6 +27,8 @@ _NAMES = (
     "amdclang++", "icx", "icpx", "ifx", "dpcpp", "armclang",
 )  # fmt: skip
 _CHOICES = ("CC", "CXX", "FC", "CUDACXX", "CUDAHOSTCXX", "HIPCXX", "NVCC_CCBIN")
+#: Without either, the compilers in macOS's /usr/bin only offer to install them.
+_TOOLS_OF_MACOS = ("/Library/Developer/CommandLineTools/usr/bin", "/Applications/Xcode.app")
 _LINKS_LIMIT = 20
 _SCRIPT_LIMIT = 1024
 _SCRIPT = pattern(r'#!/bin/(?:ba)?sh\s+exec "?(/[^\s"$]+)"? "\$@"\s*')
@@ -43,6 +45,9 @@ def find(host: Host) -> Finding:
         "versions": {row["name"]: row["version"] for row in rows if "version" in row},
         **steering(host, "compilers"),
     }
+    if host.platform == "darwin":
+        has_tools = any(map(host.is_dir, _TOOLS_OF_MACOS))
+        facts["has_command_line_tools"] = has_tools if has_tools or host.is_live else None
     warnings = []
     for name in _CHOICES:
         program = host.env(name).split(" ")[0]

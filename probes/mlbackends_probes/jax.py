@@ -12,7 +12,7 @@ from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.host.python import frameworks
-from mlbackends.host.python.packages import distribution
+from mlbackends.host.python.packages import Distribution, distribution
 from mlbackends.libraries.cuda.driver import cuda_of_driver, driver_release, driver_warning
 from mlbackends.model.records import Finding, nonempty
 
@@ -37,6 +37,7 @@ def find(host: Host) -> Finding:
         "jaxlib_version": jaxlib and jaxlib.version,
         "plugins": {plugin.name: plugin.version for plugin in reversed(plugins)},
         "plugin_entry_points": registered,
+        "cudnn_needed": next(filter(None, (_cudnn(host, plugin) for plugin in plugins)), ""),
     }
     why = "jax refuses to start with another jaxlib, or misses functions"
     warnings: list[Reason | None] = [*frameworks.range_warnings(host, jax, ("jaxlib",), why)]
@@ -69,6 +70,14 @@ def find(host: Host) -> Finding:
         hint = f"install jax[{extra}]"
         warnings.append(frameworks.gpu_unused(host, "jax without a plugin", hint))
     return frameworks.found(host, jax, "jax", nonempty(facts), warnings)
+
+
+def _cudnn(host: Host, plugin: Distribution) -> str:
+    """Return the oldest cuDNN that a plugin accepts, from its extra; XLA was compiled with that one."""
+    lines = host.read(f"{plugin.info}/METADATA").splitlines()
+    line = next((line for line in lines if line.startswith("Requires-Dist: nvidia-cudnn")), "")
+    match = re.search(r">=\s*(\d+(?:\.\d+)*)", line)
+    return match[1] if match else ""
 
 
 def _minor(version: str) -> str:

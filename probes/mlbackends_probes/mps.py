@@ -6,8 +6,8 @@ Loadable: the Metal framework opens and has MTLCreateSystemDefaultDevice.
 Usable:   the default GPU fills a buffer, and what is read there is right.
 Caveats:  a session without a GPU (some virtual machines, some CI) gets no device. What PyTorch
           needs beyond Metal is in `needs_macos` and the type facts.
-Source:   Apple Metal, MTLDevice and MTLGPUFamily; PyTorch issues 164943 (macOS 14 since 2.10) and
-          119641 (bfloat16 since macOS 14); PyTorch OperationUtils.mm (complex since macOS 14).
+Source:   Apple Metal, MTLDevice and MTLGPUFamily; PyTorch issues 164943 (macOS 14 since 2.10), 139425
+          (13 in 2.5) and 119641 (bfloat16 since macOS 14); OperationUtils.mm (complex since macOS 14).
 """
 
 import contextlib
@@ -41,9 +41,8 @@ _TRUE_VERSION_FILE = "/System/Library/CoreServices/.SystemVersionPlatform.plist"
 _METAL = "/System/Library/Frameworks/Metal.framework/Metal"
 _CORE_GRAPHICS = "/System/Library/Frameworks/CoreGraphics.framework/CoreGraphics"
 _SONOMA = (14, 0)
-# From which torch which macOS is needed. When 13.0 came in between is not documented: the older
-# bound holds there in any case.
-_NEEDS = (((2, 10), (14, 0)), ((1, 12), (12, 3)))
+# From which torch which macOS is needed. When 13.0 came is not documented; 2.5 needs it.
+_NEEDS = (((2, 10), (14, 0)), ((2, 5), (13, 0)), ((1, 12), (12, 3)))
 _LAST_INTEL_TORCH = (2, 2)
 _NO_FAMILY = 1000
 _APPLE_FAMILIES = range(_NO_FAMILY + 20, _NO_FAMILY, -1)

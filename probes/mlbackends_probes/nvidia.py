@@ -63,6 +63,7 @@ def find(host: Host) -> Finding:
         "jetson_model": host.read("/proc/device-tree/model", 256) if is_jetson else "",
         "environment": environment(host),
         "device_nodes": nodes,
+        "docker_passes_gpus": _docker_passes_gpus(host) if gpus else None,
         "mig_instances": driver.mig_instances(host),
         "pci_gpu_count": len(gpus) or None,
     }
@@ -137,6 +138,16 @@ def use(opened: CDLL, library: Library) -> Answer:
         reason = devices[0].reasons[0]
         raise NotUsable(reason.code, f"GPU 0: {reason.message}", reason.hint, learned)
     return learned
+
+
+def _docker_passes_gpus(host: Host) -> bool | None:
+    """Return whether Docker can give GPUs to containers, by a hook, a runtime or CDI; None without Docker."""
+    if not host.is_file("/usr/bin/dockerd"):
+        return None
+    hooks = ("container-runtime-hook", "container-toolkit", "container-runtime", "cdi-hook")
+    has_hook = any(host.is_file(f"/usr/bin/nvidia-{name}") for name in hooks)
+    specifications = host.glob("/etc/cdi/*") + host.glob("/var/run/cdi/*") + host.glob("/run/cdi/*")
+    return has_hook or any("nvidia" in path for path in specifications)
 
 
 def _device(host: Host, index: int, gpu: PciDevice) -> Device:

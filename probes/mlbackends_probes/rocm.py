@@ -83,6 +83,7 @@ def find(host: Host) -> Finding:
         "links": amd.links(host),
         "unreadable_node_count": amd.unreadable_nodes(host) or None,
         **steering(host, "rocm"),
+        **_ollama(host),
         "visible_gpu_count": _visible(host, computing) if computing else None,
     }
     reasons = _reasons(host, cards)
@@ -97,6 +98,21 @@ def find(host: Host) -> Finding:
         reasons=reasons,
         warnings=_warnings(host, computing),
     )
+
+
+def _ollama(host: Host) -> dict[str, Any]:
+    """Return which libraries for GPUs an Ollama that is installed has, and the AMD GPUs they are for."""
+    places = ("/usr/local/lib/ollama", "/usr/lib/ollama")
+    folder = next((place for place in places if host.is_dir(place)), "")
+    if not folder:
+        return {}
+    parts = [name for name in host.listdir(folder) if host.is_dir(f"{folder}/{name}")]
+    code = " ".join(host.listdir(f"{folder}/rocm/rocblas/library"))
+    return {
+        "ollama_folder": folder,
+        "ollama_libraries": parts or ["none"],
+        "ollama_targets": sorted(set(amd.TARGET.findall(code))),
+    }
 
 
 def _places(host: Host) -> tuple[str, ...]:

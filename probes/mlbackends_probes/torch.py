@@ -14,13 +14,16 @@ Source:   torch/version.py; at::get_cpu_capability in ATen/Version.h; PyTorch do
 import contextlib
 import os
 import re
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
 from mlbackends.base.errors import NotALibrary
+from mlbackends.base.patterns import pattern
 from mlbackends.host.declared import steering
 from mlbackends.host.host import Host
 from mlbackends.host.python import frameworks
+from mlbackends.host.python.packages import module_location
 from mlbackends.host.python.requirements import required
 from mlbackends.libraries.c_calls import CDLL
 from mlbackends.libraries.c_runtime import highest, returned_string
@@ -67,6 +70,12 @@ _PARTNERS = (
 )  # fmt: skip
 _OWN = ("libtorch", "libc10", "libshm", "torch", "c10", "shm", "libaoti", "libcaffe2")
 _FIRST_WITH_MPS = (1, 12)
+#: Where packages next to torch have a file that is compiled for its CUDA.
+_EXTENSIONS = (
+    "vllm/_C*.so", "sgl_kernel/*.so", "sgl_kernel/sm*/*.so", "flash_attn_2_cuda*.so", "xformers/_C*.so",
+    "torchvision/_C.so", "causal_conv1d_cuda*.so", "selective_scan_cuda*.so", "fused_layer_norm_cuda*.so",
+)  # fmt: skip
+_CUDA_RUNTIME = pattern(r"libcudart\.so\.(\d{2})(?:\.0)?")
 
 
 def find(host: Host) -> Finding:
@@ -95,6 +104,9 @@ def find(host: Host) -> Finding:
             if requirement.name == "torch" and requirement.pinned
         ],
         "backend_plugins": frameworks.entry_points(host, "torch.backends"),
+        "other_cuda_extensions": list(_for_other_cuda(host, str(facts.get("cuda_version", "")))),
+        "missing_ffmpeg": _missing_ffmpeg(host),
+        "lacks_device_wheel": _lacks_device_wheel(host, torch) or None,
     }
     finding = frameworks.found(host, torch, "torch", facts | nonempty(partners), (warning,))
     # If there are libraries, torch's presence is theirs.
@@ -182,6 +194,50 @@ def _build(host: Host, torch: frameworks.Package) -> dict[str, FactValue]:
             facts["own_folders_first"] = bool(elf.rpath) and not elf.runpath
             facts["cuda_libraries"] = list(elf.needed)
     return nonempty(facts)
+
+
+def _needed(host: Host, path: str) -> tuple[str, ...]:
+    """Return the libraries that an ELF file needs, () for another file."""
+    try:
+        return elf_headers(host, path).needed
+    except (NotALibrary, OSError):
+        return ()
+
+
+def _for_other_cuda(host: Host, cuda: str) -> Iterator[dict[str, str]]:
+    """Yield each extension of torch that needs the CUDA runtime of another major version than torch does."""
+    place = os.path.dirname(module_location(host, "torch"))
+    for name in _EXTENSIONS if cuda and place and host.platform == "linux" else ():
+        for path in host.glob(f"{place}/{name}")[:1]:
+            runtimes = [_CUDA_RUNTIME.fullmatch(library) for library in _needed(host, path)]
+            for match in filter(None, runtimes):
+                if match[1] != cuda.partition(".")[0]:
+                    yield {"path": path, "needs": match[0]}
+
+
+def _missing_ffmpeg(host: Host) -> list[str]:
+    """Return the versions of libavutil of which torchcodec needs one, if none of them is installed."""
+    place = module_location(host, "torchcodec") if host.platform == "linux" else ""
+    names = (
+        [name for name in host.listdir(place) if name.startswith("libtorchcodec")] if place else []
+    )
+    needed = {
+        library
+        for name in names
+        for library in _needed(host, f"{place}/{name}")
+        if library.startswith("libavutil.so.")
+    }
+    present = (
+        {copy.soname for copy in libraries_named(host, "ffmpeg", "libavutil")} if needed else ()
+    )
+    return sorted(needed) if needed.isdisjoint(present) else []
+
+
+def _lacks_device_wheel(host: Host, torch: frameworks.Package) -> bool:
+    """Return whether the package is missing in which AMD's wheels of torch have the code for the GPU."""
+    info = torch.installed[0].info if torch.installed else ""
+    has_extras = "\nProvides-Extra: device-gfx" in host.read(f"{info}/METADATA") if info else False
+    return has_extras and not frameworks.named(host, ("amd-torch-device-*",))
 
 
 def _described(host: Host, library: Library) -> Library:

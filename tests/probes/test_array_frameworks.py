@@ -235,3 +235,25 @@ def test_cupy_for_a_newer_cuda_than_the_driver_is_a_warning(machine: Machine) ->
     (warning,) = cupy.find(machine(files)).warnings
 
     assert warning.code == "driver-too-old"
+
+
+@pytest.mark.parametrize(
+    ("line", "needed"),
+    [
+        ("Requires-Dist: nvidia-cudnn-cu12<10.0,>=9.8; extra == 'with-cuda'", "9.8"),
+        ("Requires-Dist: nvidia-cudnn-cu12; extra == 'with-cuda'", None),
+        ("Requires-Dist: nvidia-cublas-cu12>=12.1; extra == 'with-cuda'", None),
+    ],
+)
+def test_the_cudnn_that_a_plugin_of_jax_needs(
+    machine: Machine, line: str, needed: str | None
+) -> None:
+    files = (
+        JAX
+        | installed("jaxlib-0.4.31")
+        | {
+            "site/jax_cuda12_plugin-0.4.31.dist-info/METADATA": f"Name: jax-cuda12-plugin\n{line}\n\n"
+        }
+    )
+
+    assert jax.find(machine(files)).facts.get("cudnn_needed") == needed

@@ -279,3 +279,24 @@ def test_opt_einsum_tells_its_version(machine: Machine) -> None:
     finding = registry.load("mlbackends_probes", "opt_einsum").find(machine(files))
 
     assert (finding.version, finding.reasons) == ("3.4.0", ())
+
+
+@pytest.mark.parametrize(
+    ("environment", "kind"),
+    [
+        ({"HOME": "/home/me"}, "nfs4"),
+        ({"HOME": "/root"}, "ext4"),
+        ({"HOME": "/home/me", "TRITON_CACHE_DIR": "/tmp/cache"}, "tmpfs"),
+        ({"HOME": "/root", "TRITON_HOME": "/home"}, "nfs4"),
+        ({}, None),
+    ],
+)
+def test_the_file_system_of_tritons_cache(
+    machine: Machine, environment: dict[str, str], kind: str | None
+) -> None:
+    mounts = "/dev/sda1 / ext4 rw 0 0\nserver:/home /home nfs4 rw 0 0\nnone /tmp tmpfs rw 0 0\n"
+    files = installed("triton-3.7.0") | {"proc/mounts": mounts, "site/triton/__init__.py": ""}
+
+    facts = triton.find(machine(files, environment=environment)).facts
+
+    assert facts.get("cache_file_system") == kind

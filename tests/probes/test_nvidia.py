@@ -399,3 +399,21 @@ def test_a_variable_that_hides_a_gpu_is_a_warning(machine: Machine) -> None:
     finding = nvidia.find(machine(files, CUDA_VISIBLE_DEVICES="1"))
 
     assert [warning.code for warning in finding.warnings] == ["override-invalid"]
+
+
+@pytest.mark.parametrize(
+    ("files", "passes"),
+    [
+        ({}, None),
+        ({"/usr/bin/dockerd": ""}, False),
+        ({"/usr/bin/dockerd": "", "/usr/bin/nvidia-container-runtime-hook": ""}, True),
+        ({"/usr/bin/dockerd": "", "/etc/cdi/nvidia.yaml": ""}, True),
+        ({"/usr/bin/dockerd": "", "/etc/cdi/intel.yaml": ""}, False),
+    ],
+)
+def test_whether_docker_can_pass_gpus(
+    machine: Machine, files: dict[str, str], passes: bool | None
+) -> None:
+    card = {"/sys/bus/pci/devices/0000:65:00.0/uevent": "PCI_CLASS=30200\nPCI_ID=10DE:2330\n"}
+
+    assert nvidia.find(machine(card | files)).facts.get("docker_passes_gpus") is passes

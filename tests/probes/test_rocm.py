@@ -55,6 +55,24 @@ def test_a_consumer_card_has_its_name_from_libdrm(machine: Machine) -> None:
     assert "links" not in found.facts
 
 
+def test_the_gpus_that_ollama_has_code_for(machine: Machine) -> None:
+    library = "/usr/local/lib/ollama/rocm/rocblas/library"
+    files = {
+        "/usr/local/lib/ollama/libggml-base.so": "",
+        f"{library}/TensileLibrary_lazy_gfx1100.dat": "",
+        f"{library}/Kernels.so-000-gfx1201.hsaco": "",
+    }
+
+    facts = rocm.find(machine(consumer_card() | files)).facts
+
+    assert facts["ollama_folder"] == "/usr/local/lib/ollama"
+    assert facts["ollama_libraries"] == ["rocm"]
+    assert facts["ollama_targets"] == ["gfx1100", "gfx1201"]
+    alone = {"/usr/lib/ollama/libggml-base.so": ""}
+    assert rocm.find(machine(consumer_card() | alone)).facts["ollama_libraries"] == ["none"]
+    assert "ollama_folder" not in rocm.find(machine(consumer_card())).facts
+
+
 def test_a_card_without_driver_is_told_from_one_that_is_given_away(machine: Machine) -> None:
     found = rocm.find(machine(card(1, "") | card(2, "vfio-pci") | card(3)))
 

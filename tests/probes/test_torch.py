@@ -158,6 +158,62 @@ def test_a_gpu_that_a_container_was_not_given_is_not_missed(machine: Machine) ->
     assert [warning.code for warning in given.warnings] == ["degraded"]
 
 
+@pytest.mark.parametrize(
+    ("file", "needs", "found"),
+    [
+        ("vllm/_C.abi3.so", "libcudart.so.12", True),
+        ("vllm/_C.abi3.so", "libcudart.so.13", False),
+        ("sgl_kernel/sm90/common_ops.abi3.so", "libcudart.so.12", True),
+        ("flash_attn_2_cuda.cpython-312-x86_64-linux-gnu.so", "libcudart.so.11.0", True),
+        ("torchvision/_C.so", "libcudart.41118559.so.12", False),  # its own copy
+        ("other/_C.so", "libcudart.so.12", False),
+    ],
+)
+def test_an_extension_for_another_major_of_cuda_is_named(
+    machine: Machine, file: str, needs: str, found: bool
+) -> None:
+    extracts = {f"/site/{file}": {"read_elf": headers(file, ["libc10.so", needs])}}
+
+    host = machine(site(CUDA_BUILD) | {f"site/{file}": b""}, extracts=extracts)
+
+    rows = [{"path": f"/site/{file}", "needs": needs}] if found else None
+    assert torch.find(host).facts.get("other_cuda_extensions") == rows
+
+
+@pytest.mark.parametrize(
+    ("present", "missing"),
+    [
+        ("", ["libavutil.so.58", "libavutil.so.59"]),
+        ("libavutil.so.57", ["libavutil.so.58", "libavutil.so.59"]),
+        ("libavutil.so.59", None),
+    ],
+)
+def test_torchcodec_needs_one_of_some_versions_of_ffmpeg(
+    machine: Machine, present: str, missing: list[str] | None
+) -> None:
+    files = site(CPU_BUILD) | {"site/torchcodec/__init__.py": ""}
+    extracts = {}
+    for version, number in ((6, 58), (7, 59)):
+        name = f"libtorchcodec_core{version}.so"
+        files[f"site/torchcodec/{name}"] = b""
+        elf = headers(name, [f"libavutil.so.{number}"])
+        extracts[f"/site/torchcodec/{name}"] = {"read_elf": elf}
+    if present:
+        files[f"usr/lib/x86_64-linux-gnu/{present}"] = b""
+        extracts[f"/usr/lib/x86_64-linux-gnu/{present}"] = {"read_elf": headers(present)}
+
+    assert torch.find(machine(files, extracts=extracts)).facts.get("missing_ffmpeg") == missing
+
+
+def test_a_build_of_amd_without_its_device_wheel(machine: Machine) -> None:
+    files = site(CPU_BUILD, "Name: torch\nProvides-Extra: device-gfx1151\n\n")
+
+    assert torch.find(machine(files)).facts["lacks_device_wheel"] is True
+    wheel = {"site/amd_torch_device_gfx1151-2.13.0.dist-info/METADATA": ""}
+    assert "lacks_device_wheel" not in torch.find(machine(files | wheel)).facts
+    assert "lacks_device_wheel" not in torch.find(machine(site(CPU_BUILD))).facts
+
+
 def test_another_cudnn_than_the_pinned_one_is_a_mismatch(machine: Machine) -> None:
     pin = 'Requires-Dist: nvidia-cudnn-cu13==9.20.0.48; platform_system == "Linux"\n\n'
     files = site(CUDA_BUILD, pin) | {"site/nvidia_cudnn_cu13-9.27.0.42.dist-info/METADATA": ""}

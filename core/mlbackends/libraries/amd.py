@@ -26,7 +26,7 @@ _LINKS_LIMIT = 256
 _FRAME_BUFFER = (1, 2)  # heap types of a memory bank that is on the card
 _LINK_KINDS = {2: "pcie", 11: "xgmi"}
 _MEGAHERTZ = 1_000_000
-_TARGET = pattern(r"gfx[0-9]{1,2}[0-9a-f]{2}(?![0-9a-f])")
+TARGET = pattern(r"gfx[0-9]{1,2}[0-9a-f]{2}(?![0-9a-f])")
 _HIGHEST_TARGET = 999_999  # gfx_target_version is major * 10000 + minor * 100 + stepping
 
 
@@ -63,7 +63,7 @@ def library_finding(host: Host, name: str, stem: str, code: str = "") -> Finding
     targets: list[str] = []
     if code:
         beside = host.realpath(libraries[0].path).rsplit("/", 1)[0]
-        targets = sorted(set(_TARGET.findall(" ".join(host.listdir(f"{beside}/{code}")))))
+        targets = sorted(set(TARGET.findall(" ".join(host.listdir(f"{beside}/{code}")))))
     missing = sorted({gpu.target for gpu in gpus(host)} - {*targets, ""}) if targets else []
     return Finding(
         libraries=tuple(libraries),

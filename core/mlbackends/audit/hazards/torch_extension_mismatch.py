@@ -1,7 +1,8 @@
 """A package that is compiled for torch was built for another torch.
 
 Found by:  torch: partners such as torchvision and torchaudio, the version that each pins, and the local
-           parts of their versions (+cu124, +cpu).
+           parts of their versions (+cu124, +cpu); the CUDA runtime that the files of vLLM, SGLang,
+           flash-attn and others need.
 No alarm:  a local part that only one of the two has; another minor version of CUDA since torchvision 0.16.
 """
 
@@ -20,6 +21,8 @@ SOURCES = (
     "pytorch/pytorch#157648",
     "pytorch/vision#8985",
     "pytorch/vision#7726 (0.16 refuses another major version of CUDA only)",
+    "vllm-project/vllm#52300",
+    "vllm-project/vllm#36099",
     "pytorch/audio, _extension/utils.py (_check_cuda_version)",
 )
 
@@ -46,4 +49,11 @@ def symptoms(report: ReportView) -> Symptoms:
             continue
         yield Symptom(
             message, command=command, evidence={"torch.version": torch, "torch.partners": [partner]}
+        )
+    for extension in report.fact("torch.other_cuda_extensions", []):
+        yield Symptom(
+            f"{extension['path']} needs {extension['needs']}, but torch {torch} is built for CUDA"
+            f" {report.fact('torch.cuda_version', 'of another version')}",
+            hint="install the build of that package for torch's CUDA, or a torch for the package's",
+            evidence={"torch.version": torch, "torch.other_cuda_extensions": [extension]},
         )

@@ -44,10 +44,12 @@ def variables(**values: str) -> ProbeReport:
     return told(variables=values)
 
 
-def building(platform: str, *names: str, **choices: str) -> Report:
+def building(platform: str, *names: str, has_tools: bool | None = None, **choices: str) -> Report:
     """Return a machine with torch and these compilers."""
     found = compilers(*names)
     found.facts["environment"] = dict(choices)
+    if has_tools is not None:
+        found.facts["has_command_line_tools"] = has_tools
     return report(host=told(platform=platform), torch=told("2.9.0"), compilers=found)
 
 
@@ -84,8 +86,9 @@ CASES: list[tuple[str, Report, Severity | None]] = [
     ),
     ("compiler-missing-for-torch-compile", building("linux", "gcc"), N),
     ("compiler-missing-for-torch-compile", building("linux", "g++"), None),
-    ("compiler-missing-for-torch-compile", building("darwin", "g++"), N),
-    ("compiler-missing-for-torch-compile", building("darwin", "clang++"), None),
+    ("compiler-missing-for-torch-compile", building("darwin", "clang++", has_tools=False), N),
+    ("compiler-missing-for-torch-compile", building("darwin", "clang++", has_tools=True), None),
+    ("compiler-missing-for-torch-compile", building("darwin"), None),  # an old recording
     ("compiler-missing-for-torch-compile", building("win32", "g++"), N),
     ("compiler-missing-for-torch-compile", building("win32", "cl"), None),
     ("compiler-missing-for-torch-compile", building("win32", CXX="clang-cl"), None),
@@ -148,6 +151,227 @@ CASES: list[tuple[str, Report, Severity | None]] = [
             ("2.6.0", "1", W),
         )
     ),
+]
+GIB = 1 << 30
+
+
+def environment_of(**versions: str) -> ProbeReport:
+    return told(distributions={name.replace("_", "-"): text for name, text in versions.items()})
+
+
+def hopper(torch: str, cudnn: str, capability: str = "9.0") -> Report:
+    return report(torch=told(torch, cuda_version="12.8"), cudnn=told(cudnn), nvidia=gpu(capability))
+
+
+def flashinfer(nvidia: ProbeReport, toolkit: ProbeReport, **parts: str) -> Report:
+    package = told(packages={"flashinfer-python": "0.6.15"}, flashinfer_parts=parts)
+    return report(flash_attention=package, nvidia=nvidia, cuda_toolkit=toolkit)
+
+
+def toolkit(version: str) -> ProbeReport:
+    path = f"/usr/local/cuda-{version}"
+    row = {"path": path, "version": version, "nvcc": f"{path}/bin/nvcc"}
+    return told(version, toolkits=[row])
+
+
+def on_mac(macos: str = "13.6", built_for: str = "mps", **fields: Any) -> Report:
+    mps = told(macos_version=macos, torch_needs_macos="14.0", is_translated=False, **fields)
+    torch = told("2.10.0", built_for=built_for)
+    return report(host=told(platform="darwin"), torch=torch, mps=mps)
+
+
+def radeon(
+    target: str, libraries: list[str], targets: list[str] | None = None, **probes: Any
+) -> Report:
+    """Return a machine with an AMD GPU and Ollama."""
+    rocm = told(
+        devices=(Device("rocm", 0, capability=target),),
+        targets=[target],
+        ollama_folder="/usr/lib/ollama",
+        ollama_libraries=libraries,
+        ollama_targets=targets or [],
+    )
+    return report(rocm=rocm, **probes)
+
+
+def windows(used: float, limit: float, **probes: ProbeReport) -> Report:
+    memory = told(
+        total_bytes=32 * GIB, committed_bytes=int(used * GIB), commit_limit_bytes=int(limit * GIB)
+    )
+    return report(host=told(platform="win32"), memory=memory, **probes)
+
+
+def with_docker(passes: bool | None, container: str = "none", driver: bool = True) -> Report:
+    facts: dict[str, Any] = {} if passes is None else {"docker_passes_gpus": passes}
+    if driver:
+        facts["driver_release"] = "580.65.06"
+    return report(nvidia=told(**facts), host=told(platform="linux", container=container))
+
+
+def tensorflow(capability: str, *codes: str) -> Report:
+    return report(
+        tensorflow=told("2.20.0", compute_capabilities=list(codes)), nvidia=gpu(capability)
+    )
+
+
+NVCC, NO_TOOLKIT = toolkit("12.8"), told(presence=Presence.ABSENT)
+OLD = (Reason("too-old", "torch 2.10.0 needs macOS 14.0 for MPS; this is macOS 13.6"),)
+NO_METAL = (Reason("no-device", "MTLCreateSystemDefaultDevice gave no device to this session"),)
+FOR_CUDA_12 = {"path": "/site/vllm/_C.abi3.so", "needs": "libcudart.so.12"}
+TORCH = told("2.9.0+cu128", cuda_version="12.8")
+
+
+def with_driver(cuda: str, *packages: str, **probes: ProbeReport) -> Report:
+    nvidia = told(cuda_version=cuda, driver_release="550.144.03")
+    installed = environment_of(**dict.fromkeys(packages, "1.0"))
+    return report(torch=TORCH, nvidia=nvidia, packages=installed, **probes)
+
+
+CASES += [
+    ("ptx-newer-than-driver", with_driver("12.4", "vllm"), W),
+    ("ptx-newer-than-driver", with_driver("12.8", "vllm"), None),
+    ("ptx-newer-than-driver", with_driver("13.0", "vllm"), None),
+    ("ptx-newer-than-driver", with_driver("12.4", "transformers"), None),
+    (
+        "ptx-newer-than-driver",
+        with_driver("12.4", "vllm", cuda_driver=told(forward_compatibility=True)),
+        None,
+    ),
+    ("flashinfer-without-nvcc", flashinfer(gpu(), NO_TOOLKIT), W),
+    ("flashinfer-without-nvcc", flashinfer(gpu(), NVCC), None),
+    ("flashinfer-without-nvcc", flashinfer(gpu(), told(toolkits=[{"path": "/usr"}])), W),
+    ("flashinfer-without-nvcc", flashinfer(told(), NO_TOOLKIT), None),
+    (
+        "flashinfer-without-nvcc",
+        flashinfer(gpu(), NO_TOOLKIT, **{"flashinfer-jit-cache": "0.6.15+cu130"}),
+        None,
+    ),
+    ("flashinfer-toolkit-too-old", flashinfer(gpu("12.0"), NVCC), W),
+    ("flashinfer-toolkit-too-old", flashinfer(gpu("12.0"), toolkit("12.9")), None),
+    ("flashinfer-toolkit-too-old", flashinfer(gpu("9.0"), NVCC), None),
+    ("cudnn-attention-nan", hopper("2.14.0", "9.25.1"), W),
+    ("cudnn-attention-nan", hopper("2.11.0", "9.19.0"), W),
+    ("cudnn-attention-nan", hopper("2.10.0", "9.19.0"), None),
+    ("cudnn-attention-nan", hopper("2.15.0", "9.25.1"), None),
+    ("cudnn-attention-nan", hopper("2.14.0", "9.26.0"), None),
+    ("cudnn-attention-nan", hopper("2.14.0", "9.25.1", "8.0"), None),
+    ("cudnn-attention-nan", hopper("2.14.0", "9.25.1", "10.0"), None),
+    (
+        "cudnn-older-than-jax-needs",
+        report(jax=told("0.8.0", cudnn_needed="9.8"), cudnn=told("9.1.0")),
+        E,
+    ),
+    (
+        "cudnn-older-than-jax-needs",
+        report(jax=told("0.8.0", cudnn_needed="9.8"), cudnn=told("9.8.0")),
+        None,
+    ),
+    ("cudnn-older-than-jax-needs", report(jax=told("0.8.0"), cudnn=told("9.1.0")), None),
+    *(
+        ("setuptools-without-pkg-resources", report(packages=environment_of(**versions)), severity)
+        for versions, severity in (
+            ({"setuptools": "82.0.0", "tensorboard": "2.20.0"}, E),
+            ({"setuptools": "81.0.0", "tensorboard": "2.20.0"}, None),
+            ({"setuptools": "82.0.0", "tensorboard": "2.21.0"}, None),
+            ({"setuptools": "82.0.1", "webrtcvad": "2.0.10"}, E),
+            ({"setuptools": "82.0.1"}, None),
+            ({"tensorboard": "2.20.0"}, None),
+        )
+    ),
+    (
+        "tensorflow-without-code-for-blackwell",
+        tensorflow("12.0", "sm_60", "sm_89", "compute_90"),
+        E,
+    ),
+    ("tensorflow-without-code-for-blackwell", tensorflow("12.0", "sm_90", "sm_120"), None),
+    ("tensorflow-without-code-for-blackwell", tensorflow("9.0", "sm_60", "compute_90"), None),
+    ("tensorflow-without-code-for-blackwell", tensorflow("12.0"), None),
+    (
+        "torchcodec-without-ffmpeg",
+        report(torch=told("2.9.0", missing_ffmpeg=["libavutil.so.59"])),
+        E,
+    ),
+    ("torchcodec-without-ffmpeg", report(torch=told("2.9.0")), None),
+    (
+        "torch-device-wheel-missing",
+        report(torch=told("2.13.0+rocm10.0.0", lacks_device_wheel=True)),
+        E,
+    ),
+    (
+        "torch-extension-mismatch",
+        report(torch=told("2.11.0", cuda_version="13.0", other_cuda_extensions=[FOR_CUDA_12])),
+        E,
+    ),
+    ("torch-extension-mismatch", report(torch=told("2.11.0", cuda_version="13.0")), None),
+    ("torch-device-wheel-missing", report(torch=told("2.13.0+rocm10.0.0")), None),
+    *(
+        (
+            "triton-cache-on-network",
+            report(triton=told("3.5.0", cache_file_system=kind), environment=variables(**values)),
+            severity,
+        )
+        for kind, values, severity in (
+            ("nfs4", {}, N),
+            ("nfs4", {"LOCAL_WORLD_SIZE": "8"}, W),
+            ("nfs4", {"LOCAL_WORLD_SIZE": "1"}, N),
+            ("ext4", {"LOCAL_WORLD_SIZE": "8"}, None),
+        )
+    ),
+    *(
+        (
+            "triton-windows-does-not-fit",
+            report(torch=told(torch), packages=environment_of(triton_windows=triton)),
+            severity,
+        )
+        for torch, triton, severity in (
+            ("2.8.0+cu128", "3.4.0.post20", None),
+            ("2.8.0+cu128", "3.3.1.post19", W),
+            ("2.8.0+cu128", "3.5.0.post21", W),
+            ("2.9.1", "3.5.1.post22", None),
+            ("2.11.0", "3.5.1.post22", W),
+            ("2.13.0", "3.7.1.post1", None),
+        )
+    ),
+    (
+        "openvino-rounds-to-bf16",
+        report(cpu=told(features=["avx512_bf16"]), packages=environment_of(openvino="2025.4")),
+        N,
+    ),
+    (
+        "openvino-rounds-to-bf16",
+        report(cpu=told(features=["avx512f"]), packages=environment_of(openvino="2025.4")),
+        None,
+    ),
+    (
+        "openvino-rounds-to-bf16",
+        report(cpu=told(features=["amx_bf16"]), packages=environment_of()),
+        None,
+    ),
+    ("mps-unavailable", on_mac(warnings=OLD), W),
+    ("mps-unavailable", on_mac("15.1"), None),
+    ("mps-unavailable", on_mac("26.0", reasons=NO_METAL), W),
+    ("mps-unavailable", on_mac(built_for="cpu", warnings=OLD), None),
+    ("nvidia-docker-without-gpus", with_docker(False), N),
+    ("nvidia-docker-without-gpus", with_docker(True), None),
+    ("nvidia-docker-without-gpus", with_docker(None), None),
+    ("nvidia-docker-without-gpus", with_docker(False, "docker"), None),
+    ("nvidia-docker-without-gpus", with_docker(False, driver=False), None),
+    ("ollama-without-rocm", radeon("gfx1100", ["cuda_v12"]), W),
+    ("ollama-without-rocm", radeon("gfx1100", ["cuda_v12", "rocm"]), None),
+    ("ollama-without-rocm", radeon("gfx1036", ["cuda_v12"]), None),
+    ("ollama-without-rocm", radeon("gfx1100", ["none"], nvidia=gpu()), None),
+    ("ollama-without-rocm", radeon("gfx1151", ["rocm"], ["gfx1100", "gfx1201"]), W),
+    ("ollama-without-rocm", radeon("gfx1151", ["rocm"], ["gfx1100", "gfx1151"]), None),
+    (
+        "ollama-without-rocm",
+        radeon("gfx1151", ["rocm"], ["gfx1100"], environment=variables(OLLAMA_VULKAN="1")),
+        None,
+    ),
+    ("commit-limit-reached", windows(46, 48), W),
+    ("commit-limit-reached", windows(40, 48), None),
+    ("commit-limit-reached", windows(20, 32, torch=TORCH), N),
+    ("commit-limit-reached", windows(20, 34, torch=TORCH), None),
+    ("commit-limit-reached", windows(20, 32), None),
 ]
 HAS = tuple(code for code, _, severity in CASES if severity)
 LACKS = tuple(code for code, _, severity in CASES if not severity)
