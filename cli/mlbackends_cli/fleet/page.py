@@ -108,21 +108,19 @@ def sheet(fleet: Fleet, style: str = "") -> str:
     rows = _Rows(shown, 50, fleet.reported + silent)
     for group in fleet.silent[:_MOST_ROWS]:
         text = f"{group.status}: {group.error}" if group.error else str(group.status)
-        kind = "other" if group.status is Status.MISSING else _SILENT
-        rows.row(len(group.nodes), kind, text, fleets.nodes_of(group.nodes))
+        colour = "other" if group.status is Status.MISSING else _SILENT
+        rows.row(len(group.nodes), colour, text, fleets.nodes_of(group.nodes))
     for hazard in merged(fleet.hazards)[:_MOST_ROWS]:
         check = hazard.check
         text = f"{check.code}: {check.message or check.title}"
-        kind = _COLOURS[check.severity]
-        rows.row(len(hazard.nodes), kind, text, fleets.nodes_of(hazard.nodes))
-    for each_kind in fleet.kinds[:_MOST_KINDS]:
-        rows.heading(fleets.heading(each_kind))
-        agreement = fleets.agreement(each_kind, fleet.compared_with)
-        rows.row(each_kind.alike, "series s2", agreement.partition(" of ")[2].partition(" ")[2], "")
-        found = [*fleets.blocks(each_kind, _MOST_ROWS)]
+        colour = _COLOURS[check.severity]
+        rows.row(len(hazard.nodes), colour, text, fleets.nodes_of(hazard.nodes))
+    for kind in fleet.kinds[:_MOST_KINDS]:
+        rows.heading(fleets.heading(kind))
+        rows.row(kind.alike, "series s2", fleets.agreement(kind, fleet.compared_with), "")
+        found = [*fleets.blocks(kind)]
         for nodes, (first, *others) in found[:_MOST_ROWS]:
-            also = f", and {len(others)} more" if others else ""
-            text = f"{first.name}: {first.value} ({first.usual}){also}"
+            text = first + (f", and {len(others)} more" if others else "")
             rows.row(len(nodes), "series s1", text, fleets.nodes_of(nodes))
         if (left := len(found) - _MOST_ROWS) > 0:
             rows.note(f"and {counted(left, 'more group')} of nodes that deviate")

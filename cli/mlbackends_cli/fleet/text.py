@@ -4,7 +4,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from mlbackends.base.errors import counted
 from mlbackends.fleet.collection import MOST_VALUES
@@ -26,15 +26,6 @@ _MOST_GROUPS = 8
 _MOST_UNLIKE = 50
 #: The characters before the first difference of two long texts.
 _BEFORE = 20
-
-
-class Cause(NamedTuple):
-    """Facts that a deviation has otherwise by the same two values."""
-
-    name: str
-    others: tuple[str, ...]
-    value: str
-    usual: str
 
 
 def headline(fleet: Fleet) -> str:
@@ -67,12 +58,12 @@ def heading(kind: Kind) -> str:
 
 
 def agreement(kind: Kind, compared_with: str) -> str:
-    """Return the number of nodes of a kind that do not deviate."""
+    """Return in what the nodes of a kind that do not deviate agree, after their number."""
     scope = "everything that is compared" if kind.not_compared else "everything"
     if kind.splits:
         facts = sum(len(split.facts) for split in kind.splits)
         scope = f"everything that has one; {counted(facts, 'fact')} {'has' if facts == 1 else 'have'} none"
-    return f"{kind.alike:,} of {kind.nodes:,} agree with {one_line(compared_with)} in {scope}"
+    return f"agree with {one_line(compared_with)} in {scope}"
 
 
 def left_out(fleet: Fleet, most: int = 0) -> list[str]:
@@ -97,44 +88,42 @@ def nodes_of(nodes: Sequence[str], *, whole: bool = False) -> str:
     return folded(nodes, 0 if whole else _MOST_RANGES)
 
 
-def blocks(kind: Kind, most: int = 0) -> Iterator[tuple[tuple[str, ...], list[Cause]]]:
-    """Yield nodes with what they have otherwise than the majority, or without one.
+def blocks(kind: Kind, *, whole: bool = False) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Yield nodes, and in sentences what they have otherwise than the majority, or without one.
 
-    most: the number of groups without a majority whose values are shown; 0 for all.
+    whole: with all groups without a majority, and all names.
     """
     for deviation in kind.deviations:
-        yield (
-            deviation.nodes,
-            _causes(
-                (fact.name, *unlike(fact.name, fact.value, fact.usual))
-                for fact in deviation.differences
-            ),
-        )
+        facts = [
+            (fact.name, *unlike(fact.name, fact.value, fact.usual))
+            for fact in deviation.differences
+        ]
+        yield deviation.nodes, _sentences(facts, whole=whole)
     for split in kind.splits:
-        most_of_this = most or len(split.groups)
-        texts = {name: unlike(name, *values[:most_of_this]) for name, values in split.facts.items()}
-        for at, nodes in enumerate(split.groups[:most_of_this]):
-            yield nodes, _causes((name, texts[name][at], "") for name in texts)
-        if rest := split.groups[most_of_this:]:
+        most = len(split.groups) if whole else _MOST_GROUPS
+        texts = {name: unlike(name, *values[:most]) for name, values in split.facts.items()}
+        for at, nodes in enumerate(split.groups[:most]):
+            yield nodes, _sentences([(name, texts[name][at], "") for name in texts], whole=whole)
+        if rest := split.groups[most:]:
             nodes = tuple(node for group in rest for node in group)
-            yield nodes, _causes((name, f"{len(rest):,} other values", "") for name in texts)
+            others = f"{len(rest):,} other values"
+            yield nodes, _sentences([(name, others, "") for name in texts], whole=whole)
 
 
-def _causes(facts: Iterable[tuple[str, ...]]) -> list[Cause]:
+def _sentences(facts: Iterable[tuple[str, ...]], *, whole: bool) -> list[str]:
     """Return facts with the same two values as one. facts: name, value and usual value, "" for none."""
-    groups: dict[tuple[str, str], list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for name, value, usual in facts:
-        groups.setdefault((value, usual), []).append(one_line(name))
+        text = f"{value} ({f'others {usual}' if usual else 'no majority'})"
+        groups.setdefault(text, []).append(one_line(name))
     return [
-        Cause(first, tuple(others), value, f"others {usual}" if usual else "no majority")
-        for (value, usual), (first, *others) in groups.items()
+        f"{first}: {text}" + _also(others, 0 if whole else _MOST_ALSO)
+        for text, (first, *others) in groups.items()
     ]
 
 
-def sentence(cause: Cause, most: int = _MOST_ALSO) -> str:
-    """Return one difference on one line. most: the number of other facts that it names; 0 for all."""
-    also = f"; also {_some(cause.others, most)}" if cause.others else ""
-    return f"{cause.name}: {cause.value} ({cause.usual}){also}"
+def _also(names: Sequence[str], most: int) -> str:
+    return f"; also {_some(names, most)}" if names else ""
 
 
 def far_figures(fleet: Fleet) -> dict[str, list[str]]:
@@ -266,9 +255,9 @@ def fleet_parts(fleet: Fleet, page: Page) -> _Parts:
         rows.append((node, [first, *others] if page.details else [first + also]))
     parts = [(headline(fleet), rows)]
     for kind in fleet.kinds:
-        rows = [("", [agreement(kind, fleet.compared_with)])]
-        for nodes, causes in blocks(kind, 0 if page.details else _MOST_GROUPS):
-            texts = [sentence(cause, 0 if page.details else _MOST_ALSO) for cause in causes]
+        alike = f"{kind.alike:,} of {kind.nodes:,} {agreement(kind, fleet.compared_with)}"
+        rows = [("", [alike])]
+        for nodes, texts in blocks(kind, whole=page.details):
             if most and texts[most:]:
                 texts[most:] = [f"and {len(texts) - most} more; --all shows them"]
             number = f"{len(nodes):,} of {kind.nodes:,}"
@@ -305,7 +294,7 @@ def changes_parts(difference: FleetDifference, page: Page) -> _Parts:
             some = f" ({nodes_of(step.nodes)})" if step.nodes else ""
             groups.setdefault(f"{before} → {after}{some}", []).append(one_line(step.name))
         rows = [
-            (first, [values + (f"; also {_some(others, _MOST_ALSO)}" if others else "")])
+            (first, [values + _also(others, _MOST_ALSO)])
             for values, (first, *others) in groups.items()
         ]
         if not page.details and (more := len(rows) - _MOST_CAUSES) > 0:

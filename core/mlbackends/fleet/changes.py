@@ -9,14 +9,7 @@ from msgspec.structs import replace
 from mlbackends.base.version import __version__
 from mlbackends.fleet.collection import MISSING, MOST_VALUES, Collection, are_near
 from mlbackends.fleet.fingerprint import Facts, of_all_devices
-from mlbackends.model.fleet import (
-    DIFFERENCE_SCHEMA,
-    Change,
-    FleetDifference,
-    Silent,
-    Status,
-    Step,
-)
+from mlbackends.model.fleet import DIFFERENCE_SCHEMA, Change, FleetDifference, Silent, Status, Step
 
 _Steps = dict[str, tuple[Any, Any]]
 

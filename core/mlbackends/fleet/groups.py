@@ -3,6 +3,7 @@
 import fnmatch
 from collections.abc import Container as Names
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -235,14 +236,12 @@ def _joined(
     """Return the places of kinds of few nodes, each with that of the large kind that is most like it."""
     sizes = [sum(len(view.nodes[machine]) for machine in machines) for _, machines in kinds]
     found: dict[int, int] = {}
-    facts: dict[int, set[tuple[str, bytes]]] = {}
 
+    @cache
     def facts_of(at: int) -> set[tuple[str, bytes]]:
-        if at not in facts:
-            machine = max(kinds[at][1], key=lambda machine: len(view.nodes[machine]))
-            pairs = (pair for section in view.machines[machine] for pair in section.facts.items())
-            facts[at] = {(name, _text(value)) for name, value in pairs}
-        return facts[at]
+        machine = max(kinds[at][1], key=lambda machine: len(view.nodes[machine]))
+        pairs = (pair for section in view.machines[machine] for pair in section.facts.items())
+        return {(name, _text(value)) for name, value in pairs}
 
     for record in {title.get(RECORD) for title, _ in kinds}:
         alike = [at for at, (title, _) in enumerate(kinds) if title.get(RECORD) == record]

@@ -43,8 +43,6 @@ def run(job: Job, take: Take) -> None:
         found: list[Envelope] = []
         try:
             run_on([node], found.append)
-        except BadInput:
-            raise
         except MlBackendsError as failure:
             error = str(failure)
             return [Envelope(node=node, status=status_of(error), error=error)]
