@@ -68,7 +68,7 @@ CACHES = [
         (
             "memory",
             {"total_bytes": 8 << 30, "nodes": [{"total_bytes": 4 << 30}] * 2},
-            ["8 GiB in all", "2 NUMA nodes of 4 GiB"],
+            ["8 GiB total", "2 NUMA nodes of 4 GiB"],
         ),
         (
             "memory",

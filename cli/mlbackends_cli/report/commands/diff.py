@@ -78,9 +78,7 @@ def command(
     color: str,
 ) -> int:
     if not after and not (pythons and not before):
-        raise click.MissingParameter(
-            param_hint="'B'" if before else "'A' and 'B'", param_type="argument"
-        )
+        raise click.UsageError(f"`backends diff` needs {'B' if before else 'A and B'}")
     before, after = before or LIVE, after or LIVE
     with ProgressLine() as progress:
         reports = reports_of(before, after, pythons=pythons, progress=progress)
