@@ -1,6 +1,7 @@
 """Text that is safe to print, values with their units, and passages as wide as the page."""
 
 import re
+import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -131,8 +132,6 @@ class Listing(NamedTuple):
 
 def wrapped(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
     """Return lines of at most `width` columns with their indentation; no word and no command is broken."""
-    import textwrap  # it compiles five patterns
-
     lines = textwrap.wrap(
         unbroken(text, width - len(rest)),
         width,
