@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+import venv
+import zipfile
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,7 +114,7 @@ def test_a_device_that_is_not_there_is_measured_to_the_end(
     assert "| measured | what this Python has |" in text and "| commit of the tests |" in text
     parts = ("set-up", "check", "tests", *measuring.GROUPS)
     assert all(f"{name}: " in text and f"{name}: " in done.stderr for name in parts)
-    assert "Not run to the end" not in text
+    assert "Not run to the end" not in text and not output.with_name("RESULTS.md.state").exists()
     assert "| efficient_cuda | 1 | 0 | 0 | 0 |" in text
     assert "microseconds on the host" in text and "1 passed" in text
     assert "- `torch_flash` did not run: " in text or find_spec("torch")
@@ -144,6 +147,54 @@ def test_a_run_that_was_stopped_leaves_the_last_whole_one(tmp_path: Path) -> Non
 
     measuring.write(file, "A", "whole again")
     assert titles() == ["A"] and list(tmp_path.iterdir()) == [file]
+
+
+def test_without_pip_the_wheels_of_a_folder_are_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither pip nor ensurepip nor uv: a Python of a bare machine."""
+    wheels, bare = tmp_path / "wheels", tmp_path / "bare"
+    wheels.mkdir()
+    with zipfile.ZipFile(wheels / "carried-1.0-py3-none-any.whl", "w") as file:
+        file.writestr("carried/__init__.py", "")
+    venv.create(bare, with_pip=False)
+    monkeypatch.setenv("PATH", "")
+    options = measuring.arguments(["--wheels", str(wheels)])
+    environment = measuring.Environment(options, tmp_path, time.monotonic() + 60)
+    environment.python = str(bare / "bin" / "python")
+    part = environment.set_up(30)
+
+    assert environment._imports("carried")
+    assert part.good is False and "- msgspec cannot be imported" in part.text
+
+
+def test_what_was_measured_is_resumed_for_the_same_device_and_commit(tmp_path: Path) -> None:
+    options = measuring.arguments(["--output", str(tmp_path / "RESULTS.md"), "--quick"])
+    environment = measuring.Environment(options, tmp_path, time.monotonic() + 60)
+
+    def groups() -> dict[str, Any]:
+        return {name: measuring.Group(environment, name) for name in measuring.GROUPS}
+
+    begun, part = groups(), measuring.Part("check", True, "all right")
+    begun["small"].left, begun["small"].record = [], {"problems": []}
+    measuring.State(options, "H200", "abc").save([part], begun, ["- check: 1 W"])
+
+    later = groups()
+    state = measuring.State(options, "H200", "abc")
+    assert state.restore(later) == [part] and state.data["clocks"] == ["- check: 1 W"]
+    assert later["small"].left == [] and later["forward"].left != []
+    for title, commit in (("H100", "abc"), ("H200", "def")):
+        assert measuring.State(options, title, commit).restore(groups()) == []
+    options.fresh = True
+    assert measuring.State(options, "H200", "abc").restore(groups()) == []
+
+
+def test_clocks_and_power_are_ranges_of_what_nvidia_smi_prints() -> None:
+    lines = ["1980, 2619, 68.50, 31", "1755, 2619, 701.20, 58", "[N/A], 2619, 70.0, 31", ""]
+    assert measuring.watched(lines) == (
+        "SM clock 1755 to 1980 MHz, memory clock 2619 to 2619 MHz, power 68 to 701 W, temperature 31 to 58 °C"
+    )
+    assert measuring.watched(["NVIDIA-SMI has failed"]) == ""
 
 
 def test_every_problem_is_one_that_is_timed_alone_but_those_that_are_checked() -> None:

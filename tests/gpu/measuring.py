@@ -1,14 +1,16 @@
-"""Build, check and measure our attention on an NVIDIA GPU, and write the results to RESULTS.md.
+"""Check and measure our attention on an NVIDIA GPU, and write the results to RESULTS.md.
 
-    tests/gpu/run                                   this tree, in a new environment
+    tests/gpu/run                                   this tree, with what it needs in a temporary folder
     tests/gpu/run --from mlbackends-0.1.0-....whl   a wheel, or any requirement that pip accepts
     tests/gpu/run --here                            what this Python has, without installing anything
-    tests/gpu/run --wheels FOLDER                   without a network: pip uses the wheels there
+    tests/gpu/run --download FOLDER                 only fetch the wheels, on a machine with a network
+    tests/gpu/run --wheels FOLDER                   without a network: from the wheels in FOLDER alone
 
-It needs only Python 3.11. torch and others are compared if this Python has them; --python PEER=EXE names the
-environment of another library. Each part has a time limit and fails alone, and each result is written as soon
-as it is measured. An incomplete run, and --quick, do not replace an older complete one. No setting of the GPU
-is changed.
+It needs only Python 3.11; without pip, wheels are unpacked. torch and others are compared if this Python has
+them; --python PEER=EXE names the environment of another library. Each part has a time limit and fails alone.
+Each result is written as soon as it is measured, and a run that ended early is resumed by the next one, for
+the same device and commit (--fresh starts again). The GPU's clocks and power are recorded during each part.
+An incomplete run, and --quick, do not replace an older complete one. No setting of the GPU is changed.
 
 Exit codes: 0 if every check passed, 1 if one failed, 2 without a GPU, 3 if nothing could be set up (then
 nothing is written), 130 if it was stopped.
@@ -22,22 +24,24 @@ import os
 import platform
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
-import venv
+import tomllib
+import zipfile
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.etree import ElementTree as ET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -165,33 +169,41 @@ def requirement(source: str) -> str:
 # ---- the environment ------------------------------------------------------------------------
 
 
-class Environment:
-    """The Python environment that everything runs in."""
+#: What the tests of this folder import.
+FOR_TESTS = ("pytest", "jsonschema", "hypothesis")
 
-    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
-        self.options, self.folder = options, folder
-        self.python, self.variables = sys.executable, dict[str, str]()
+
+def requirements() -> list[str]:
+    """Return what this tree needs on a GPU, from its project file."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return [*project["dependencies"], *project["optional-dependencies"]["cuda"], *FOR_TESTS]
+
+
+class Environment:
+    """This Python, and a folder with the packages that everything needs."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path, end: float) -> None:
+        self.options, self.folder, self.end = options, folder, end
+        self.python, self.target = sys.executable, folder / "packages"
+        self.variables: dict[str, str] = {}
         self.notes: list[str] = []
 
     def set_up(self, seconds: float) -> Part:
-        """Install the package and its libraries; if pip fails, use what is installed already."""
-        end = time.monotonic() + seconds
+        """Install the package and its libraries; if that fails, use what is installed already."""
+        end, source = time.monotonic() + seconds, self.options.source
+        trees = (
+            [] if source else [str(ROOT / name) for name in ("core", "cli", "probes", "kernels")]
+        )
+        before = os.environ.get("PYTHONPATH", "")
+        path = os.pathsep.join(filter(None, [str(self.target), *trees, before]))
+        self.variables["PYTHONPATH"] = path
         if not self.options.here:
-            self._make()
-            source = self.options.source
-            what = [requirement(source)] if source else ["-e", f"{ROOT}[cuda]"]
-            if self._pip(end, *what, "pytest", "jsonschema", "hypothesis"):
-                for name, file in LIBRARIES.items():
-                    if not self._has(file):
-                        self._pip(end, "--no-deps", name)
-            elif source:
+            what = [requirement(source), *FOR_TESTS] if source else requirements()
+            if not self._install(end, *what) and source:
                 return Part("set-up", False, "\n".join(f"- {note}" for note in self.notes))
-            else:
-                self.python = sys.executable
-        if self.python == sys.executable and not self.options.here:
-            folders = [str(ROOT / name) for name in ("core", "cli", "probes", "kernels")]
-            before = os.environ.get("PYTHONPATH", "")
-            self.variables["PYTHONPATH"] = os.pathsep.join(filter(None, [*folders, before]))
+            for name, file in LIBRARIES.items():
+                if not self._has(file):
+                    self._install(end, "--no-deps", name)
         missing = [name for name in NEEDED if not self._imports(name)]
         lines = [f"- {note}" for note in self.notes]
         if self._imports("mlbackends"):
@@ -201,26 +213,36 @@ class Environment:
         basis = {"mlbackends", "msgspec", "click", "psutil", "packaging", "numpy"}
         return Part("set-up", False if basis & set(missing) else None, "\n".join(lines))
 
-    def _make(self) -> None:
-        """Make an environment that also sees the packages of this Python, such as torch."""
-        place = self.folder / "environment"
-        venv.create(place, with_pip=True)
-        scripts = "Scripts" if os.name == "nt" else "bin"
-        self.python = str(place / scripts / ("python.exe" if os.name == "nt" else "python"))
-        own = sysconfig.get_path("purelib", vars={"base": str(place), "platbase": str(place)})
-        seen = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
-        (Path(own) / "packages_of_the_caller.pth").write_text(
-            "".join(f"{folder}\n" for folder in seen)
-        )
-
-    def _pip(self, end: float, *what: str) -> bool:
+    def _install(self, end: float, *what: str) -> bool:
+        """Install into the folder: by pip, else by uv, else by unpacking the given wheels."""
+        wheels = self.options.wheels
         command = [self.python, "-m", "pip", "install", "-q", "--retries", "1", "--timeout", "10"]
-        if self.options.wheels:
-            command += ["--no-index", "--find-links", self.options.wheels]
+        if not self._imports("pip"):
+            if not (uv := shutil.which("uv")):
+                return self._unpack(what)
+            command = [uv, "pip", "install", "-q", "--python", self.python]
+        command += ["--no-index", "--find-links", wheels] if wheels else []
+        # A numpy that torch was built for is not replaced by another.
+        pins = self.folder / "pins.txt"
+        pins.write_text(numpy_pin(), encoding="utf-8")
+        command += ["--target", str(self.target), "--constraint", str(pins)]
         ended = run([*command, *what], end - time.monotonic())
         if ended.code != 0:
             self.notes.append(f"pip install {' '.join(what)}: {ended.why}")
         return ended.code == 0
+
+    def _unpack(self, what: Sequence[str]) -> bool:
+        """Unpack every wheel of the folder that this Python can import, once."""
+        if not self.options.wheels:
+            self.notes.append(
+                f"{' '.join(what)} cannot be installed: no pip, no uv and no --wheels"
+            )
+            return False
+        if not self.target.exists():
+            for wheel in sorted(Path(self.options.wheels).glob("*.whl")):
+                with zipfile.ZipFile(wheel) as file:
+                    file.extractall(self.target)
+        return True
 
     def _imports(self, name: str) -> bool:
         """Return whether a module can be found; its parent packages are imported for that."""
@@ -232,14 +254,72 @@ class Environment:
             f"import os, sys; raise SystemExit(not any(os.path.exists(os.path.join(p, {file!r}))"
             " for p in sys.path))"
         )
-        return run([self.python, "-c", program], 60).code == 0
+        return run([self.python, "-c", program], 60, **self.variables).code == 0
 
     def backends(self, seconds: float, *words: str) -> Ended:
-        """Run `backends WORDS`."""
+        """Run `backends WORDS`, no longer than is left of the whole."""
+        seconds = min(seconds, self.end - time.monotonic())
         return run([self.python, "-m", "mlbackends", *words], seconds, **self.variables)
 
 
+def numpy_pin() -> str:
+    """Return a line of constraints for pip that keeps this Python's numpy, "" without one."""
+    try:
+        return f"numpy=={metadata.version('numpy')}\n"
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+class Watch:
+    """The clocks, power and temperature of the GPU while a part runs, by nvidia-smi."""
+
+    FIELDS = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu")
+
+    def __init__(self, device: str) -> None:
+        self.lines: list[str] = []
+        query = f"--query-gpu={','.join(self.FIELDS)}"
+        words = ["nvidia-smi", "-i", str(index_of(device)), query, "--format=csv,noheader,nounits"]
+        self.command = [*words, "-lms", "500"]
+
+    @contextmanager
+    def during(self, part: str) -> Iterator[None]:
+        """Record while the block runs."""
+        try:
+            process = subprocess.Popen(
+                self.command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
+        except OSError:  # no nvidia-smi: nothing is recorded
+            yield
+            return
+        try:
+            yield
+        finally:
+            process.kill()
+            samples = process.communicate()[0].splitlines()
+            if text := watched(samples):
+                self.lines.append(f"- {part}: {text}")
+
+
+def watched(samples: Sequence[str]) -> str:
+    """Return the range of each number in lines of nvidia-smi, "" without any."""
+    rows = []
+    for line in samples:
+        with suppress(ValueError):
+            rows.append([float(cell) for cell in line.split(",")])
+    names, units = ("SM clock", "memory clock", "power", "temperature"), ("MHz", "MHz", "W", "°C")
+    columns = list(zip(*(row for row in rows if len(row) == len(names)), strict=True))
+    return ", ".join(
+        f"{name} {min(column):.0f} to {max(column):.0f} {unit}"
+        for name, unit, column in zip(names, units, columns, strict=False)
+    )
+
+
 # ---- the parts ------------------------------------------------------------------------------
+
+
+def commit_of_tests() -> str:
+    """Return the commit of this checkout, "" where this is none."""
+    return run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], 10).out.strip()
 
 
 def machine(environment: Environment) -> tuple[str, str]:
@@ -259,8 +339,7 @@ def machine(environment: Environment) -> tuple[str, str]:
         "    except m.PackageNotFoundError: pass"
     )
     packages = run([environment.python, "-c", program], 30, **environment.variables).out
-    commit = run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], 10).out.strip()
-    options = environment.options
+    commit, options = commit_of_tests(), environment.options
     is_tree = not (options.here or options.source)
     names = Counter(entry.get("name") or "not known" for entry in devices)
     rows = {
@@ -349,6 +428,7 @@ def tested(environment: Environment, seconds: float) -> Part:
     command += ["-o", "addopts=--import-mode=importlib"]
     if environment.options.quick:
         command += ["-k", "out_of_memory"]
+    seconds = min(seconds, environment.end - time.monotonic())
     ended = run(command, seconds, **environment.variables)
     if not path.exists():
         return Part("tests", False, f"pytest gave no result: {ended.why}")
@@ -470,7 +550,7 @@ INTRODUCTION = """# What has run on a GPU
 `tests/gpu/run` writes this file: a section for each kind of device, with its latest complete run.
 An incomplete run, and a rehearsal (`--quick`), have separate sections.
 
-    tests/gpu/run                             # builds, checks and measures this tree in ten minutes
+    tests/gpu/run                             # checks and measures this tree in under ten minutes
     tests/gpu/run --from mlbackends==0.1.0    # the same for a wheel; see --help
 
 Results of other devices are welcome: send the section.
@@ -500,7 +580,7 @@ def write(path: Path, title: str, text: str, *, ended: bool = True) -> None:
         made.unlink(missing_ok=True)
 
 
-def page(table: str, parts: Sequence[Part], left: Sequence[str]) -> str:
+def page(table: str, parts: Sequence[Part], left: Sequence[str], clocks: Sequence[str] = ()) -> str:
     """Return a section: the machine, how each part ended, and its results."""
     ran = [part for part in parts if part.name != "goals"]
     summary = ", ".join(f"{part.name}: {HOW[part.good]}" for part in ran)
@@ -510,6 +590,8 @@ def page(table: str, parts: Sequence[Part], left: Sequence[str]) -> str:
     for part in parts:
         if part.text:
             lines += ["", f"### {part.name}", "", part.text]
+    if clocks:
+        lines += ["", "### clocks and power", "", *clocks]
     return "\n".join(lines)
 
 
@@ -527,7 +609,11 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     where.add_argument(
         "--here", action="store_true", help="install nothing: use this Python's packages"
     )
-    options.add_argument("--wheels", default="", help="a folder with all wheels for pip")
+    options.add_argument(
+        "--wheels", default="", help="a folder with all wheels; no network is used"
+    )
+    options.add_argument("--download", default="", help="fetch the wheels for this Python, and end")
+    options.add_argument("--fresh", action="store_true", help="do not resume an earlier run")
     options.add_argument(
         "--python",
         dest="pythons",
@@ -537,7 +623,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
         help="the Python of a peer's environment, such as xformers=venv/bin/python; repeatable",
     )
     options.add_argument("--device", default="cuda", help="cuda or cuda:N")
-    options.add_argument("--minutes", type=float, default=10.0, help="for all parts together")
+    options.add_argument("--minutes", type=float, default=9.5, help="for all parts together")
     options.add_argument(
         "--quick", action="store_true", help="one small problem a part: a rehearsal"
     )
@@ -553,16 +639,49 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     return chosen
 
 
+class State:
+    """What a run has so far, in a file next to the results until it is complete."""
+
+    def __init__(self, options: argparse.Namespace, title: str, commit: str) -> None:
+        self.path = options.output.with_name(f"{options.output.name}.state")
+        self.run = [title, commit, options.quick, options.source, options.device]
+        self.data: dict[str, Any] = {}
+        with suppress(OSError, ValueError):
+            data = json.loads(self.path.read_text(encoding="utf-8"))
+            self.data = data if data["run"] == self.run and not options.fresh else {}
+
+    def restore(self, groups: Mapping[str, Group]) -> list[Part]:
+        """Give the groups what they measured already, and return the parts that ended."""
+        for name, (left, record, lines) in self.data.get("groups", {}).items():
+            groups[name].left, groups[name].record, groups[name].lines = left, record, lines
+        return [Part(*part) for part in self.data.get("parts", ())]
+
+    def save(self, parts: Sequence[Part], groups: Mapping[str, Group], clocks: list[str]) -> None:
+        """Write what there is, atomically."""
+        whole = {name: [group.left, group.record, group.lines] for name, group in groups.items()}
+        data = {"run": self.run, "parts": parts, "groups": whole, "clocks": clocks}
+        made = self.path.with_name(f"{self.path.name}.{os.getpid()}")
+        made.write_text(json.dumps(data), encoding="utf-8")
+        made.replace(self.path)
+
+
 def main(given: Sequence[str]) -> int:
     """Run all parts, and return the exit code."""
     options = arguments(given)
+    if options.download:
+        what = [requirement(options.source), *FOR_TESTS] if options.source else requirements()
+        command = [sys.executable, "-m", "pip", "download", "--dest", options.download]
+        command.append("--only-binary=:all:")
+        # The frontend's requirements are for its own kernels, and large.
+        frontend = subprocess.call([*command, "--no-deps", "nvidia-cudnn-frontend"])
+        return frontend or subprocess.call([*command, *what])
     if why := why_no_device(options.device):
         which = "no CUDA device" if options.device == "cuda" else f"no device {options.device}"
         print(f"tests/gpu/run: {which}: {why}; {options.output} stays as it is", file=sys.stderr)
         return 2
     end = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory(prefix="backends-gpu-", ignore_cleanup_errors=True) as folder:
-        environment = Environment(options, Path(folder))
+        environment = Environment(options, Path(folder), end)
         first = _noted(environment.set_up(min(SECONDS["set-up"], end - time.monotonic())))
         if first.good is False:
             print(first.text, file=sys.stderr)
@@ -570,24 +689,44 @@ def main(given: Sequence[str]) -> int:
         title, table = machine(environment)
         title += ", a rehearsal" if options.quick else ""
         groups = {name: Group(environment, name) for name in GROUPS}
+        state = State(options, title, commit_of_tests())
+        parts = {first.name: first, **{part.name: part for part in state.restore(groups)}}
+        watch = Watch(options.device)
+        watch.lines = state.data.get("clocks", [])
+        once = {"check": partial(checked, environment), "tests": partial(tested, environment)}
         steps: list[tuple[str, Callable[[float], Part]]] = [
-            ("check", partial(checked, environment)),
-            ("tests", partial(tested, environment)),
+            *((name, step) for name, step in once.items() if name not in parts),
             *((name, group.measure) for name, group in groups.items() for _ in group.left),
         ]
-        parts = {first.name: first}
+        has_run = False
         try:
             while True:
                 records = {name: group.record for name, group in groups.items() if group.record}
                 numbers = [Part("goals", None, wanted(records))] if records else []
                 left = dict.fromkeys(name for name, _ in steps)
-                text = page(table, [*parts.values(), *numbers], [*left])
+                text = page(table, [*parts.values(), *numbers], [*left], watch.lines)
                 write(options.output, title, text, ended=not left)
-                seconds = end - time.monotonic()
-                if not steps or seconds < _LEAST_SECONDS:
+                if not steps:
+                    state.path.unlink(missing_ok=True)
+                    break
+                state.save(
+                    [part for part in parts.values() if part.name != "set-up"], groups, watch.lines
+                )
+                seconds, limit = (
+                    end - time.monotonic(),
+                    SECONDS.get(steps[0][0], SECONDS["problem"]),
+                )
+                # A part that might not end in time is left to the next run.
+                if seconds < (limit if has_run else _LEAST_SECONDS):
+                    print(
+                        f"not run to the end: {', '.join(left)}; run it again to resume",
+                        file=sys.stderr,
+                    )
                     break
                 name, step = steps.pop(0)
-                parts[name] = _noted(step(min(SECONDS.get(name, SECONDS["problem"]), seconds)))
+                with watch.during(name):
+                    parts[name] = _noted(step(min(limit, seconds)))
+                has_run = True
         finally:  # stopped or not
             print(f"written to {options.output}", file=sys.stderr)
     return 1 if any(part.good is False for part in parts.values()) else 0

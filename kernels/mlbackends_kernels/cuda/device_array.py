@@ -277,8 +277,17 @@ def to_device(array: "NDArray[Any]", device: int = 0, stream: int | None = None)
 
 
 def output_like(tensor: Any, shape: Sequence[int], dtype: str, stream: int) -> Any:
-    """Return new memory for a result on a stream: torch's for a tensor of torch, otherwise ours."""
+    """Return new memory for a result on a stream: torch's for a tensor of torch, otherwise ours.
+
+    Raises CudaUnavailable where ours would belong to a graph: nothing in it frees the result, and CUDA does
+    not launch such a graph again.
+    """
     if not is_torch(tensor):
+        if streams.is_captured(stream):
+            message = "a result allocated inside a CUDA graph would allow one launch only"
+            raise CudaUnavailable(
+                message, "capture calls with torch's tensors, in torch.cuda.graph"
+            )
         return empty(shape, dtype, as_device_array(tensor, stream).device, stream)
     torch, index = sys.modules["torch"], int(tensor.device.index or 0)
     with torch.cuda.device(index), torch.cuda.stream(_torchs_stream(stream, index)):

@@ -64,8 +64,8 @@ for _ in range(2):
         assert (call.scale, call.mask_kind) == (0.5, 2)
 
 
-def test_attention_is_captured_in_a_graph(on_fake_cuda: OnFakeCuda) -> None:
-    """In the graph the host does nothing but allocate and launch."""
+def test_a_result_of_ours_is_not_allocated_in_a_graph(on_fake_cuda: OnFakeCuda) -> None:
+    """No node of the graph would free it, and CUDA does not launch such a graph twice."""
     output = on_fake_cuda(
         ATTENTION
         + """
@@ -78,17 +78,66 @@ with mlbackends.sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
     builder.begin_building()
     with mlbackends.cuda.on_stream(builder.stream):
         devices.call("cuStreamSynchronize", 99)
-        out = attention(q, k, v, mask, enable_gqa=True)
+        report(error_of(lambda: attention(q, k, v, mask, enable_gqa=True)))
         devices.call("cuStreamSynchronize", 98)
     builder.end_building()
-report(int(builder.stream.handle))
+""",
+        FAKE_KERNELS="/nothing",
+    )
+    message = "a result allocated inside a CUDA graph would allow one launch only"
+    assert output.values == [["CudaUnavailable", message]]
+    first, last = (output.log.index(f"cuStreamSynchronize {n} 0") for n in (99, 98))
+    assert output.log[first + 1 : last] == []
+
+
+def test_attention_with_torchs_tensors_is_captured_in_a_graph(on_fake_cuda: OnFakeCuda) -> None:
+    """In the graph the host does nothing but launch; torch allocates. A stand-in for torch's tensors."""
+    output = on_fake_cuda(
+        ATTENTION
+        + """
+import sys
+from contextlib import nullcontext
+from types import ModuleType, SimpleNamespace
+from cuda.core import Device
+from mlbackends.model.problem import AttentionProblem, TensorSpec
+from mlbackends.model.records import Device as Place
+from mlbackends.sdpa.dispatch import backends
+from mlbackends_kernels.cuda import devices
+(backend,) = [each for each in backends() if each.name == "efficient_cuda"]
+torch = sys.modules["torch"] = ModuleType("torch")
+class Tensor:
+    dtype, device = "torch.float16", SimpleNamespace(type="cuda", index=0)
+    def __init__(self, *shape): self.shape, self.held = shape, on_device(np.zeros(shape, "f2"))
+    def data_ptr(self): return self.held.pointer
+    def stride(self): return self.held.strides
+    def record_stream(self, stream): pass
+    def new_empty(self, shape, dtype): return made[shape]
+stream = Device(0).create_stream()
+torch.Tensor, torch.float16 = Tensor, "torch.float16"
+torch.cuda = SimpleNamespace(
+    current_stream=lambda device: SimpleNamespace(cuda_stream=handle),
+    default_stream=lambda index: None, ExternalStream=lambda *of: None,
+    device=lambda index: nullcontext(), stream=lambda chosen: nullcontext())
+handle = int(stream.handle)
+made = {(1, 2, 64, 32): Tensor(1, 2, 64, 32)}
+tensors = [Tensor(1, 2, 64, 32) for _ in range(3)]
+spec = TensorSpec((1, 2, 64, 32), "float16")
+problem = AttentionProblem(query=spec, key=spec, value=spec, device=Place("cuda", 0, capability="9.0"))
+backend.run(problem, *tensors)  # compiles
+builder = stream.create_graph_builder()
+builder.begin_building()
+handle = int(builder.stream.handle)
+devices.call("cuStreamSynchronize", 99)
+backend.run(problem, *tensors)
+devices.call("cuStreamSynchronize", 98)
+builder.end_building()
+report(handle)
 """,
         FAKE_KERNELS="/nothing",
     )
     (stream,) = output.values
     first, last = (output.log.index(f"cuStreamSynchronize {n} 0") for n in (99, 98))
-    allocated, launched = output.log[first + 1 : last]
-    assert allocated.startswith("cuMemAllocAsync") and allocated.endswith(str(stream))
+    (launched,) = output.log[first + 1 : last]
     assert launched.startswith("launch attention_forward") and f"stream {stream}" in launched
 
 
