@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from mlbackends.host.host import Host
-from mlbackends.host.python.frameworks import config_facts, found, package, range_warnings
+from mlbackends.host.python.frameworks import config_facts, found, package
 from mlbackends.libraries.amd import library_finding, rocm_calls
 from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.cuda.libraries import CudaLibrary
@@ -41,7 +41,9 @@ def load(name: str) -> ModuleType:
     calls: Callable[[CDLL], Calls] = partial(Calls, library=name, unnamed=unnamed)
     attributes: dict[str, Any] = {}
     if kind == "package":
-        attributes = {"GROUP": "framework", "find": partial(_package, name, **row)}
+        if check := row.pop("check", ()):
+            attributes["CHECK"] = "\n".join(check)
+        attributes |= {"GROUP": "framework", "find": partial(_package, name, **row)}
     elif kind == "rocm":
         calls = partial(rocm_calls, namer=row.pop("namer", ""))
         attributes["find"] = partial(library_finding, **row)
@@ -71,18 +73,13 @@ def load(name: str) -> ModuleType:
     return probe
 
 
-def _package(
-    name: str,
-    host: Host,
-    *,
-    has_config: bool = False,
-    ranges: tuple[str, ...] = (),
-    outside: str = "",
-    **names: Any,
-) -> Finding:
-    """Find a package. ranges: its requirements that are checked; outside: what follows if one is not met."""
+def _package(name: str, host: Host, *, has_config: bool = False, **names: Any) -> Finding:
+    """Find a package. has_config: whether its build has left a __config__.py, as NumPy's does."""
     own = package(host, **names)
-    if own is None:
-        return found(host, None, name)
-    facts = config_facts(host, own.location, name) if has_config and own.location else {}
-    return found(host, own, name, facts, range_warnings(host, own, ranges, outside))
+    has_files = own is not None and own.location
+    return found(
+        host,
+        own,
+        name,
+        config_facts(host, own.location, name) if own and has_config and has_files else {},
+    )

@@ -1,7 +1,7 @@
 """CuPy: NumPy's interface on NVIDIA and AMD GPUs.
 
 Finds:    every flavour of the distribution, its version, and the CUDA of its wheel.
-Caveats:  cupy is not imported. All flavours install the same module: the last one wins.
+Caveats:  all flavours install the same module: the last one wins.
 Source:   CuPy documentation, "Installation", "Environment variables".
 """
 

@@ -17,7 +17,7 @@ def find(host: Host) -> Finding:
     """Read the packages' metadata."""
     libraries = {dist.name: dist.version for dist in named(host, ("nvidia-cutlass-dsl-libs-*",))}
     packages = (
-        package(host, ("nvidia-cutlass-dsl",), "nvidia_cutlass_dsl"),
+        package(host, ("nvidia-cutlass-dsl",), "nvidia_cutlass_dsl/python_packages/cutlass"),
         package(host, ("nvidia-cutlass",), "cutlass_library"),
         package(host, ("cuda-tile",), "cuda/tile"),
     )

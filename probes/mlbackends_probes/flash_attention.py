@@ -1,7 +1,7 @@
 """FlashAttention: attention kernels for GPUs, as packages (flash-attn, FlashInfer).
 
 Finds:    flash-attn (2), flash-attn-3, flash-attn-4, flashinfer-python, and their compiled parts.
-Caveats:  nothing is imported. torch includes another FlashAttention, which needs none of these.
+Caveats:  torch includes another FlashAttention, which needs none of these.
 Source:   FlashAttention and FlashInfer, "Installation"; the local version of flash-attn's wheels.
 """
 

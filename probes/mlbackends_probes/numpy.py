@@ -1,7 +1,7 @@
 """NumPy: arrays, and the BLAS that they are multiplied with.
 
 Finds:    the distribution, numpy/version.py and numpy/__config__.py as text, the bundled libraries.
-Usable:   imported in a child process, it multiplies two matrices correctly; only if named, or with --deep.
+Usable:   imported in a child process, it multiplies two matrices correctly.
 Caveats:  __config__.py has the BLAS of the build, and blas_configuration its text on the build machine.
           `backends info uses` and --pid show which copy a process uses.
 Source:   NumPy reference, numpy.show_config, numpy.show_runtime and "Global configuration options".
@@ -19,6 +19,7 @@ left = numpy.arange(6.0).reshape(2, 3)
 got = (left @ left.T).tolist()
 if got != [[5.0, 14.0], [14.0, 50.0]]:
     fail("wrong-result", f"a product of matrices gave {got}")
+computed = True
 try:
     from numpy._core import _multiarray_umath as core
 except ImportError:

@@ -1,17 +1,22 @@
 """Python packages: every distribution of the environment, and what does not go together.
 
 Finds:    every *.dist-info and *.egg-info on the import path; files that two distributions wrote;
-          NVIDIA's packages for two major versions of CUDA in one environment.
-Caveats:  versions are those of the metadata. What a package needs is not resolved here: `pip check`
-          does that. A file that two packages installed with equal contents is not a conflict.
-Source:   PyPA, "Recording installed projects"; NVIDIA's packages on PyPI, whose names end in -cu12,
-          -cu13 or, since CUDA 13, carry the major version in the version alone.
+          NVIDIA's packages for two major versions of CUDA in one environment; requirements that are not met,
+          as `pip check` and `uv pip check` find them.
+Caveats:  versions are those of the metadata, which does not record the extras that were wanted. A file that
+          two packages installed with equal contents is not a conflict.
+Source:   PyPA, "Recording installed projects", "Core metadata specifications"; NVIDIA's
+          packages on PyPI, whose names end in -cu12, -cu13 or, since CUDA 13, carry the major version in
+          the version alone.
 """
 
+from mlbackends.base.errors import counted
 from mlbackends.base.reasons import Reason
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.python import wheel_files
 from mlbackends.host.python.packages import Distribution, distributions, python_folders
+from mlbackends.host.python.requirements import unmet
 from mlbackends.model.records import Finding, Presence, nonempty
 
 GROUP = "framework"
@@ -24,9 +29,12 @@ _CUDA_VERSIONED = (
 )  # fmt: skip
 #: Names whose own probe warns where they are installed twice.
 _WITH_PROBES = frozenset({
-    "flash-attn", "jax", "numpy", "onnxruntime", "opt-einsum", "scipy", "tensorflow", "torch",
-    "transformer-engine", "triton", "xformers",
+    "bitsandbytes", "ctranslate2", "faiss-cpu", "faiss-gpu", "flash-attn", "jax", "kernels",
+    "llama-cpp-python", "numpy", "onnxruntime", "openvino", "opt-einsum", "scipy", "sgl-kernel",
+    "tensorflow", "torch", "transformer-engine", "triton", "vllm", "xformers",
 })  # fmt: skip
+#: Requirements that a warning names.
+_SHOWN = 3
 #: Beginnings of names that come for two majors at once on purpose: each part serves one of them.
 _BOTH_AT_ONCE = ("nvidia-cutlass-dsl-",)
 
@@ -64,6 +72,7 @@ def find(host: Host) -> Finding:
             for pair in shared
         ],
         "cuda_majors": majors,
+        "unmet": unmet(host),
         "missing_files": wheel_files.missing_files(host, first),
         "glibc_needed": wheel_files.glibc_needed(host, first),
         "longest_path": wheel_files.longest_path(host, first) if host.platform == "win32" else None,
@@ -111,7 +120,28 @@ def find(host: Host) -> Finding:
         message = f"NVIDIA's packages are installed for {' and '.join(groups)}"
         hint = "keep those that your framework was built for; see its pins"
         warnings.append(Reason("cuda-majors-mixed", message, hint))
-    return Finding(presence=Presence.FOUND, facts=nonempty(facts), warnings=tuple(warnings))
+    rows = unmet(host)
+    if rows:
+        is_one = len(rows) == 1
+        message = f"{counted(len(rows), 'requirement')} {'is' if is_one else 'are'} not met: "
+        message += "; ".join(map(_unmet_words, rows[:_SHOWN]))
+        warnings.append(Reason("requirement-unmet", message, "see backends doctor"))
+    consumers = table("libraries/consumers")["packages"]
+    # The page names these too, by what they use.
+    imports = tuple(
+        consumers[name]["module"]
+        for name in consumers
+        if name in everything and name not in _WITH_PROBES
+    )
+    return Finding(
+        presence=Presence.FOUND, facts=nonempty(facts), warnings=tuple(warnings), imports=imports
+    )
+
+
+def _unmet_words(row: dict[str, str]) -> str:
+    needs = f"{row['needs']} {row.get('wanted', '')}".rstrip()
+    installed = row.get("installed", "")
+    return f"{row['package']} needs {needs}" + (f" ({installed} is installed)" if installed else "")
 
 
 def _cuda_majors(dists: list[Distribution]) -> dict[str, list[str]]:

@@ -1,7 +1,8 @@
 """TensorFlow: the machine-learning framework, as it is installed.
 
 Finds:    every flavour of the distribution, and build_info.py as text.
-Caveats:  tensorflow is not imported. Some flavours are but the way to install another one.
+Loadable: imported in a child process; a build for GPUs lists them.
+Caveats:  some flavours are but the way to install another one.
 Source:   TensorFlow, tensorflow/python/platform/build_info.py (tf.sysconfig.get_build_info).
 """
 
@@ -20,6 +21,17 @@ _NAMES = (
     "tensorflow-intel", "tensorflow-aarch64", "tensorflow-cpu-aws", "intel-tensorflow",
     "intel-tensorflow-avx512", "tf-nightly", "tf-nightly-cpu", "tf-nightly-gpu",
 )  # fmt: skip
+CHECK = """
+import tensorflow
+
+if tensorflow.test.is_built_with_cuda() or tensorflow.test.is_built_with_rocm():
+    starts("gpu", lambda: tensorflow.config.list_physical_devices("GPU"))
+if deep:
+    got = tensorflow.linalg.matmul([[1.0, 2.0]], [[3.0], [4.0]]).numpy().tolist()
+    if got != [[11.0]]:
+        fail("wrong-result", f"a product of matrices gave {got}")
+    computed = True
+"""
 _ITEM = r"""['"]{name}['"]\s*[,:]\s*(True\b|False\b|'[^']*'|"[^"]*"|\[[^\]]*\])"""
 _FLAGS = ("is_cuda_build", "is_rocm_build", "is_tensorrt_build")
 

@@ -3,9 +3,8 @@
 Finds:    the distribution, torch/version.py as text, and every libtorch_cpu.
 Loadable: libtorch_cpu opens by itself, and reports its CPU capability and its build (on x86-64 Linux).
 Usable:   imported in a child process, it multiplies two matrices correctly on the CPU and on each device that
-          it offers. That takes seconds, so only if torch is named, or with --deep.
-Caveats:  MPS is known from a header that only builds with it have, else by the default of arm64 Macs;
-          otherwise torch is not imported, and its CUDA, HIP and XPU libraries are never opened.
+          it offers. That takes seconds, so only if torch is named, or with --deep; it is always imported.
+Caveats:  MPS is known from a header that only builds with it have, else by the default of arm64 Macs.
           libtorch without Python is found as well.
 Source:   torch/version.py; at::get_cpu_capability in ATen/Version.h; PyTorch documentation,
           "PYTORCH ProcessGroupNCCL environment variables" and "CUDA environment variables".
@@ -53,15 +52,17 @@ def product(device):
         fail("wrong-result", f"on {device} a product of matrices gave {got}")
     facts.setdefault("computed_on", []).append(device)
 
-product("cpu")
-facts["configuration"] = torch.__config__.show()
-facts["threads"] = torch.get_num_threads()
-facts["interop_threads"] = torch.get_num_interop_threads()
-for kind in ("cuda", "xpu", "mps"):
-    backend = getattr(torch, kind, None)
-    if backend is not None and backend.is_available():
-        for index in range(backend.device_count()):
-            product(f"{kind}:{index}")
+if deep:
+    product("cpu")
+    facts["configuration"] = torch.__config__.show()
+    facts["threads"] = torch.get_num_threads()
+    facts["interop_threads"] = torch.get_num_interop_threads()
+    for kind in ("cuda", "xpu", "mps"):
+        backend = getattr(torch, kind, None)
+        if backend is not None and backend.is_available():
+            for index in range(backend.device_count()):
+                product(f"{kind}:{index}")
+    computed = True
 """
 _NAMES = ("torch", "torch-nightly", "torch-cpu", "torch-rocm", "torch-xpu", "pytorch")
 _PARTNERS = (

@@ -1,7 +1,7 @@
 """Transformer Engine: NVIDIA's layers for transformers in FP8 and FP4.
 
 Finds:    transformer-engine, its compiled part for one CUDA, its flavours for torch, JAX and Paddle.
-Caveats:  nothing is imported. All its packages must be of one version, and of torch's CUDA.
+Caveats:  all its packages must be of one version, and of torch's CUDA.
 Source:   Transformer Engine documentation, "Installation"; transformer_engine/common/__init__.py.
 """
 

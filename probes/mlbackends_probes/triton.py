@@ -1,7 +1,7 @@
 """Triton: the language and compiler for GPU kernels.
 
 Finds:    every flavour of the distribution, its back ends, and the NVIDIA tools it brings.
-Caveats:  triton is not imported. It compiles a C file on first use: see `backends info compilers`.
+Caveats:  it compiles a C file on first use: see `backends info compilers`.
 Source:   Triton, triton/backends and triton/knobs.py.
 """
 

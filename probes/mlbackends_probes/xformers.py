@@ -1,7 +1,7 @@
 """xFormers: attention kernels and layers for PyTorch.
 
 Finds:    the distribution, xformers/version.py as text, and cpp_lib.json, which its build writes.
-Caveats:  xformers is not imported. Built for one torch, its operators may not load in another.
+Caveats:  built for one torch, its operators may not load in another.
 Source:   xFormers, xformers/_cpp_lib.py and setup.py (what cpp_lib.json holds).
 """
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends_probes import cupy, jax, onnxruntime, tensorflow
+from mlbackends_probes import cupy, jax, onnxruntime, packages, tensorflow
 
 if TYPE_CHECKING:
     from tests.conftest import Machine
@@ -48,19 +48,21 @@ def test_jax_tells_jaxlib_and_plugins(machine: Machine) -> None:
     assert finding.warnings == ()
 
 
-def test_a_jaxlib_that_jax_does_not_take_is_a_conflict(machine: Machine) -> None:
-    files = JAX | installed("jax-0.10.2", "jaxlib-0.9.0", jax=ITS_JAXLIB)
+@pytest.mark.parametrize(("others", "has"), [(["jaxlib-0.9.0"], {"installed": "0.9.0"}), ([], {})])
+def test_a_jaxlib_that_jax_does_not_accept_is_an_unmet_requirement(
+    machine: Machine, others: list[str], has: dict[str, str]
+) -> None:
+    files = JAX | installed("jax-0.10.2", *others, jax=ITS_JAXLIB)
 
-    (warning,) = jax.find(machine(files)).warnings
-
-    assert warning.code == "conflict"
-    assert warning.message.startswith("jax 0.10.2 needs jaxlib <=0.10.2,>=0.10.2, and 0.9.0")
-
-
-def test_jax_without_jaxlib_cannot_start(machine: Machine) -> None:
-    (warning,) = jax.find(machine(JAX | installed("jax-0.10.2"))).warnings
-
-    assert warning.message == "jax is installed without jaxlib, and cannot start"
+    assert packages.find(machine(files)).facts["unmet"] == [
+        {
+            "package": "jax",
+            "version": "0.10.2",
+            "needs": "jaxlib",
+            "wanted": "<=0.10.2,>=0.10.2",
+            **has,
+        }
+    ]
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,7 @@ def test_onnxruntime_tells_its_providers(machine: Machine) -> None:
         "distribution": "onnxruntime-gpu",
         "location": "/site/onnxruntime",
         "built_as": "onnxruntime-gpu",
-        "providers": ["cuda", "tensorrt"],
+        "provider_files": ["cuda", "tensorrt"],
         "cuda_version": "12.8",
         "cudnn_version": "9",
     }

@@ -80,7 +80,7 @@ def test_the_cutlass_dsl_is_told_with_its_libraries(machine: Machine) -> None:
     assert finding.facts == {
         "packages": {"nvidia-cutlass-dsl": "4.8.1", "cuda-tile": "1.7.0"},
         "locations": {
-            "nvidia-cutlass-dsl": "/site/nvidia_cutlass_dsl",
+            "nvidia-cutlass-dsl": "/site/nvidia_cutlass_dsl/python_packages/cutlass",
             "cuda-tile": "/site/cuda/tile",
         },
         "dsl_libraries": {

@@ -7,7 +7,7 @@ import pytest
 from mlbackends.base import registry
 from mlbackends.model.records import Presence
 from mlbackends.survey import survey
-from mlbackends_probes import numpy
+from mlbackends_probes import numpy, packages
 
 if TYPE_CHECKING:
     from tests.conftest import Machine
@@ -96,17 +96,16 @@ def test_a_config_that_makes_no_sense_tells_nothing(machine: Machine, config: st
     assert facts == {"distribution": "numpy", "location": "/site/numpy"}
 
 
-def test_a_numpy_that_scipy_does_not_take_is_a_conflict(machine: Machine) -> None:
+def test_a_numpy_that_scipy_does_not_accept_is_an_unmet_requirement(machine: Machine) -> None:
     files: dict[str, str | bytes] = {
         "site/scipy-1.17.1.dist-info/METADATA": "Requires-Dist: numpy<2.7,>=1.26.4\n\n",
         "site/scipy/__init__.py": "",
         "site/numpy-1.25.0.dist-info/METADATA": "",
     }
 
-    (warning,) = registry.load("mlbackends_probes", "scipy").find(machine(files)).warnings
+    (row,) = packages.find(machine(files)).facts["unmet"]
 
-    assert warning.code == "conflict"
-    assert "needs numpy <2.7,>=1.26.4, and 1.25.0 is installed" in warning.message
+    assert (row["needs"], row["wanted"], row["installed"]) == ("numpy", "<2.7,>=1.26.4", "1.25.0")
 
 
 def test_variables_are_told_and_checked(machine: Machine) -> None:

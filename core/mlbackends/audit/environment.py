@@ -59,8 +59,27 @@ def setting(name: str, value: str) -> str:
 
 #: The probes of Python packages that report problems of their installation.
 FRAMEWORKS = (
-    *("cupy", "cutlass", "flash_attention", "jax", "numpy", "onnxruntime", "opt_einsum", "scipy"),
-    *("tensorflow", "torch", "transformer_engine", "triton", "xformers"),
+    *(
+        "bitsandbytes",
+        "ctranslate2",
+        "cupy",
+        "cutlass",
+        "faiss",
+        "flash_attention",
+        "hf_kernels",
+        "jax",
+    ),
+    *(
+        "llama_cpp",
+        "numpy",
+        "onnxruntime",
+        "openvino",
+        "opt_einsum",
+        "scipy",
+        "sgl_kernel",
+        "tensorflow",
+    ),
+    *("torch", "transformer_engine", "triton", "vllm", "xformers"),
 )
 
 SEARCH_PATHS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")

@@ -20,7 +20,7 @@ _OF_ONE_PACKAGE = re.compile(r"\.(?:dy)?libs/[^/]+$")
 _LAST_FOLDERS = ("", "well-known-folder")
 _NEEDED = pattern(r"it needs (?P<name>\S+), which the loader does not find")
 _OF_A_DRIVER = re.compile(
-    r"(?:.*/)?lib(?:cuda|nvidia-[\w-]+|nvcuvid|nvoptix|ze_intel_\w+|hsakmt|drm_\w+|neuron\w*)\.so"
+    r"(?:^|[\s/])lib(?:cuda|nvidia-[\w-]+|nvcuvid|nvoptix|ze_intel_\w+|hsakmt|drm_\w+|neuron\w*)\.so"
 )
 
 
@@ -134,6 +134,11 @@ def described(library: Library) -> str:
     return f"{library.path} ({', '.join(about)})" if about else library.path
 
 
+def is_of_a_driver(text: str) -> bool:
+    """Return whether a text names a library that comes with a driver."""
+    return _OF_A_DRIVER.search(text) is not None
+
+
 class Failed(NamedTuple):
     """A copy that a process would take, whose opening or use failed, and how.
 
@@ -162,7 +167,7 @@ def failed(report: ReportView) -> Iterator[Failed]:
             needed = _NEEDED.search(reason.message) if reason.code == "missing-dependency" else None
             # A library that a package opened before is found by its soname, wherever it is.
             if reason.code in codes and not (needed and needed["name"] in in_order):
-                driver = needed is not None and bool(_OF_A_DRIVER.match(needed["name"]))
+                driver = needed is not None and is_of_a_driver(needed["name"])
                 yield Failed(name, library, reason, driver)
                 break
 

@@ -55,11 +55,14 @@ def outcome_of(
     errors: int = subprocess.DEVNULL,
     *,
     inherits: bool = False,
+    running: "set[subprocess.Popen[bytes]] | None" = None,
 ) -> Outcome:
     """Run a command to its end or for `timeout` seconds, whichever comes first.
 
-    errors: the file descriptor of its standard error. inherits: as in `start_group`.
+    errors: the file descriptor of its standard error. inherits: as in `start_group`. running: has its process
+    while it runs.
     """
+    running = set() if running is None else running
     try:
         process = start_group(
             command,
@@ -71,6 +74,7 @@ def outcome_of(
         )
     except (OSError, ValueError):
         return Outcome(None)
+    running.add(process)
     try:
         output = _output(process, timeout)
         if output is None:
@@ -79,6 +83,7 @@ def outcome_of(
     except subprocess.TimeoutExpired:
         return Outcome(None, timed_out=True)
     finally:  # also where we are interrupted
+        running.discard(process)
         kill_group(process)
         if process.stdout is not None:
             process.stdout.close()

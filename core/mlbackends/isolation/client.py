@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Thread
-from typing import IO
+from typing import IO, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -82,7 +82,7 @@ class Child:
         batches = iter(batches)
         rest = itertools.chain.from_iterable(batches)
         if not FORKS:  # batches import probes, which must not happen while our threads run
-            yield from _beside_one_another(_send_alone, list(rest))
+            yield from side_by_side(_send_alone, list(rest))
             return
         if self.process is None:
             message = f"no process could be started to open it: {self.why_not}"
@@ -100,7 +100,7 @@ class Child:
             if (jobs := tuple(job for job in request.jobs if job.id not in done))
         ]
         if len(requests) > 1:
-            yield from _beside_one_another(Child.send_one, left)
+            yield from side_by_side(Child.send_one, left)
         else:
             yield from _all_of(left, self._lost())
 
@@ -205,19 +205,23 @@ def _all_of(requests: Iterable[Request], reason: Reason) -> Iterator[Reply]:
             yield Reply(job.id, Presence.FOUND, reason=reason)
 
 
-#: The children of single files; they end with an interrupt.
-_running: set[subprocess.Popen[bytes]] = set()
+#: The children of `side_by_side`; they end with an interrupt.
+running: set[subprocess.Popen[bytes]] = set()
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
-def _beside_one_another(
-    send: Callable[[Request], list[Reply]], requests: list[Request]
-) -> Iterator[Reply]:
-    if not requests:
+def side_by_side(
+    call: Callable[[Item], list[Result]], items: Sequence[Item], at_once: int = 0
+) -> Iterator[Result]:
+    """Yield what a call returns for each item, as it comes. at_once: as many calls as threads, 0 for many."""
+    if not items:
         return
     from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
-    with ThreadPoolExecutor(2 * (os.cpu_count() or 1) + 2) as pool:
-        left = {pool.submit(send, request) for request in requests}
+    with ThreadPoolExecutor(at_once or 2 * (os.cpu_count() or 1) + 2) as pool:
+        left = {pool.submit(call, item) for item in items}
         try:
             while left:  # with a time limit: no other wait can be interrupted on Windows
                 done, left = wait(left, _INTERRUPTED_SECONDS, FIRST_COMPLETED)
@@ -225,7 +229,7 @@ def _beside_one_another(
                     yield from answer.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in [*_running]:
+            for process in [*running]:
                 kill_group(process)
             raise
 
@@ -244,13 +248,13 @@ def _send_alone(request: Request) -> list[Reply]:
         except OSError as error:
             message = f"no process could be started to open it: {error.strerror or error}"
             return [*replies, *_all_of([sealed], Reason("not-asked", message))]
-        _running.add(process)
+        running.add(process)
         try:
             ended, output, noise = _merged(
                 process, msgspec.json.encode(sealed), request.timeout * len(jobs)
             )
         finally:
-            _running.discard(process)
+            running.discard(process)
         sent = [reply for line in output.split(b"\n") if (reply := read_reply(line, sealed.seal))]
         finished = {reply.id for reply in sent if reply.final}
         replies += [reply for reply in sent if reply.final]

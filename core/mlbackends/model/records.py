@@ -134,7 +134,7 @@ class Finding(Struct, frozen=True):
 
     presence: set if no library determines it (a CPU, a driver without files). Otherwise the survey uses the
     highest level among libraries and devices; without any, it is found if there are facts or a version and
-    no reason against it, else absent.
+    no reason against it, else absent. imports: the modules of its package, which a child imports.
     """
 
     libraries: tuple[Library, ...] = ()
@@ -144,6 +144,7 @@ class Finding(Struct, frozen=True):
     presence: Presence | None = None
     reasons: tuple[Reason, ...] = ()
     warnings: tuple[Reason, ...] = ()
+    imports: tuple[str, ...] = ()
 
 
 class Answer(Struct, frozen=True):

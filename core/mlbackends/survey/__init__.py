@@ -70,8 +70,8 @@ def survey(
 
     On a recorded host nothing can be opened, so the depth is always FOUND. So it is for another process;
     libraries that it has mapped are opened for their version only, and only if the process is this user's.
-    timeout: seconds for each answer of a library. computing: probes whose package is imported and computes,
-    at USABLE. meanwhile: called once while libraries are queried, if any are.
+    timeout: seconds for each answer of a library. computing: the probes whose package computes, where at
+    USABLE all packages are imported. meanwhile: called once while libraries are queried, if any are.
     Raises UnknownName, with the nearest name, and BadInput for a process that may not be inspected.
     """
     start = time.perf_counter()
@@ -99,17 +99,20 @@ def survey(
             finding, own = replace(finding, libraries=tuple(libraries)), {}
         total = search.seconds[name] + sum(reply.seconds for reply in own.values())
         reports[name] = replace(
-            merged(name, finding, own, depth, _has_check(modules[name], finding)),
+            merged(
+                name, finding, own, depth, hasattr(modules[name], "CHECK") and bool(finding.imports)
+            ),
             source=_source(modules[name]),
             duration_seconds=round(total, 6),
         )
-    for name in computing if depth is Presence.USABLE else ():
-        if name in findings and _has_check(modules[name], findings[name]):
-            from mlbackends.isolation.package_check import computed
+    if depth is Presence.USABLE and opens and host.python.get("executable"):
+        from mlbackends.isolation.package_check import imported
 
+        def waiting(name: str) -> None:
             if progress is not None:
                 progress(len(replies), len(search.jobs) + 1, name)
-            reports[name] = computed(name, modules[name], reports[name], host, timeout)
+
+        reports |= imported(reports, modules, findings, host, timeout, computing, waiting)
     for name, finding in findings.items():
         if hasattr(modules[name], "derive"):
             own_report = reports[name]
@@ -233,11 +236,6 @@ class _Search:
             yield [Request(tuple(jobs), self.depth, self.timeout) for jobs in by_file.values()]
         if self.jobs and meanwhile is not None:
             meanwhile()
-
-
-def _has_check(module: ModuleType, finding: Finding) -> bool:
-    """Return whether the package of a probe is installed and can be made to compute."""
-    return hasattr(module, "CHECK") and "location" in finding.facts
 
 
 def _failed(module: ModuleType, error: Exception, seconds: float) -> ProbeReport:

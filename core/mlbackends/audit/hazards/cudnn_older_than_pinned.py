@@ -2,7 +2,7 @@
 
 Found by:  torch's pin of nvidia-cudnn, compared with the libcudnn that is loaded first (cudnn).
 No alarm:  a newer one; another patch of the same minor version, which torch accepts; the pinned package
-           itself, which pinned-version-differs reports.
+           itself, which requirements-not-met reports.
 """
 
 from mlbackends.audit.environment import without_folder

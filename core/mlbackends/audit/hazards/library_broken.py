@@ -14,6 +14,7 @@ import re
 
 from mlbackends.audit.environment import reinstall, without_folder
 from mlbackends.audit.hazard import NotReported, Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.imports import is_named
 from mlbackends.audit.libraries import (
     failed,
     is_of_one_package,
@@ -48,7 +49,7 @@ def symptoms(report: ReportView) -> Symptoms:
     reported: set[str] = set()
     yield from _bad_files(report, reported)
     for failure in failed(report):
-        if failure.library.path not in reported:
+        if failure.library.path not in reported and not is_named(report, failure.library.path):
             reported.add(failure.library.path)
             library, reason = failure.library, failure.reason
             message = reason.message
@@ -89,6 +90,8 @@ def _bad_files(report: ReportView, reported: set[str]) -> Symptoms:
         for library in copies:
             reason = next((reason for reason in library.reasons if reason.code in _CODES), None)
             if reason is None or library.path in reported or not _RUNTIME_NAME.search(library.path):
+                continue
+            if is_named(report, library.path):
                 continue
             # Of a wrong processor and of nothing the loader goes on; a file that is none ends it,
             # except in LD_PRELOAD, where the loader reports and ignores it.

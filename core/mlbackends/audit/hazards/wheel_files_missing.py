@@ -7,6 +7,7 @@ No alarm:  an editable install, whose files are elsewhere; a package without a R
 
 from mlbackends.audit.environment import reinstall
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.imports import is_named
 
 SEVERITY = Severity.ERROR
 PROBLEM = Problem.USER
@@ -25,6 +26,8 @@ def symptoms(report: ReportView) -> Symptoms:
     for row in report.fact("packages.missing_files", []):
         name, version, count = row["name"], row["version"], row["files"]
         named.add(name)
+        if is_named(report, row["example"]):
+            continue
         more = f" (and {count - 1} more of its libraries)" if count > 1 else ""
         yield Symptom(
             f"{f'{name} {version}'.rstrip()} is installed, but {row['example']}{more} is missing",

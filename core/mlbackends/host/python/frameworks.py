@@ -36,7 +36,7 @@ class Package(Struct, frozen=True):
 
     name: the distribution's, or the module's without metadata. version: from its files, else its metadata.
     location: the folder or file that is imported, "" if no file was found. installed: every distribution
-    that contains it, the one that is imported first.
+    that contains it, the one that is imported first. module: what is imported, with dots.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Package(Struct, frozen=True):
     metadata_version: str = ""
     is_editable: bool = False
     source: str = ""
+    module: str = ""
 
 
 def package(
@@ -79,6 +80,7 @@ def package(
         metadata_version=metadata_version,
         is_editable=editable,
         source=str(origin.get("url", "")),
+        module=module.replace("/", ".") if location else "",
     )
 
 
@@ -123,13 +125,14 @@ def found(
         "source": package.source,
         "pins": _pins(requirements),
     }
-    problems = (*_package_warnings(host, package, requirements), *warnings)
+    problems = (*_package_warnings(host, package), *warnings)
     return Finding(
         presence=Presence.FOUND,
         version=package.version,
         facts=nonempty(common) | dict(facts or {}) | steering(host, looked_for),
         reasons=_lacks_files(package),
         warnings=(*filter(None, problems), *not_valid(host, looked_for)),
+        imports=(package.module,) if package.module else (),
     )
 
 
@@ -153,7 +156,7 @@ def found_set(
     for package in present:
         requirements = required(host, package.installed[0]) if package.installed else []
         pins += [{**pin, "by": package.name} for pin in _pins(requirements)]
-        problems += _package_warnings(host, package, requirements)
+        problems += _package_warnings(host, package)
     common = {
         "packages": {package.name: package.version for package in present},
         "locations": {package.name: package.location for package in present if package.location},
@@ -165,6 +168,7 @@ def found_set(
         facts=nonempty(common) | dict(facts or {}) | steering(host, probe),
         reasons=tuple(reason for package in present for reason in _lacks_files(package)),
         warnings=tuple(filter(None, (*problems, *warnings))),
+        imports=tuple(package.module for package in present if package.module),
     )
 
 
@@ -180,10 +184,8 @@ def _pins(requirements: Sequence[Requirement]) -> list[dict[str, str]]:
     ]
 
 
-def _package_warnings(
-    host: Host, package: Package, requirements: Sequence[Requirement]
-) -> list[Reason]:
-    """Return warnings about conflicting installations, versions and pins."""
+def _package_warnings(host: Host, package: Package) -> list[Reason]:
+    """Return warnings about conflicting installations and versions."""
     warnings = []
     first, *others = package.installed or (None,)
     # One of two distributions may exist only to install the other.
@@ -213,16 +215,6 @@ def _package_warnings(
         message = f"the metadata of {name} has version {metadata}, and its files have {version}"
         hint = f"reinstall {name}: something overwrote its files"
         warnings.append(Reason("metadata-mismatch", message, hint))
-    for need in requirements:
-        if need.pinned and need.is_met is False:
-            installed = (
-                f"{need.installed} is installed" if need.installed else "it is not installed"
-            )
-            message = (
-                f"{_with_version(name, metadata)} needs {need.name} {need.pinned}, and {installed}"
-            )
-            hint = f"install {need.name}=={need.pinned}, or a {name} that matches it"
-            warnings.append(Reason("pin-mismatch", message, hint))
     return warnings
 
 
@@ -234,31 +226,6 @@ def _lacks_files(package: Package) -> tuple[Reason, ...]:
     name = _with_version(dist.name, dist.version)
     message = f"{name} is installed according to {dist.info}; its files do not exist"
     return (Reason("metadata-only", message, f"reinstall {dist.name}"),)
-
-
-def range_warnings(
-    host: Host, package: Package, names: Sequence[str], why: str
-) -> tuple[Reason, ...]:
-    """Return a warning for each of some packages whose version this one does not allow.
-
-    Pinned packages have a warning already. why: the consequence, as the end of the sentence.
-    """
-    if not package.installed:
-        return ()
-    return tuple(
-        Reason(
-            "conflict",
-            f"{_with_version(package.name, package.metadata_version)} needs "
-            f"{requirement.name} {requirement.clauses}, and "
-            f"{requirement.installed} is installed: {why}",
-            f"install {requirement.name} {requirement.clauses}",
-        )
-        for requirement in required(host, package.installed[0])
-        if requirement.name in names
-        and requirement.installed
-        and not requirement.pinned
-        and requirement.is_met is False
-    )
 
 
 def not_installed(host: Host, looked_for: str) -> Reason:

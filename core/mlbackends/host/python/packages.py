@@ -107,6 +107,35 @@ def listed_files(record: bytes, ending: re.Pattern[bytes]) -> Iterator[str]:
         yield record[start : rest.end()].rsplit(b",", 2)[0].strip(b'"').decode(errors="replace")
 
 
+@once_per_host
+def metadata(host: Host, dist: Distribution) -> str:
+    """Return the headers of a distribution's metadata, with the requires.txt of an egg-info as headers.
+
+    Source: CPython, importlib.metadata, Distribution.requires.
+    """
+    if dist.info.endswith(".dist-info"):
+        return host.read(f"{dist.info}/METADATA").replace("\r\n", "\n").partition("\n\n")[0]
+    text = host.read(f"{dist.info}/PKG-INFO") or host.read(dist.info)
+    headers = text.replace("\r\n", "\n").partition("\n\n")[0]
+    if "\nRequires-Dist:" in headers:
+        return headers
+    condition, lines = "", [headers]
+    for line in map(str.strip, host.read(f"{dist.info}/requires.txt").splitlines()):
+        if line.startswith("["):
+            extra, _, marker = line.strip("[]").partition(":")
+            parts = [f"({marker})"] * bool(marker) + [f'extra == "{extra}"'] * bool(extra)
+            condition = f" ; {' and '.join(parts)}" * bool(parts)
+        elif line and not line.startswith("#"):
+            lines.append(f"Requires-Dist: {line}{condition}")
+    return "\n".join(lines)
+
+
+def version_of(host: Host, dist: Distribution) -> str:
+    """Return the version of a distribution; that in its metadata where its folder's name has none."""
+    header = "" if dist.version else metadata(host, dist).partition("\nVersion:")[2]
+    return dist.version or header.partition("\n")[0].strip()
+
+
 def origin_of(host: Host, dist: Distribution) -> dict[str, Any]:
     """Return `url` and `editable` of a distribution that was not installed from an index; {} for others."""
     text = host.read_bytes(f"{dist.info}/direct_url.json", 1 << 16)

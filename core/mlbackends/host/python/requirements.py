@@ -1,18 +1,27 @@
-"""The requirements of a distribution, and whether the installed versions satisfy them.
+"""The requirements of distributions, and whether the installed versions satisfy them.
 
 Lines for extras are left out: metadata does not record which were wanted. So are lines whose marker cannot be
 evaluated for this machine. Source: PyPA, "Core metadata specifications", "Dependency specifiers" and
-"Version specifiers", by `packaging` where versions are more than numbers and dots.
+"Version specifiers". `packaging` judges what is not surely satisfied; importing it takes 20 ms, a fifth of a
+whole survey, so lines that few comparisons settle are settled here.
 """
 
 import ast
 import re
+from collections.abc import Iterator
 
 from msgspec import Struct
 
 from mlbackends.base.patterns import pattern
-from mlbackends.host.host import Host
-from mlbackends.host.python.packages import Distribution, distribution, normalised
+from mlbackends.host.host import Host, once_per_host
+from mlbackends.host.python.packages import (
+    Distribution,
+    distribution,
+    distributions,
+    metadata,
+    normalised,
+    version_of,
+)
 
 _SIGNS: dict[type[ast.cmpop], str] = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
@@ -25,14 +34,23 @@ _LONGEST_VERSION = 200
 _SYSTEMS = {"linux": "Linux", "darwin": "Darwin", "win32": "Windows"}
 _IMPLEMENTATIONS = {"cpython": "CPython", "pypy": "PyPy"}
 _VERSIONS = ("python_version", "python_full_version")
+_REQUIRES = pattern(r"^Requires-(Dist|Python):[ \t]*(.*?)\s*$", re.MULTILINE | re.IGNORECASE)
+#: Variables of which a recorded machine has no value.
+_OTHERS_VARIABLES = frozenset({"platform_release", "platform_version", "implementation_version"})
+#: The commonest marker, which no installed package satisfies without its extra.
+_FOR_EXTRA = pattern(r"""[^;|]*; *(?:\([^()]*\) and )?extra *== *["'][\w.-]+["']""")
 
 
 class Requirement(Struct, frozen=True):
-    """A requirement that applies here: "jaxlib", "<=0.10.2,>=0.10.2", and the installed version."""
+    """A requirement that applies here: "jaxlib", "<=0.10.2,>=0.10.2", and the installed version.
+
+    text: the whole line, with its marker.
+    """
 
     name: str
     clauses: str
     installed: str
+    text: str = ""
 
     @property
     def pinned(self) -> str:
@@ -51,35 +69,91 @@ class Requirement(Struct, frozen=True):
 
 def required(host: Host, dist: Distribution) -> list[Requirement]:
     """Return what a distribution requires on this machine, without its extras."""
-    requirements = []
+    return [need for need, holds_here in _requirements(host, dist) if holds_here]
+
+
+@once_per_host
+def unmet(host: Host) -> list[dict[str, str]]:
+    """Return what installed distributions require and do not have, as `pip check` does.
+
+    Rows have package, version, needs, wanted and installed. Beyond `pip check`, and as `uv pip check`, they
+    include a Python that is not the required one, as needs "python".
+    """
+    rows = []
+    for dists in distributions(host).values():
+        dist = dists[0]
+        for need, _ in _requirements(host, dist):
+            if need.is_met is True or not (wanted := _unmet(host, need)):
+                continue
+            rows.append({
+                "package": dist.name,
+                "version": dist.version,
+                "needs": need.name,
+                "wanted": wanted.strip(),
+                "installed": need.installed,
+            })  # fmt: skip
+    return [{name: text for name, text in row.items() if text} for row in rows]
+
+
+def _unmet(host: Host, need: Requirement) -> str:
+    """Return the versions that are required and not installed, " " for any version; "" if it is met."""
+    from packaging.requirements import InvalidRequirement
+    from packaging.requirements import Requirement as Parsed
+    from packaging.version import InvalidVersion
+
+    known = marker_environment(host)
+    try:
+        parsed = Parsed(need.text)
+        if parsed.marker is not None:
+            unknown = set(re.findall(r"\w+", str(parsed.marker))) & _OTHERS_VARIABLES
+            if unknown and not host.is_live:
+                return ""
+            if not parsed.marker.evaluate(known):
+                return ""
+        is_met = need.installed and parsed.specifier.contains(need.installed, prereleases=True)
+    except (InvalidRequirement, InvalidVersion, ValueError):
+        return ""
+    return "" if is_met else f"{parsed.specifier} "
+
+
+def _requirements(host: Host, dist: Distribution) -> Iterator[tuple[Requirement, bool]]:
+    """Yield the requirements that may apply here, and whether it is certain that they do."""
     environment: dict[str, str] = {}
-    name = "METADATA" if dist.info.endswith(".dist-info") else "PKG-INFO"
-    text = host.read(f"{dist.info}/{name}").replace("\r\n", "\n")
-    headers = text.split("\n\n", 1)[0].splitlines()
-    for line in (line for line in headers if line.startswith("Requires-Dist: ")):
-        requirement, _, marker = line[15:].strip().partition(";")
+    for kind, line in _REQUIRES.findall(metadata(host, dist)):
+        if kind.lower() == "python":
+            if version := str(host.python.get("version", "")):
+                yield Requirement("python", line, version, f"python {line}"), False
+            continue
+        if _FOR_EXTRA.fullmatch(line):
+            continue
+        requirement, _, marker = line.partition(";")
         ends = (at for at, sign in enumerate(requirement) if not (sign.isalnum() or sign in "._-"))
         end = next(ends, len(requirement))
         clauses = requirement[end:].strip()
-        clauses = clauses.partition("]")[2] if clauses.startswith("[") else clauses
-        if not end or "@" in clauses:
+        clauses = clauses.partition("]")[2].strip() if clauses.startswith("[") else clauses
+        if not end:
             continue
+        if clauses.startswith("@"):  # a URL, which may contain a semicolon: " ;" ends it
+            clauses, marker = "", line.partition(" ;")[2]
+        holds_here: bool | None = True
         if marker.strip():
             environment = environment or marker_environment(host)
-            if not holds(marker.strip(), environment):
-                continue
-        name = normalised(requirement[:end])
-        installed = distribution(host, name)
-        version = installed.version if installed else ""
-        requirements.append(Requirement(name, clauses.strip("() "), version))
-    return requirements
+            holds_here = holds(marker.strip(), environment)
+        if holds_here is not False:
+            installed = distribution(host, requirement[:end])
+            # To pip, a folder without metadata is nothing; a recording has that of few.
+            if installed and host.is_live and not metadata(host, installed):
+                installed = None
+            version = version_of(host, installed) if installed else ""
+            name = normalised(requirement[:end])
+            yield Requirement(name, clauses.strip("() "), version, line), bool(holds_here)
 
 
 # ---- markers -------------------------------------------------------------------------------------
 
 
 def marker_environment(host: Host) -> dict[str, str]:
-    """Return the values of a marker's variables, those that are known."""
+    """Return the values of a marker's variables, those that are known; no extra is wanted."""
     python = host.python
     version = str(python.get("version", ""))
     implementation = str(python.get("implementation", ""))
@@ -93,16 +167,16 @@ def marker_environment(host: Host) -> dict[str, str]:
         "implementation_name": implementation,
         "platform_python_implementation": _IMPLEMENTATIONS.get(implementation, ""),
     }
-    return {name: value for name, value in values.items() if value}
+    return {name: value for name, value in values.items() if value} | {"extra": ""}
 
 
 def holds(marker: str, environment: dict[str, str]) -> bool | None:
-    """Evaluate a marker; None if it is for an extra, uses an unknown variable or is not a marker.
+    """Evaluate a marker; None if it uses an unknown variable or is not a marker.
 
     `packaging` does not have the third result. Markers have the grammar of Python's expressions except for
     two signs, which are replaced by two that no marker has.
     """
-    if len(marker) > _LONGEST_MARKER or "\\" in marker or re.search(r"\bextra\b", marker):
+    if len(marker) > _LONGEST_MARKER or "\\" in marker:
         return None
     expression = marker.strip().replace("===", " is ").replace("~=", " is not ")
     try:
@@ -161,12 +235,21 @@ def _fits(version: str, sign: str, required: str) -> bool | None:
         return version.strip().lower() == required.lower()
     if max(len(version), len(required)) > _LONGEST_VERSION:
         return None
-    have, needed = _RELEASE.fullmatch(version.lower()), _RELEASE.fullmatch(required)
-    if have and needed and "+" not in required and sign != "~=":
+    is_prefix = required.endswith(".*") and sign in ("==", "!=")
+    have = _RELEASE.fullmatch(version.lower())
+    needed = _RELEASE.fullmatch(required.removesuffix(".*") if is_prefix else required)
+    if have and needed and "+" not in required:
         ours, theirs = _numbers(have[1]), _numbers(needed[1])
-        if ours == theirs:
-            return sign in ("==", "<=", ">=")
-        return sign == "!=" or sign[0] == ("<" if ours < theirs else ">")
+        prefix = [int(part) for part in needed[1].split(".")[: None if is_prefix else -1]]
+        begins = [*ours, *[0] * len(prefix)][: len(prefix)] == prefix
+        if is_prefix:
+            return begins is (sign == "==")
+        if sign == "~=" and prefix:
+            return begins and ours >= theirs
+        if sign != "~=":
+            if ours == theirs:
+                return sign in ("==", "<=", ">=")
+            return sign == "!=" or sign[0] == ("<" if ours < theirs else ">")
     # packaging takes 20 ms to import, which is a fifth of a whole survey.
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
     from packaging.version import InvalidVersion, Version

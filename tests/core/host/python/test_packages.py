@@ -100,9 +100,8 @@ def test_a_package_of_no_version_is_named_without_one(machine: Machine) -> None:
 
     finding = about(machine(files), "thing")
 
-    messages = [reason.message for reason in (*finding.reasons, *finding.warnings)]
-    assert len(messages) == 2
-    assert not [said for said in messages if "  " in said]
+    (reason,) = finding.reasons
+    assert "  " not in reason.message
 
 
 def test_files_without_metadata_are_found(machine: Machine) -> None:
@@ -316,9 +315,6 @@ def test_pins_are_held_to_what_is_installed(machine: Machine) -> None:
         {"package": "wrong", "wanted": "1.0", "installed": "1.1"},
         {"package": "missing", "wanted": "1.0", "installed": ""},
     ]
-    assert codes(finding) == ["pin-mismatch", "pin-mismatch"]
-    assert finding.warnings[0].message == "thing 1.0 needs wrong 1.0, and 1.1 is installed"
-    assert finding.warnings[1].message == "thing 1.0 needs missing 1.0, and it is not installed"
 
 
 # ---- several packages as one thing ---------------------------------------------------------------
@@ -342,7 +338,6 @@ def test_a_set_has_the_version_of_the_first_that_is_there(machine: Machine) -> N
         "pins": [{"package": "lib", "wanted": "1", "installed": "", "by": "two"}],
     }
     assert [reason.code for reason in finding.reasons] == ["metadata-only"]
-    assert codes(finding) == ["pin-mismatch"]
 
 
 # ---- text ----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LINUX = {
+    "extra": "",
     "sys_platform": "linux",
     "platform_system": "Linux",
     "platform_machine": "x86_64",
@@ -39,8 +40,8 @@ LINUX = {
         ('python_full_version <= "3.12.4"', True),
         ('platform_machine in "x86_64 AMD64"', True),
         ('sys_platform not in "win32 darwin"', True),
-        ('extra == "cuda"', None),
-        ('platform_system == "Linux" and extra == "cuda"', None),
+        ('extra == "cuda"', False),
+        ('platform_system == "Linux" and extra == "cuda"', False),
         ('platform_release >= "5"', None),
         ('platform_release >= "5" and sys_platform == "win32"', False),
         ('platform_release >= "5" or sys_platform == "linux"', True),
@@ -104,6 +105,7 @@ def test_requirements_carry_what_is_installed(tmp_path: Path) -> None:
         "jinja2",
         "old-style",
         "with-extra",
+        "from-url",
     ]
     cudnn = found["nvidia-cudnn-cu12"]
     assert (cudnn.pinned, cudnn.installed, cudnn.is_met) == ("9.10.2.21", "9.10.1.4", False)

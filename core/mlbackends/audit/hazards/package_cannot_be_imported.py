@@ -1,0 +1,64 @@
+"""A package is installed, but importing it fails.
+
+Found by:  every package that the report names was imported in its own process (imports): an exception, a
+           signal, an exit. Packages that fail with the same words are one finding.
+No alarm:  only a note where the driver's library is missing: on a node without a GPU.
+"""
+
+from mlbackends.audit.hazard import (
+    NotReported,
+    Problem,
+    ReportView,
+    Severity,
+    Symptom,
+    Symptoms,
+)
+from mlbackends.audit.imports import fix, unimportable
+from mlbackends.audit.libraries import is_of_a_driver
+from mlbackends.base.errors import joined
+from mlbackends.model.records import Presence
+
+SEVERITY = Severity.ERROR
+PROBLEM = Problem.USER
+READS = ()
+WHY = (
+    "Every program that imports it ends there, though package managers list it as installed. Packages that "
+    "import it fail with the same words."
+)
+FIX = "Install what the message names, or reinstall the package."
+SOURCES = (
+    "pytorch/pytorch#165812 (libcudnn.so.9)",
+    "pytorch/pytorch#134097 (typing_extensions)",
+    "numpy/numpy#26191",
+    "https://docs.python.org/3/library/exceptions.html#ImportError",
+)
+
+
+def symptoms(report: ReportView) -> Symptoms:
+    """Yield one for each cause."""
+    unsure = ""
+    for failing in unimportable(report):
+        modules = joined(failing.modules)
+        if not failing.is_certain:
+            unsure = unsure or f"import {modules} {failing.cause}"
+            continue
+        versions = [report.version(probe) for probe in failing.probes]
+        only = f"{modules} {versions[0]}".rstrip() if len(failing.modules) == 1 else modules
+        yield Symptom(
+            f"{only} cannot be imported: {failing.cause}",
+            hint=f"see where it ends: python -X faulthandler -c 'import {failing.modules[0]}'"
+            if "ended the process" in failing.cause
+            else "",
+            command=fix(report, failing),
+            evidence={
+                f"{probe}.imports": report.fact(f"{probe}.imports") for probe in failing.probes
+            },
+            severity=Severity.NOTE if is_of_a_driver(failing.cause) else None,
+        )
+    if unsure:
+        raise NotReported(unsure)
+    packages = report.fact("packages.count")
+    if packages and report.record.depth is not Presence.USABLE:
+        raise NotReported(
+            f"nothing was imported: the report was made with --depth {report.record.depth}"
+        )

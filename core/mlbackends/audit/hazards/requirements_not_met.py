@@ -1,0 +1,50 @@
+"""Packages require others that are not installed, or have another version.
+
+Found by:  packages: Requires-Dist and Requires-Python of every installed distribution, with their markers,
+           compared with what is installed, as pip check and uv pip check do (unmet).
+No alarm:  a local part such as +cu124; requirements of extras, and for other systems; what an import that
+           fails needs, which package-cannot-be-imported reports.
+"""
+
+from mlbackends.audit.environment import install
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.imports import unimportable, unmet_causes
+from mlbackends.base.errors import counted
+
+SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
+READS = ("packages",)
+WHY = (
+    "The package was made and tested with those versions only: with others imports fail, symbols are "
+    "missing, or it works by chance."
+)
+FIX = "Install the required versions in one command, or releases that match the installed ones."
+SOURCES = (
+    "https://pip.pypa.io/en/stable/cli/pip_check/",
+    "https://packaging.python.org/en/latest/specifications/core-metadata/ (Requires-Dist)",
+    "pytorch/pytorch#119932",
+)
+WARNINGS = (("packages", "requirement-unmet"),)
+_SHOWN = 6
+
+
+def symptoms(report: ReportView) -> Symptoms:
+    """Yield one for all."""
+    known = [row for failing in unimportable(report) for row in unmet_causes(report, failing)]
+    rows = [row for row in report.fact("packages.unmet", []) if row not in known]
+    if not rows:
+        return
+    texts = []
+    for row in rows[:_SHOWN]:
+        installed = f"{row['installed']} is installed" if "installed" in row else "not installed"
+        needs = f"{row['package']} {row['version']} needs {row['needs']} {row.get('wanted', '')}"
+        texts.append(f"{needs.rstrip()} ({installed})")
+    more = f"; and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
+    packages = {row["needs"]: row.get("wanted", "") for row in rows if row["needs"] != "python"}
+    yield Symptom(
+        f"{counted(len(rows), 'requirement')} not met: {'; '.join(texts)}{more}",
+        command=install(report, *(f"{name}{wanted}" for name, wanted in packages.items()))
+        if packages
+        else "",
+        evidence={"packages.unmet": rows},
+    )
