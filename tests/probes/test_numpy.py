@@ -103,9 +103,15 @@ def test_a_numpy_that_scipy_does_not_accept_is_an_unmet_requirement(machine: Mac
         "site/numpy-1.25.0.dist-info/METADATA": "",
     }
 
-    (row,) = packages.find(machine(files)).facts["unmet"]
-
-    assert (row["needs"], row["wanted"], row["installed"]) == ("numpy", "<2.7,>=1.26.4", "1.25.0")
+    assert packages.find(machine(files)).facts["unmet"] == [
+        {
+            "package": "scipy",
+            "version": "1.17.1",
+            "needs": "numpy",
+            "wanted": "<2.7,>=1.26.4",
+            "installed": "1.25.0",
+        }
+    ]
 
 
 def test_variables_are_told_and_checked(machine: Machine) -> None:

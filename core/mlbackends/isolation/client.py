@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Thread
-from typing import IO, TypeVar
+from typing import IO, Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -306,7 +306,7 @@ def _merged(
     return ended, output, noise
 
 
-def _start(module: str, **streams: int) -> subprocess.Popen[bytes]:
+def _start(module: str, **streams: Any) -> subprocess.Popen[bytes]:
     """Start a child of ours with Python code. Raises OSError."""
     return start_group(python_command(module), environment(trusting=True), **streams)
 

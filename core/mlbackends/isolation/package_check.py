@@ -166,7 +166,7 @@ def _result(task: _Task, host: Host, timeout: float, deep: bool) -> _Result:
     # No framework is to take the memory of a GPU for being asked whether it starts.
     environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **host.environment}
     command = (executable, "-c", program)
-    outcome = outcome_of(command, limit, environment, subprocess.STDOUT, running)
+    outcome = outcome_of(command, limit, environment, subprocess.STDOUT, running=running)
     seconds = time.perf_counter() - start
     for line in outcome.output.splitlines():
         with suppress(msgspec.DecodeError):

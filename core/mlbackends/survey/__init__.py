@@ -63,6 +63,7 @@ def survey(
     *,
     timeout: float = TIMEOUT,
     computing: Collection[str] = (),
+    importing: bool = True,
     progress: Progress | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> Report:
@@ -70,8 +71,9 @@ def survey(
 
     On a recorded host nothing can be opened, so the depth is always FOUND. So it is for another process;
     libraries that it has mapped are opened for their version only, and only if the process is this user's.
-    timeout: seconds for each answer of a library. computing: the probes whose package computes, where at
-    USABLE all packages are imported. meanwhile: called once while libraries are queried, if any are.
+    timeout: seconds for each answer of a library. computing: probes whose package computes, at USABLE.
+    importing: whether the packages of all others are imported, there too. meanwhile: called once while
+    libraries are queried, if any are.
     Raises UnknownName, with the nearest name, and BadInput for a process that may not be inspected.
     """
     start = time.perf_counter()
@@ -112,7 +114,8 @@ def survey(
             if progress is not None:
                 progress(len(replies), len(search.jobs) + 1, name)
 
-        reports |= imported(reports, modules, findings, host, timeout, computing, waiting)
+        chosen = {name: findings[name] for name in findings if importing or name in computing}
+        reports |= imported(reports, modules, chosen, host, timeout, computing, waiting)
     for name, finding in findings.items():
         if hasattr(modules[name], "derive"):
             own_report = reports[name]

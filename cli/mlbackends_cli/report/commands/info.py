@@ -4,8 +4,8 @@ Without NAME: one page. With names of probes, such as cpu, cudnn or openmp: ever
 including every copy of a library with its path, version, owner, how it was found and which one is loaded.
 
 Each copy is opened and used in a separate child process, so that a crash or a hang affects only
-its own line. The network is not used. A package that can compute (torch, numpy) is imported in a
-separate process if you name it or pass --deep; it has a minute for that.
+its own line. The network is not used. Each package is imported in a separate process, and has half a
+minute for that. One that can compute (torch, jax) does so if you name it or pass --deep, within a minute.
 
 Examples:
   backends info                               what was found and what is broken, on one page
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 #: The ends of dotted names that are known only after a package has computed.
 _COMPUTED = (
     ".presence", ".reasons", ".computed_on", ".simd_baseline", ".simd_found", ".simd_not_found",
+    ".imports", ".accelerators", ".providers", ".devices", ".compute_types", ".offloads",
 )  # fmt: skip
 
 
@@ -138,6 +139,7 @@ def command(
             presence,
             timeout=timeout,
             computing=_probes() if deep else computing,
+            importing=not wanted,
             progress=progress,
             # Not in a thread: an interrupt amid an import leaves locks held for which another
             # thread's import would wait indefinitely.

@@ -5,6 +5,7 @@ Found by:  every package that the report names was imported in its own process (
 No alarm:  only a note where the driver's library is missing: on a node without a GPU.
 """
 
+from mlbackends.audit.environment import FRAMEWORKS
 from mlbackends.audit.hazard import (
     NotReported,
     Problem,
@@ -16,7 +17,6 @@ from mlbackends.audit.hazard import (
 from mlbackends.audit.imports import fix, unimportable
 from mlbackends.audit.libraries import is_of_a_driver
 from mlbackends.base.errors import joined
-from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
 PROBLEM = Problem.USER
@@ -57,8 +57,7 @@ def symptoms(report: ReportView) -> Symptoms:
         )
     if unsure:
         raise NotReported(unsure)
-    packages = report.fact("packages.count")
-    if packages and report.record.depth is not Presence.USABLE:
-        raise NotReported(
-            f"nothing was imported: the report was made with --depth {report.record.depth}"
-        )
+    installed = [name for name in FRAMEWORKS if report.fact(f"{name}.location")]
+    if installed and not any("imports" in probe.facts for probe in report.record.probes.values()):
+        depth = report.record.depth
+        raise NotReported(f"no package was imported; the report was made with --depth {depth}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HOSTS = Path(__file__).resolve().parents[3] / "hosts"
 #: No recorded machine has these.
-HAS = ("other-warning", "torch-without-code-for-gpu")
+HAS = ("other-warning", "torch-without-code-for-gpu", "packages-do-not-fit")
 
 
 @cache

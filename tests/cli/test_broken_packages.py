@@ -1,0 +1,107 @@
+"""An environment of its own making, one of whose packages cannot be imported, as every command shows it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from running import backends
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="a venv there has another layout")
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Make an environment whose torch lacks cuDNN, whose xformers imports torch, and whose rich is old."""
+    folder = tmp_path_factory.mktemp("broken")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True)
+    (site,) = folder.glob("env/lib/python*/site-packages")
+    requires = {"torch": "nvidia-cudnn-none==9.26.0", "xformers": "torch", "rich": "pygments>=2"}
+    for name, need in requires.items():
+        info = site / f"{name}-2.15.0.dist-info"
+        info.mkdir()
+        text = f"Metadata-Version: 2.1\nName: {name}\nVersion: 2.15.0\nRequires-Dist: {need}\n\n"
+        (info / "METADATA").write_text(text)
+    for name, source in (
+        ("torch", "import ctypes\nctypes.CDLL('libcudnn-none.so.9')"),
+        ("xformers", "import torch"),
+        ("rich", ""),
+    ):
+        (site / name).mkdir()
+        (site / name / "__init__.py").write_text(source)
+    return str(folder / "env/bin/python")
+
+
+WORDS = "OSError: libcudnn-none.so.9: cannot open shared object file: No such file or directory"
+
+
+def test_doctor_ends_with_1_and_one_finding_for_the_cause(python: str) -> None:
+    done = backends("doctor", "--python", python, "--format", "json")
+
+    checks = [check for check in json.loads(done.stdout)["checks"] if check["status"] == "failed"]
+    named = [check for check in checks if "cudnn-none" in json.dumps(check)]
+    assert done.returncode == 1
+    assert [check["code"] for check in named] == ["package-cannot-be-imported"]
+    assert named[0]["severity"] == "error"
+    assert named[0]["message"] == f"torch and xformers cannot be imported: {WORDS}"
+    assert named[0]["command"].endswith("pip install nvidia-cudnn-none==9.26.0")
+    unmet = [check["message"] for check in checks if check["code"] == "requirements-not-met"]
+    assert unmet == ["1 requirement not met: rich 2.15.0 needs pygments >=2 (not installed)"]
+
+
+def test_the_page_marks_both_as_broken(python: str) -> None:
+    page = backends("info", "--python", python).stdout
+
+    for name in ("torch", "xformers"):
+        assert any(line.split()[:2] == ["✗", name] for line in page.splitlines()), page
+
+
+def test_the_record_has_the_words_of_the_loader(python: str) -> None:
+    done = backends("info", "--python", python, "--format", "json")
+
+    probes = json.loads(done.stdout)["probes"]
+    assert probes["torch"]["facts"]["imports"] == {"torch": f"import torch fails: {WORDS}"}
+    assert probes["torch"]["reasons"][0]["code"] == "import-failed"
+    assert probes["packages"]["facts"]["unmet"] == [
+        {"package": "rich", "version": "2.15.0", "needs": "pygments", "wanted": ">=2"},
+        {
+            "package": "torch",
+            "version": "2.15.0",
+            "needs": "nvidia-cudnn-none",
+            "wanted": "==9.26.0",
+        },
+    ]
+    assert probes["packages"]["warnings"][0]["code"] == "requirement-unmet"
+
+
+def test_a_requirement_and_a_policy_name_the_reason(python: str, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('schema = "backends.policy/1"\n[[require]]\nname = "torch"\n')
+
+    required = backends("info", "--python", python, "--require", "torch>=2")
+
+    assert required.returncode == 1
+    assert "libcudnn-none.so.9" in required.stderr
+
+
+def test_a_value_from_files_imports_nothing(python: str) -> None:
+    done = backends("info", "--python", python, "--get", "torch.version", "--get", "torch.imports")
+    alone = backends("info", "--python", python, "--timing", "--get", "torch.version")
+
+    assert done.stdout.splitlines()[0] == alone.stdout.strip() == "2.15.0"
+    assert "libcudnn-none" in done.stdout
+
+
+def test_found_opens_nothing(python: str) -> None:
+    done = backends("doctor", "--python", python, "--depth", "found", "--format", "json")
+
+    outcome = {check["code"]: check for check in json.loads(done.stdout)["checks"]}
+    assert outcome["package-cannot-be-imported"]["status"] == "unknown"
+    assert "nvidia-cudnn-none" in outcome["requirements-not-met"]["message"]

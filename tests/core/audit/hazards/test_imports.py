@@ -1,0 +1,191 @@
+"""Packages that cannot be imported, that fall back to the CPU, and that lack what they require."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mlbackends.audit.runner import examine
+from mlbackends.base.reasons import Reason
+from mlbackends.model.audit import Check, Severity, Status
+from mlbackends.model.records import SCHEMA, Library, Presence, ProbeReport, Report
+
+HAS = ("package-cannot-be-imported", "package-falls-back")
+CUDNN = "ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory"
+
+
+def failing(
+    module: str, words: str, code: str = "import-failed", **changes: Any
+) -> dict[str, ProbeReport]:
+    """Return the report of a package whose import ended with these words."""
+    message = f"import {module} fails: {words}" if code == "import-failed" else words
+    facts: dict[str, Any] = {
+        "location": f"/site/{module}",
+        "distribution": module,
+        "imports": {module: message},
+    }
+    report = ProbeReport(Presence.FOUND, "2.0", facts, reasons=(Reason(code, message),), **changes)
+    return {module: report}
+
+
+def report(*packages: dict[str, ProbeReport], **facts: Any) -> Report:
+    """Return a report of these packages. facts: of the probe packages."""
+    python = ProbeReport(Presence.FOUND, "3.12.4", {"executable": "/venv/bin/python"})
+    empty = ("openmp", "blas", "openblas", "cudnn")
+    probes = {
+        "python": python,
+        "host": ProbeReport(Presence.FOUND, facts={"platform": "linux"}),
+        "packages": ProbeReport(Presence.FOUND, facts={"count": 3, **facts}),
+        **{name: ProbeReport(Presence.ABSENT) for name in empty},
+    }
+    for package in packages:
+        probes |= package
+    return Report(SCHEMA, "test", Presence.USABLE, "/", "2026-01-01T00:00:00Z", 1.0, False, probes)
+
+
+def failed(subject: Report, *codes: str) -> list[Check]:
+    checks = examine(subject, only=codes).checks
+    return [check for check in checks if check.status is Status.FAILED]
+
+
+FINDINGS = (
+    *(
+        "package-cannot-be-imported",
+        "requirements-not-met",
+        "library-broken",
+        "wheel-files-missing",
+    ),
+    "other-warning",
+)
+
+
+def test_one_cause_is_one_finding_with_one_command() -> None:
+    """Torch without its cuDNN package: what imports torch fails with the same words."""
+    needs = {
+        "package": "torch",
+        "version": "2.15.0",
+        "needs": "nvidia-cudnn-cu13",
+        "wanted": "==9.26.0",
+    }
+    subject = report(
+        failing("torch", CUDNN), failing("vllm", CUDNN), failing("xformers", CUDNN), unmet=[needs]
+    )
+
+    (check,) = failed(subject, *FINDINGS)
+
+    assert check.code == "package-cannot-be-imported" and check.severity is Severity.ERROR
+    assert check.message == f"torch, vllm and xformers cannot be imported: {CUDNN}"
+    assert check.command == "/venv/bin/python -m pip install nvidia-cudnn-cu13==9.26.0"
+
+
+def test_a_missing_module_is_installed_in_the_range_that_packages_require() -> None:
+    words = "ModuleNotFoundError: No module named 'typing_extensions'"
+    rows = [
+        {"package": name, "version": "1.0", "needs": "typing-extensions", "wanted": ">=4.10"}
+        for name in ("torch", "pydantic", "rich")
+    ]
+    other = {"package": "rich", "version": "1.0", "needs": "pygments"}
+    subject = report(failing("torch", words), unmet=[*rows, other])
+
+    broken, unmet = failed(subject, *FINDINGS)
+
+    assert broken.command == "/venv/bin/python -m pip install 'typing-extensions>=4.10'"
+    assert unmet.code == "requirements-not-met" and unmet.severity is Severity.WARNING
+    assert unmet.message == "1 requirement not met: rich 1.0 needs pygments (not installed)"
+    assert unmet.command == "/venv/bin/python -m pip install pygments"
+
+
+@pytest.mark.parametrize("said", ["file too short", "cannot read file data", "invalid ELF header"])
+def test_a_library_that_is_cut_off_is_reported_with_the_import_alone(said: str) -> None:
+    path = "/site/numpy.libs/libscipy_openblas64_-32a4b2a6.so"
+    library = Library(
+        *("openblas", path, "libscipy_openblas64_-32a4b2a6.so"),
+        found_by="site-packages",
+        owner="numpy 2.4.6",
+        wins=True,
+        reasons=(Reason("dlopen-failed", f"the loader reports: {path}: {said}"),),
+    )
+    blas = {"openblas": ProbeReport(Presence.FOUND, libraries=(library,))}
+
+    (check,) = failed(report(failing("numpy", f"ImportError: {path}: {said}"), blas), *FINDINGS)
+
+    assert check.code == "package-cannot-be-imported"
+    assert check.command.endswith("--force-reinstall --no-deps numpy==2.4.6")
+
+
+def test_a_file_that_is_missing_is_reinstalled_with_its_package() -> None:
+    row = {
+        "name": "nvidia-cudnn-cu13",
+        "version": "9.26.0",
+        "files": 1,
+        "example": "/site/nvidia/cudnn/lib/libcudnn.so.9",
+    }
+
+    (check,) = failed(report(failing("torch", CUDNN), missing_files=[row]), *FINDINGS)
+
+    assert check.command.endswith("--force-reinstall --no-deps nvidia-cudnn-cu13==9.26.0")
+
+
+@pytest.mark.parametrize("code", ["crashed", "exited"])
+def test_a_crash_has_the_command_that_shows_where(code: str) -> None:
+    words = "import torch ended the process with SIGILL"
+
+    (check,) = failed(report(failing("torch", words, code)), *FINDINGS)
+
+    assert check.severity is Severity.ERROR
+    assert check.message == "torch 2.0 cannot be imported: ended the process with SIGILL"
+    assert "faulthandler" in check.hint and check.command == ""
+
+
+def test_an_import_that_ran_out_of_time_is_not_known_to_fail() -> None:
+    subject = report(failing("torch", "import torch gave no answer within 30 s", "timed-out"))
+
+    (check,) = examine(subject, only=("package-cannot-be-imported",)).checks
+
+    assert check.status is Status.UNKNOWN
+    assert "import torch gave no answer" in check.message
+
+
+def test_a_package_that_lacks_only_the_driver_is_a_note() -> None:
+    words = "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory"
+
+    (check,) = failed(report(failing("vllm", words)), *FINDINGS)
+
+    assert check.severity is Severity.NOTE
+
+
+def falling_back(words: str, devices: int = 0) -> Report:
+    facts: dict[str, Any] = {"distribution": "onnxruntime-gpu", "accelerators": {"cuda": words}}
+    warning = Reason("falls-back", f"onnxruntime-gpu 1.31 loads, then falls back: cuda: {words}")
+    package = {"onnxruntime": ProbeReport(Presence.USABLE, "1.31", facts, warnings=(warning,))}
+    from mlbackends.model.records import Device
+
+    gpus = tuple(Device("cuda", at) for at in range(devices))
+    return report(package, {"nvidia": ProbeReport(Presence.FOUND, devices=gpus)})
+
+
+@pytest.mark.parametrize(
+    ("words", "devices", "severity", "command"),
+    [
+        ("libcublasLt.so.13: cannot open shared object file", 0, Severity.WARNING, "[cuda,cudnn]'"),
+        ("no CUDA-capable device is detected", 0, Severity.NOTE, ""),
+        ("no CUDA-capable device is detected", 1, Severity.WARNING, ""),
+    ],
+)
+def test_a_fall_back_is_a_warning_where_an_accelerator_or_a_library_is_missing(
+    words: str, devices: int, severity: Severity, command: str
+) -> None:
+    (check,) = failed(falling_back(words, devices), "package-falls-back", "other-warning")
+
+    assert check.severity is severity
+    assert words in check.message
+    assert check.command.endswith(command)
+
+
+def test_a_report_in_which_nothing_was_imported_is_unknown() -> None:
+    torch = ProbeReport(Presence.FOUND, "2.0", {"location": "/site/torch"})
+
+    (check,) = examine(report({"torch": torch}), only=("package-cannot-be-imported",)).checks
+
+    assert check.status is Status.UNKNOWN
