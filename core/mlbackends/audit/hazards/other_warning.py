@@ -1,4 +1,4 @@
-"""A probe reports a warning that has no own hazard.
+"""A probe reports a warning that no hazard of its own describes.
 
 Found by:  the warnings of every probe, except those that another hazard claims in its WARNINGS.
 """
