@@ -3,7 +3,7 @@
 A judgement depends on the report alone, so reports with equal values have the same outcome. Volatile and
 identifying values differ between any two nodes, and most checks read none of them: each value that is read is
 recorded, and only reports in which these are equal share an outcome. Metrics are equal if they are equal when
-rounded, except those that a policy names.
+rounded, except those that a policy or the evidence of a failed check names.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -62,6 +62,8 @@ class Judge:
         self._judgement = judgement
         self._places = {*places}
         self._numbers: dict[tuple[Any, ...], int] = {}
+        #: The metrics in the evidence of failures, by the rest of the key.
+        self._exact: dict[tuple[Any, ...], set[Place]] = {}
         self._forms: dict[str, dict[bytes, bytes]] = {}
 
     def visit(self, node: str, envelope: Envelope) -> None:
@@ -88,6 +90,9 @@ class Judge:
                 self._places |= read
                 self._numbers.clear()
                 key = self._key(data)
+            if metrics := _metrics_in(outcome):
+                self._exact[key[:-1]] = metrics
+                key = self._key(data)
             number = self._numbers[key] = len(self.outcomes)
             self.outcomes[number] = (outcome, [])
         self.outcomes[number][1].append(node)
@@ -108,7 +113,9 @@ class Judge:
         probes = msgspec.json.decode(document["probes"], type=dict[str, Raw])
         forms = [(name, self._form(name, bytes(section))) for name, section in probes.items()]
         values = [(place, _value(probes.get(place.probe), place)) for place in sorted(self._places)]
-        return (head, tuple(forms), tuple(values))
+        key = (head, tuple(forms), tuple(values))
+        exact = sorted(self._exact.get(key, ()))
+        return (*key, tuple(_value(probes.get(place.probe), place) for place in exact))
 
     def _form(self, name: str, data: bytes) -> bytes:
         text = without_duration(data)
@@ -139,6 +146,16 @@ def _value(section: Raw | None, place: Place) -> tuple[bytes, ...]:
         except msgspec.ValidationError:  # not a table: reading it fails
             values.append(bytes(row))
     return tuple(values)
+
+
+def _metrics_in(outcome: Outcome) -> set[Place]:
+    """Return the metrics in the evidence of failed checks."""
+    names = (name.split(".") for check in outcome.failed() for name in check.evidence)
+    return {
+        Place(probe, False, fact[0])
+        for probe, *fact in names
+        if fact and (known := facts_of(probe).get(fact[0])) and known.role == "metric"
+    }
 
 
 @cache

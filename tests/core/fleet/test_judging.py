@@ -104,6 +104,28 @@ def test_a_hazard_says_on_how_many_nodes_it_is() -> None:
     assert check.message.startswith("1 of 3 nodes (n1): ")
 
 
+def test_each_node_has_its_own_metrics_as_evidence() -> None:
+    some, judge = documents("hgx-h100-sound", 6), Judge(examine)
+    totals = [(503 << 30) + at // 2 * 131_072 for at in range(6)]
+    for document, total in zip(some, totals, strict=True):
+        section = {"presence": "found", "facts": {"total_bytes": total}, "duration_seconds": 0.0}
+        document["probes"]["memory"] = section
+        for device in document["probes"]["nvidia"]["devices"]:
+            device.pop("volatile", None)
+        limits = document["probes"]["limits"]["facts"]
+        limits["address_space_limit_bytes"] = 400 << 30
+        limits.pop("unlimited", None)
+    collected(judge, some)
+    found = {
+        node: hazard.check.evidence["memory.total_bytes"]
+        for hazard in judge.hazards
+        for node in hazard.nodes
+        if "memory.total_bytes" in hazard.check.evidence
+    }
+    assert found == {f"n{at}": total for at, total in enumerate(totals)}
+    assert judge.evaluated <= 4
+
+
 @pytest.mark.parametrize(
     "rule", ["memory.available_bytes >= 500GB", "nvidia.devices[*].volatile.pcie_width >= 9"]
 )
