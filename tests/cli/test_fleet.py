@@ -310,6 +310,11 @@ def test_a_file_that_holds_no_report_is_an_error_with_its_first_line(tmp_path: P
         assert fleet["configurations"][0]["nodes"] == ["n5"]
 
 
+def test_the_name_of_an_exception_is_not_a_node() -> None:
+    done = backends("fleet", "summarize", data="ImportError: no\nUserWarning: x\n")
+    assert done.returncode == 3 and "no node reported" in done.stderr
+
+
 def test_the_log_of_a_transport_in_a_folder_is_of_its_nodes(tmp_path: Path) -> None:
     report_line = json.dumps(SOUND)
     (tmp_path / "clush.log").write_text(f"n1: {report_line}\nn2: {report_line}\nn3: killed\n")

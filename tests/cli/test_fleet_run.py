@@ -189,29 +189,37 @@ def silent_of(text: str) -> dict[str, tuple[list[str], str]]:
 
 @posix
 def test_a_host_that_refuses_does_not_lose_the_others_of_open_mpi(tmp_path: Path) -> None:
-    # As plm_rsh does: no rank of the job starts where one daemon does not.
+    # As plm_rsh does: no rank of the job starts where one daemon does not. n5 is not named.
     variables = stub(
         tmp_path,
         "mpirun",
         """case "$*" in *--version*) echo 'mpirun (Open MPI) 4.1.6'; exit;; esac
 while [ "$1" != --host ]; do shift; done
 case "$2" in
-    *n3*) echo "ssh: connect to host n3 port 22: Connection refused" >&2
-          echo "ORTE was unable to reliably start one or more daemons." >&2; exit 1 ;;
-    n4) echo "timeout: failed to run command '/opt/backends': No such file or directory" >&2; exit 127 ;;
-    *) cat $(echo "$2" | tr , ' ') ;;
-esac""",
+    *n3*) echo "ssh: connect to host n3 port 22: Connection refused" >&2; exit 1 ;;
+    *n5*) echo "ORTE was unable to reliably start one or more daemons." >&2; exit 1 ;;
+esac
+for host in $(echo "$2" | tr , ' '); do
+    case $host in
+        n4) echo "timeout: failed to run command '/opt/backends': No such file or directory" >&2 ;;
+        *) cat $host ;;
+    esac
+done""",
     )
     words = ("fleet", "run", "--mpi", "--format", "json", "--hosts")
-    done = backends(*words, "n[1-4]", environment=variables)
-    assert done.returncode == 0, done.stderr
-    fleet = json.loads(done.stdout)
-    assert sorted(fleet["configurations"][0]["nodes"]) == ["n1", "n2"]
-    silent = silent_of(done.stdout)
-    assert {status: nodes for status, (nodes, _) in silent.items()} == {
-        "unreachable": ["n3"], "error": ["n4"],
-    }  # fmt: skip
-    assert "Connection refused" in silent["unreachable"][1]
+    for hosts in ("n[1-5]", "n[1-3,5,9]"):
+        done = backends(*words, hosts, environment=variables)
+        assert done.returncode == 0, done.stderr
+        fleet = json.loads(done.stdout)
+        reported = {node for each in fleet["configurations"] for node in each["nodes"]}
+        assert reported == ({"n1", "n2"} if hosts == "n[1-5]" else {"n1", "n2", "n9"})
+        silent = {node: each for each in fleet["silent"] for node in each["nodes"]}
+        assert silent["n3"]["status"] == "unreachable"
+        assert silent["n3"]["error"] == "ssh: connect to host NODE port 22: Connection refused"
+        assert silent["n5"]["status"] == "error" and "unable" in silent["n5"]["error"]
+    alone = json.loads(backends(*words, "n[3-4]", environment=variables).stdout)
+    (absent,) = (each for each in alone["silent"] if each["nodes"] == ["n4"])
+    assert absent["status"] == "error" and "failed to run command" in absent["error"]
 
 
 @posix

@@ -69,6 +69,12 @@ _AWAY = re.compile(
 )
 
 
+def may_be_node(word: bytes) -> bool:
+    """Return whether a word before a colon can be a node: not a program, and not ImportError."""
+    word = word.lower()
+    return word not in NOT_NODES and not word.endswith((b"error", b"exception", b"warning"))
+
+
 def split(line: bytes) -> Line:
     """Return a line as its label and the text after it."""
     match = _LABEL.match(line) if line[:1] not in b'{}"\t' else None
@@ -80,7 +86,7 @@ def split(line: bytes) -> Line:
         label = match["host"] or b"rank-%b@%b" % (rank, job)
         return Line(label, bool(match["host"]), text, may_have_blank=True)
     if match["name"]:
-        return Line(match["name"], match["name"].lower() not in NOT_NODES, text)
+        return Line(match["name"], may_be_node(match["name"]), text)
     return Line(match["pod"] or b"task-" + match["rank"], False, text)
 
 
@@ -114,9 +120,14 @@ def failures_in(line: bytes) -> list[Failure]:
     return [Failure(name.encode(), status_of(error), error) for name in names]
 
 
+def is_away(error: str) -> bool:
+    """Return whether a message means that a node cannot be reached."""
+    return _AWAY.search(error) is not None
+
+
 def status_of(error: str) -> Status:
     """Return the status that a message of ssh or of a scheduler means."""
-    if _AWAY.search(error):
+    if is_away(error):
         return Status.UNREACHABLE
     if _ABSENT.search(error):
         return Status.ERROR

@@ -325,7 +325,7 @@ def _without_record(stream: _Stream) -> Iterator[Envelope]:
         yield Envelope(status=stream.failure.status, error=error)
     elif stream.has_damage:
         yield Envelope(status=Status.GARBLED, error="no complete frame of its report arrived")
-    elif stream.label.lower() not in labels.NOT_NODES:
+    elif labels.may_be_node(stream.label):
         status = labels.status_of(text)
         if status is Status.TIMEOUT and not text.startswith("exit code "):
             status = Status.ERROR

@@ -42,6 +42,15 @@ Take = Callable[[Envelope], None]
 #: The time that starting and watching the command on a node may take in addition to the command.
 GRACE_SECONDS = 10.0
 _ENDING_SECONDS = 5.0
+_MOST_ERRORS = 1 << 20
+
+
+class NoReport(MlBackendsError):
+    """A launcher ended, or was stopped, before any node reported. text: its errors."""
+
+    def __init__(self, message: str, text: str) -> None:
+        super().__init__(message)
+        self.text = text
 
 
 class Job(Struct, frozen=True):
@@ -178,9 +187,10 @@ def run_launcher(
             process.stdout.close()
         if not seen:
             errors.seek(0)
-            text = " ".join(errors.read(2000).decode(errors="replace").split())[-300:]
-            why = f"it was stopped after {job.node_seconds:g} s" if late.is_set() else text
-            raise MlBackendsError(f"{command[0]} returned no report: {why or 'it printed nothing'}")
+            text = errors.read(_MOST_ERRORS).decode(errors="replace")
+            why = " ".join(text.split())[-300:]
+            why = f"it was stopped after {job.node_seconds:g} s" if late.is_set() else why
+            raise NoReport(f"{command[0]} returned no report: {why or 'it printed nothing'}", text)
         for node in nodes if late.is_set() else ():
             if node not in seen:
                 take(Envelope(node=node, status=Status.TIMEOUT, error="it did not answer in time"))

@@ -1,15 +1,13 @@
 """MPI: mpirun of Open MPI, or mpiexec of MPICH and its kin, one rank on each node."""
 
 import os
+import re
 import shutil
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
-from msgspec.structs import replace
-
-from mlbackends.base.errors import BadInput, MlBackendsError
-from mlbackends.fleet.engines import Job, Take, run_launcher
-from mlbackends.fleet.labels import status_of
+from mlbackends.base.errors import BadInput
+from mlbackends.fleet.engines import Job, NoReport, Take, run_launcher
+from mlbackends.fleet.labels import is_away, status_of
 from mlbackends.host.command import outcome_of
 from mlbackends.model.fleet import Envelope
 
@@ -30,7 +28,7 @@ def run(job: Job, take: Take) -> None:
     is_open = any(name in version for name in ("Open MPI", "OpenRTE", "PRRTE"))
     lasting = ["-disable-auto-cleanup"] if "HYDRA" in version and "Intel" not in version else []
 
-    def run_on(nodes: Sequence[str], take: Take) -> None:
+    def run_on(nodes: Sequence[str]) -> None:
         hosts = ",".join(nodes)
         if is_open:
             options = ["--map-by", "ppr:1:node", *(["--host", hosts] if hosts else [])]
@@ -39,24 +37,27 @@ def run(job: Job, take: Take) -> None:
             options += ["-hosts", hosts, "-n", str(len(nodes))] if hosts else []
         run_launcher([launcher, *options], job, take, nodes, _OPEN_MPI)
 
-    def alone(node: str) -> list[Envelope]:
-        found: list[Envelope] = []
+    def attempt(nodes: Sequence[str]) -> None:
+        """Run on nodes; again without those that refused, or on each half: one keeps all from starting."""
         try:
-            run_on([node], found.append)
-        except MlBackendsError as failure:
-            error = str(failure)
-            return [Envelope(node=node, status=status_of(error), error=error)]
-        return [replace(envelope, node=node) for envelope in found]
+            run_on(nodes)
+        except NoReport as failure:
+            if not nodes or len(job.nodes) < 2:
+                raise
+            lines = [line for line in failure.text.splitlines() if is_away(line)]
+            refused = {
+                node: line
+                for node in nodes
+                for line in lines
+                if re.search(rf"(?<![\w.-]){re.escape(node)}(?![\w-])", line)
+            }
+            if len(nodes) == 1:
+                refused = dict.fromkeys(nodes, str(failure))
+            for node, error in refused.items():
+                take(Envelope(node=node, status=status_of(error), error=error))
+            rest = [node for node in nodes if node not in refused]
+            middle = 0 if refused else len(rest) // 2
+            for part in filter(None, (rest[:middle], rest[middle:])):
+                attempt(part)
 
-    try:
-        run_on(job.nodes, take)
-    except BadInput:
-        raise
-    except MlBackendsError:
-        # One host that refuses keeps mpirun from starting anything: start it once for each.
-        if len(job.nodes) < 2:
-            raise
-        with ThreadPoolExecutor(min(job.fanout, len(job.nodes))) as pool:
-            for envelopes in pool.map(alone, job.nodes):
-                for envelope in envelopes:
-                    take(envelope)
+    attempt(job.nodes)
