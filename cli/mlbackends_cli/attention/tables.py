@@ -381,7 +381,8 @@ def check_text(checked: Checked, page: Page) -> str:
     for problem in checked.problems:
         ours, torch = problem.chosen or "no backend", problem.torch_chosen or "none"
         if problem.chosen and problem.chosen not in {result.backend for result in problem.results}:
-            ours += f", which copies to the CPU and was not run here (add --backend {ours})"
+            copies = " copies to the CPU and" if problem.place else ""
+            ours += f", which{copies} was not run here (add --backend {ours})"
         above = [f"torch would choose {torch}; mlbackends would choose {ours}", *about(problem)]
         lines = [line for text in above for line in wrapped(text, page.width, "  ", " " * 4)]
         before = [page.styled(line, "dim") for line in lines]

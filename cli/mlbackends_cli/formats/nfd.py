@@ -57,7 +57,7 @@ def _file(created: str, tool: str, labels: Iterable[tuple[str, str]]) -> str:
         end = (date or datetime.fromtimestamp(0, UTC)).astimezone(UTC) + timedelta(hours=_HOURS)
     except OverflowError:
         end = datetime.fromtimestamp(0, UTC)
-    lines = [f"# {checks.line(tool)}", f"# +expiry-time={end:%Y-%m-%dT%H:%M:%SZ}"]
+    lines = [f"# by {checks.line(tool)}", f"# +expiry-time={end:%Y-%m-%dT%H:%M:%SZ}"]
     size = 0
     for name, value in labels:
         text = f"{_NAMESPACE}backends.{name}={value}"
