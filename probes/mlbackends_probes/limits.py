@@ -42,7 +42,7 @@ _PYTHON_ROWS = ("os.cpu_count", "os.process_cpu_count")
 
 _PRESSURE = pattern(r"some avg10=[\d.]+ avg60=(\d{1,3}\.\d{2}) ")
 _MOST_THREADS = 4096
-_SECOND = 10**9  # in nanoseconds; a share of less is chance
+_SHORT = 10**8  # in nanoseconds; a share of less is chance
 
 _HARD = "address_space_hard_limit_bytes"
 _ULIMITS = {
@@ -213,7 +213,7 @@ def _load(host: Host) -> dict[str, Any]:
     if states:
         facts["process_threads"] = len(states)
         facts["process_running_threads"] = states.count("R")
-    if ran > _SECOND:
+    if ran > _SHORT:
         facts["process_waiting_share"] = round(waited / (ran + waited), 3)
     return facts
 

@@ -209,9 +209,20 @@ def with_docker(passes: bool | None, container: str = "none", driver: bool = Tru
 
 
 def tensorflow(capability: str, *codes: str) -> Report:
-    return report(
-        tensorflow=told("2.20.0", compute_capabilities=list(codes)), nvidia=gpu(capability)
-    )
+    build = told("2.20.0", compute_capabilities=list(codes))
+    return report(tensorflow=build, jax=told(), nvidia=gpu(capability))
+
+
+def jax(version: str, capability: str) -> Report:
+    plugins = {"jax-cuda12-plugin": version}
+    probe = told(version, jaxlib_version=version, plugins=plugins)
+    return report(tensorflow=told(), jax=probe, nvidia=gpu(capability))
+
+
+def with_disk(free: int, total: int = 100 << 10, used_for: str = "root, home") -> Report:
+    """Return a machine with a disk; its sizes are in MiB."""
+    rows = [{"path": "/", "used_for": used_for, "total_bytes": total << 20}]
+    return report(disks=told(file_systems=rows, free=[{"path": "/", "free_bytes": free << 20}]))
 
 
 NVCC, NO_TOOLKIT = toolkit("12.8"), told(presence=Presence.ABSENT)
@@ -279,19 +290,27 @@ CASES += [
         )
     ),
     (
-        "tensorflow-without-code-for-blackwell",
+        "xla-without-code-for-blackwell",
         tensorflow("12.0", "sm_60", "sm_89", "compute_90"),
         E,
     ),
-    ("tensorflow-without-code-for-blackwell", tensorflow("12.0", "sm_90", "sm_120"), None),
-    ("tensorflow-without-code-for-blackwell", tensorflow("9.0", "sm_60", "compute_90"), None),
-    ("tensorflow-without-code-for-blackwell", tensorflow("12.0"), None),
+    ("xla-without-code-for-blackwell", tensorflow("12.0", "sm_90", "sm_120"), None),
+    ("xla-without-code-for-blackwell", tensorflow("9.0", "sm_60", "compute_90"), None),
+    ("xla-without-code-for-blackwell", tensorflow("12.0"), None),
     (
         "torchcodec-without-ffmpeg",
         report(torch=told("2.9.0", missing_ffmpeg=["libavutil.so.59"])),
         E,
     ),
     ("torchcodec-without-ffmpeg", report(torch=told("2.9.0")), None),
+    ("xla-without-code-for-blackwell", jax("0.4.37", "12.0"), E),
+    ("xla-without-code-for-blackwell", jax("0.4.38", "12.0"), None),
+    ("xla-without-code-for-blackwell", jax("0.4.37", "9.0"), None),
+    ("disk-full", with_disk(900), W),
+    ("disk-full", with_disk(20), E),
+    ("disk-full", with_disk(5000), None),
+    ("disk-full", with_disk(500, total=512), None),
+    ("disk-full", with_disk(0, used_for="root"), None),  # an image that is mounted read-only
     (
         "torch-device-wheel-missing",
         report(torch=told("2.13.0+rocm10.0.0", lacks_device_wheel=True)),
