@@ -166,3 +166,10 @@ def test_without_path_it_says_so(machine: Machine) -> None:
     finding = look(machine, {}, PATH="")
 
     assert finding.reasons[0].message == "no compiler in PATH, which is not set"
+
+
+def test_the_command_line_tools_of_macos_are_looked_for(machine: Machine) -> None:
+    clang = {"Library/Developer/CommandLineTools/usr/bin/clang++": "", "usr/bin/clang++": ""}
+    for files, expected in ((clang, True), ({"usr/bin/clang++": ""}, None)):
+        host = machine(files, platform="darwin", environment={"PATH": "/usr/bin"})
+        assert compilers.find(host).facts.get("has_command_line_tools") is expected

@@ -10,6 +10,7 @@ import re
 
 from mlbackends.audit.environment import install
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.imports import is_named
 from mlbackends.host.python.requirements import satisfies
 
 SEVERITY = Severity.ERROR
@@ -51,6 +52,8 @@ def symptoms(report: ReportView) -> Symptoms:
             message, command=command, evidence={"torch.version": torch, "torch.partners": [partner]}
         )
     for extension in report.fact("torch.other_cuda_extensions", []):
+        if is_named(report, extension["needs"]):  # the import that fails is the finding
+            continue
         yield Symptom(
             f"{extension['path']} needs {extension['needs']}, but torch {torch} is built for CUDA"
             f" {report.fact('torch.cuda_version', 'of another version')}",

@@ -9,7 +9,7 @@ import pytest
 from mlbackends.audit.runner import examine
 from mlbackends.base.reasons import Reason
 from mlbackends.model.audit import Severity, Status
-from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Report
+from mlbackends.model.records import SCHEMA, Device, Library, Presence, ProbeReport, Report
 
 E, W, N = Severity.ERROR, Severity.WARNING, Severity.NOTE
 
@@ -219,6 +219,20 @@ def jax(version: str, capability: str) -> Report:
     return report(tensorflow=told(), jax=probe, nvidia=gpu(capability))
 
 
+def with_ggml(*folders: str) -> Report:
+    """Return a machine with a libggml-base in each folder; Ollama's is not on the loader's path."""
+    copies = tuple(
+        Library(
+            "ggml",
+            f"{folder}/libggml-base.so.0",
+            soname="libggml-base.so.0",
+            found_by="well-known-folder" if "ollama" in folder else "ld.so.cache",
+        )
+        for folder in folders
+    )
+    return report(ggml=told(libraries=copies))
+
+
 def with_disk(free: int, total: int = 100 << 10, used_for: str = "root, home") -> Report:
     """Return a machine with a disk; its sizes are in MiB."""
     rows = [{"path": "/", "used_for": used_for, "total_bytes": total << 20}]
@@ -228,6 +242,10 @@ def with_disk(free: int, total: int = 100 << 10, used_for: str = "root, home") -
 NVCC, NO_TOOLKIT = toolkit("12.8"), told(presence=Presence.ABSENT)
 OLD = (Reason("too-old", "torch 2.10.0 needs macOS 14.0 for MPS; this is macOS 13.6"),)
 NO_METAL = (Reason("no-device", "MTLCreateSystemDefaultDevice gave no device to this session"),)
+LACKS_CUDA_12 = Reason(
+    "import-failed",
+    "import vllm fails: ImportError: libcudart.so.12: cannot open shared object file",
+)
 FOR_CUDA_12 = {"path": "/site/vllm/_C.abi3.so", "needs": "libcudart.so.12"}
 TORCH = told("2.9.0+cu128", cuda_version="12.8")
 
@@ -306,6 +324,28 @@ CASES += [
     ("xla-without-code-for-blackwell", jax("0.4.37", "12.0"), E),
     ("xla-without-code-for-blackwell", jax("0.4.38", "12.0"), None),
     ("xla-without-code-for-blackwell", jax("0.4.37", "9.0"), None),
+    ("ggml-builds-differ", with_ggml("/usr/local/lib", "/usr/lib"), W),
+    ("ggml-builds-differ", with_ggml("/usr/local/lib"), None),
+    ("ggml-builds-differ", with_ggml("/usr/lib", "/usr/lib/ollama"), None),
+    (
+        "torch-extension-mismatch",
+        report(
+            torch=told("2.11.0", cuda_version="13.0", other_cuda_extensions=[FOR_CUDA_12]),
+            vllm=told("0.21.0", imports={"vllm": LACKS_CUDA_12.message}, reasons=(LACKS_CUDA_12,)),
+        ),
+        None,  # package-cannot-be-imported has it
+    ),
+    (
+        "packages-do-not-fit",
+        report(
+            packages=told(),
+            flash_attention=told(
+                warnings=(Reason("conflict", "flashinfer-cubin is 0.6.8"),),
+                imports={"flashinfer": "import flashinfer fails: RuntimeError: it does not match"},
+            ),
+        ),
+        None,
+    ),
     ("disk-full", with_disk(900), W),
     ("disk-full", with_disk(20), E),
     ("disk-full", with_disk(5000), None),
