@@ -189,6 +189,8 @@ def _whole(name: str, value: Any) -> str:
         return "none"
     if isinstance(value, dict):
         return ", ".join(f"{count}x {text}" for text, count in value.items())
+    if isinstance(value, tuple):  # the least and the greatest measured value
+        return " to ".join(amount(name, end) for end in value)
     if isinstance(value, list):
         sign = "; " if any(isinstance(item, dict) for item in value) else ", "
         return sign.join(amount(name, item) for item in value) or "empty"

@@ -277,10 +277,14 @@ class Collection:
         self.nodes = {node: renamed[machine] for node, machine in self.nodes.items()}
 
     def real(self, name: str, value: Any) -> Any:
-        """Return the smallest measured value that was rounded to a metric's value; other values unchanged."""
+        """Return the smallest value that was measured of a rounded metric; other values unchanged.
+
+        Where the greatest one is not equal within the tolerance, return both.
+        """
         ranges = self.ranges.get(name, {})
-        is_known = isinstance(value, int | float | str) and value in ranges
-        return ranges[value][0] if is_known else value
+        if not isinstance(value, int | float | str) or value not in ranges:
+            return value
+        return ranges[value][0] if are_near(*ranges[value]) else ranges[value]
 
     # ---- several collections -----------------------------------------------------------------------
 

@@ -52,7 +52,10 @@ class Silent(Struct, frozen=True):
 
 
 class Difference(Struct, frozen=True):
-    """One fact that some nodes have otherwise: their value, and the usual one; null where there is none."""
+    """One fact that some nodes have otherwise: their value, and the usual one; null where there is none.
+
+    Of a metric that some of them measured more than 1 % apart, the least and the greatest value.
+    """
 
     name: str
     value: FactValue | None

@@ -14,6 +14,7 @@ from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.groups import baseline_of, facts_of_fleet, fleet_of
 from mlbackends.model.fleet import Envelope, Fleet
 from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Report
+from mlbackends_cli.fleet.text import blocks
 
 FOUND = Presence.FOUND
 
@@ -178,6 +179,21 @@ def test_metrics_within_a_hundredth_are_the_same_wherever_rounding_cuts(base: in
         base // 2,
         base,
     )  # the real values, not the rounded
+
+
+def test_metrics_that_round_alike_are_shown_as_a_range() -> None:
+    collection = Collection()
+    for at in range(5):
+        collection.add(node(f"n{at}", total_bytes=512 << 30))
+    collection.add(node("a", total_bytes=63_500_000_000))
+    collection.add(node("b", total_bytes=64_900_000_000))
+
+    (kind,) = fleet_of(collection).kinds
+    (deviation,) = kind.deviations
+    value = msgspec.json.encode(deviation.differences[0].value)
+    assert value == b"[63500000000,64900000000]"
+    ((_, (sentence,)),) = blocks(kind)
+    assert sentence == "memory.total_bytes: 59.14 GiB to 60.44 GiB (others 512 GiB)"
 
 
 def report(envelope: Envelope) -> Report:
