@@ -79,7 +79,10 @@ def fleet_of(
     """
     view = _View(collection)
     nodes = view.nodes
-    check_names(view, by)
+    known_names = view.names()
+    for name in by:
+        if "*" not in name and name not in known_names and known_names:
+            raise UnknownName("fact in this fleet", name, tuple(known_names))
     members_by_kind = list(_kinds(view, by or BY))
     joined = {} if by or baseline else _joined(view, members_by_kind)
     kinds = []
@@ -190,14 +193,6 @@ class _View:
         return dict.fromkeys(
             name for section in self.collection.sections.values() for name in section.facts
         )
-
-
-def check_names(view: _View, names: Sequence[str]) -> None:
-    """Raise UnknownName for a name without a wildcard that no node has as a fact."""
-    known = view.names()
-    for name in names:
-        if "*" not in name and name not in known and known:
-            raise UnknownName("fact in this fleet", name, tuple(known))
 
 
 def _kinds(

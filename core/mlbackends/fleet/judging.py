@@ -296,7 +296,8 @@ def fleet_outcome(judge: Judge, collection: Collection) -> Outcome:
 
     A node without a report is a check with the status unknown.
     """
-    first = next((outcome for outcome, _ in judge.outcomes.values()), None)
+    nothing = Outcome("", "", "", "", "", "", ())
+    first = next((outcome for outcome, _ in judge.outcomes.values()), nothing)
     total = len(collection.nodes)
     checks = [
         _without_report(status, error, nodes)
@@ -311,28 +312,20 @@ def fleet_outcome(judge: Judge, collection: Collection) -> Outcome:
         for check in outcome.checks:
             by_code.setdefault(check.code, []).append(Hazard(check, tuple(nodes)))
     for every in by_code.values():
-        well = [
-            hazard for hazard in every if hazard.check.status in (Status.PASSED, Status.SKIPPED)
-        ]
-        if len(well) == len(every):  # what passed, or does not apply, on every node has passed
-            passed = [hazard for hazard in well if hazard.check.status is Status.PASSED]
-            checks.append(as_one(passed or well).check)
-            continue
-        for hazard in merged(hazard for hazard in every if hazard not in well):
+        well = (Status.PASSED, Status.SKIPPED)
+        bad = [hazard for hazard in every if hazard.check.status not in well]
+        if not bad:  # what passed, or does not apply, on every node has passed
+            passed = [hazard for hazard in every if hazard.check.status is Status.PASSED]
+            checks.append(as_one(passed or every).check)
+        for hazard in merged(bad):
             check, having = hazard.check, hazard.nodes
             scope = f"{len(having):,} of {total:,} nodes ({folded(having, _MOST_RANGES)})"
             message = f"{scope}: {check.message or check.title}"
             evidence = {"nodes": folded(having), **check.evidence}
             checks.append(replace(check, message=message, evidence=evidence))
-    return Outcome(
-        schema=first.schema if first else "",
-        tool=first.tool if first else "",
-        kind=first.kind if first else "",
-        title=first.title if first else "",
-        subject=counted(total, "node"),
-        created=max((outcome.created for outcome, _ in judge.outcomes.values()), default=""),
-        checks=tuple(checks),
-    )
+    created = max((outcome.created for outcome, _ in judge.outcomes.values()), default="")
+    subject = counted(total, "node")
+    return replace(first, subject=subject, created=created, checks=tuple(checks))
 
 
 def _without_report(status: str, error: str, nodes: Sequence[str]) -> Check:
