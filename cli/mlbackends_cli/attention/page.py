@@ -137,14 +137,14 @@ def _problem(
     bars = f"Bars: {', '.join(_BARS[head] for head in heads if head in _BARS)}."
     measured = table(("backend",), body, "numbers labelled", numbers=heads)
     failures = [result for result in problem.results if result.ended is not Ended.RAN]
-    reasons = [
-        words("strong", failure.backend)
-        + escaped(f": {reason.message} ")
-        + words("code", f"[{reason.code}]", "dim")
-        + (words("div", reason.hint, "hint") if reason.hint else "")
-        for failure in failures
-        for reason in failure.reasons
-    ]
+    reasons, hints = [], {""}
+    for failure, reason in ((result, each) for result in failures for each in result.reasons):
+        text = words("strong", failure.backend) + escaped(f": {reason.message} ")
+        text += words("code", f"[{reason.code}]", "dim")
+        reasons.append(
+            text + (words("div", reason.hint, "hint") if reason.hint not in hints else "")
+        )
+        hints.add(reason.hint)
     without = [
         words("strong", f"{len(failures)} without a result"),
         words("span", ", ".join(failure.backend for failure in failures), "dim"),

@@ -119,7 +119,8 @@ class Call(Record, frozen=True, kw_only=True):
     """What the kinds of calls have.
 
     event: "exec"; "exec:external" (a part of an exec that another library did); "create";
-    "create_nested" (inside another creation); "compile" (of a graph's partition).
+    "create_nested" (inside another creation); "compile" (of a graph's partition); "create:start" and
+    "exec:start", which announce one that has its own line.
     cache_state: as printed, "" for an exec.
     """
 
@@ -130,14 +131,18 @@ class Call(Record, frozen=True, kw_only=True):
     derived: ClassVar[Derived] = _computed(attrgetter("signature.derived"))
     key: ClassVar[str] = _computed(attrgetter("signature.key"))
     cache: ClassVar[str] = _computed(attrgetter("cache_state"))
-    executed: ClassVar[bool] = _computed(lambda self: self.event.startswith("exec"))
+    executed: ClassVar[bool] = _computed(
+        lambda self: self.event.startswith("exec") and self.event != "exec:start"
+    )
     nested: ClassVar[bool] = _computed(
-        lambda self: self.event in {"create_nested", "exec:external"}
+        lambda self: (
+            self.event in {"create_nested", "exec:external"} or self.event.endswith(":start")
+        )
     )
     counted: ClassVar[bool] = _computed(  # many ask for it: executed, not nested and no query
         lambda self: (
             self.event.startswith("exec")
-            and self.event != "exec:external"
+            and self.event not in {"exec:external", "exec:start"}
             and not self.derived.workspace_query
         )
     )
@@ -194,7 +199,7 @@ class Dispatch(Record, frozen=True, kw_only=True):
 
 
 class Check(Record, frozen=True, kw_only=True):
-    """A complaint about arguments; event: "create", "exec" or "compile"; the rest as in Dispatch."""
+    """A complaint about arguments; event: "create:check", "exec:check", ...; the rest as in Dispatch."""
 
     component: str = ""
     event: str = ""

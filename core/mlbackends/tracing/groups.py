@@ -204,6 +204,8 @@ def _why_not(record: Call) -> str:
         if record.executed:
             return "graph partitions (their primitives are counted)"
         return "graph compilations"
+    if record.event.endswith(":start"):
+        return "starts of calls that have their own line"
     if record.event.startswith("exec:"):
         return "parts of primitives that are counted as a whole"
     if record.nested:

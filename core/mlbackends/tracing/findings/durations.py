@@ -1,7 +1,7 @@
 """What the times of calls reveal: unsteady ones, slow first calls, calls that are too short."""
 
 from mlbackends.tracing.finder import Calls, Finder, Found, Sum, by_share, percent, times, took
-from mlbackends.tracing.groups import Groups
+from mlbackends.tracing.groups import Group, Groups
 
 _LEAST_REPEATED = 5
 _LEAST_MEDIAN_NS = 5_000
@@ -12,6 +12,8 @@ _LEAST_FIRST_NS = 1_000_000
 _LEAST_FIRST_SHARE = 0.05
 _TINY_NS = 20_000
 _LEAST_TINY = 100
+#: A core computes so many operations in some microseconds.
+_TINY_FLOPS = 100_000
 
 
 class UnsteadyTimes(Finder):
@@ -76,7 +78,7 @@ def _excess_ns(calls: Calls) -> float:
 class TinyCalls(Finder):
     """Many calls are so short that calling costs more than computing.
 
-    They are grouped by operation and shape; the mean of each group decides.
+    They are grouped by operation and shape; the mean of each group decides, or how little a call computes.
     """
 
     def result(self) -> Found:
@@ -87,7 +89,8 @@ class TinyCalls(Finder):
         tiny = [
             (values, group)
             for values, group in groups
-            if group.tally.mean is not None and group.tally.mean < _TINY_NS
+            if group.tally.mean is not None
+            and (group.tally.mean < _TINY_NS or _computes_little(group))
         ]
         count = sum(group.tally.count for _, group in tiny)
         if count < _LEAST_TINY:
@@ -104,8 +107,8 @@ class TinyCalls(Finder):
         most = sorted(tiny, key=lambda item: -item[1].tally.count)[:4]
         yield self.finding(
             "medium" if heavy else "low",
-            f"{times(count, 'call')} ({percent(of_calls)} of all) take under"
-            f" {took(_TINY_NS)} each, {took(total)} together{slower}",
+            f"{times(count, 'call')} ({percent(of_calls)} of all) take under {took(_TINY_NS)} or compute"
+            f" under {_TINY_FLOPS:,} operations each, {took(total)} together{slower}",
             evidence=tuple(
                 f"{times(group.tally.count, 'call')} of"
                 f" {' '.join(value for value in values[1:] if value)},"
@@ -116,3 +119,8 @@ class TinyCalls(Finder):
             total_ns=total,
             share=share,
         )
+
+
+def _computes_little(group: Group) -> bool:
+    """Return whether the calls of a group multiply so little that its time is that of calling."""
+    return 0 < group.flops < _TINY_FLOPS * group.tally.count

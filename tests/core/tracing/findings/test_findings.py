@@ -96,12 +96,12 @@ def test_a_reference_implementation_is_told_with_its_share() -> None:
     assert "ref:any" in finding.evidence[0]
 
 
-@pytest.mark.parametrize(("rest", "severity"), [(1, "high"), (50, "medium"), (5000, "low")])
+@pytest.mark.parametrize(("rest", "severity"), [(1, "high"), (50, "medium"), (5000, "")])
 def test_a_reference_implementation_is_as_bad_as_its_share(rest: float, severity: str) -> None:
-    finding = one(
-        "reference-implementation", run(milliseconds=rest), run("softmax", kernel="ref:any")
-    )
-    assert finding.severity == severity
+    """Below 1% of the time it is not worth a finding."""
+    records = run(milliseconds=rest), run("softmax", kernel="ref:any")
+    findings = found("reference-implementation", *records)
+    assert [finding.severity for finding in findings] == ([severity] if severity else [])
 
 
 def test_a_reference_part_inside_another_implementation_is_a_weak_sign() -> None:
@@ -208,6 +208,12 @@ def test_many_tiny_calls_are_told() -> None:
     assert finding.count == 1200
     assert "the best in this trace is 268" in finding.seen
     assert finding.evidence[0].startswith("1,200 calls of matmul 64x64:64x64 f32")
+
+
+def test_calls_that_compute_next_to_nothing_are_tiny_even_if_each_takes_long() -> None:
+    finding = one("tiny-calls", *[run(milliseconds=0.03, problem="8x16:16x8")] * 5000)
+    assert finding.severity == "medium" and finding.count == 5000
+    assert found("tiny-calls", *[run(milliseconds=0.03)] * 5000) == []
 
 
 def test_tracing_that_takes_longer_than_the_calls_is_told() -> None:
@@ -742,14 +748,16 @@ def test_a_cache_that_is_off_is_not_low() -> None:
     assert finding.seen.startswith("the primitive cache is off or tiny")
     assert "unset ONEDNN_PRIMITIVE_CACHE_CAPACITY" in finding.action
     hit = run(event="create:cache_hit", milliseconds=0.001)
+    assert found("cache-misses", line(HEADER), *[made, run(milliseconds=9)] * 5, hit) == []
+    assert found("cache-misses", *[made, run(milliseconds=9)] * 5) == []
+    slow = run(event="create:cache_miss", milliseconds=0.2)
     assert (
-        one("cache-misses", line(HEADER), *[made, run(milliseconds=9)] * 5, hit).severity == "low"
+        one("cache-misses", line(HEADER), *[slow, run(milliseconds=9)] * 5, hit).severity == "low"
     )
-    assert one("cache-misses", *[made, run(milliseconds=9)] * 5).severity == "low"
     of_a_process = [structs.replace(call, process=7) for call in [made, run(milliseconds=9)] * 5]
     assert one("cache-misses", *of_a_process).severity == "medium"
     processes = [line(HEADER)] * 5 + [made] * 5 + [run(milliseconds=9)] * 5
-    assert one("cache-misses", *processes).severity == "low"
+    assert found("cache-misses", *processes) == []
 
 
 def test_what_is_said_of_mkl_on_amd_is_what_the_hazard_says() -> None:

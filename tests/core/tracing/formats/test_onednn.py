@@ -305,8 +305,45 @@ def test_a_complaint_about_arguments() -> None:
         "weights:0,src/common/matmul.cpp:204"
     )
     assert isinstance(record, Check)
-    assert (record.event, record.origin) == ("create", "matmul")
+    assert (record.event, record.origin) == ("create:check", "matmul")
     assert record.reason == "dimension src:1 is inconsistent with weights:0"
+
+
+def test_a_complaint_at_execution_is_no_execution() -> None:
+    record = parse(
+        "onednn_verbose,v1,primitive,exec:check,matmul,no memory for src,src/common/memory.cpp:20"
+    )
+    assert isinstance(record, Check) and record.event == "exec:check"
+    assert not record.executed and not record.counted
+
+
+@pytest.mark.parametrize("event", ["create:start", "exec:start"])
+def test_the_start_of_a_call_is_neither_a_creation_nor_an_execution(event: str) -> None:
+    line = f"onednn_verbose,v1,primitive,{event},cpu,matmul,brg:avx2,undef,src:f32::blocked:ab::f0,,,4x4:4x4"
+    record = parse(line)
+    assert isinstance(record, Primitive)
+    assert (record.event, record.cache_state, record.duration_ns) == (event, "", None)
+    assert not record.executed and not record.counted and record.nested
+
+
+def test_reorders_of_dnnl_1_0_have_no_attributes() -> None:
+    tensors = "src_f32::blocked:abcd:f0 dst_f32::blocked:aBcd8b:f0"
+    record = parse(f"dnnl_verbose,exec,cpu,reorder,jit:uni,undef,{tensors},num:1,2x16x7x7,0.46")
+    assert isinstance(record, Primitive)
+    assert (record.operation, record.shape, record.duration_ns) == ("reorder", "2x16x7x7", 460_000)
+    assert record.bytes == 2 * 4 * 2 * 16 * 7 * 7
+
+
+@pytest.mark.parametrize("key", ["1x16x64x384", "1x16x384x64"])
+def test_attention_has_the_work_of_its_two_products(key: str) -> None:
+    tensors = " ".join(f"{name}:f16:a:blocked:abcd::f0" for name in ("query", "key", "val", "dst"))
+    record = parse(
+        f"onednn_verbose,v1,primitive,exec,gpu,sdpa,ocl:micro:any,undef,{tensors},,"
+        f"alg:softmax_accurate,1x16x384x64:{key}:1x16x384x32,0.4"
+    )
+    assert isinstance(record, Primitive)
+    assert record.flops == 2 * 16 * 384 * 384 * (64 + 32)
+    assert record.bytes == 2 * 16 * 384 * (64 + 64 + 32 + 32)
 
 
 def test_an_error_and_its_place() -> None:

@@ -45,6 +45,7 @@ def command(devices: bool, pythons: tuple[str, ...], form: str, output: str, col
 def printed(listed: BackendList, page: Page) -> str:
     """Return a passage for each backend."""
     parts = []
+    hints: set[str] = set()
     for entry in listed.backends:
         lines = [("is", f"{entry.summary} ({_kind(entry)})")]
         lines += [("supports", "; ".join(entry.takes))] if entry.takes else []
@@ -60,7 +61,8 @@ def printed(listed: BackendList, page: Page) -> str:
             ("slower", entry.slower_reasons),
         ):
             for reason in reasons:
-                hint = f"; {reason.hint}" if reason.hint else ""
+                hint = f"; {reason.hint}" if reason.hint not in ("", *hints) else ""
+                hints.add(reason.hint)
                 lines.append((title, f"{reason.message} [{reason.code}]{hint}"))
         mark, color = ("✗", "red") if entry.unavailable_reasons else ("✓", "green")
         mark, color = ("!", "yellow") if entry.slower_reasons else (mark, color)

@@ -81,6 +81,7 @@ _PROPAGATION = r"undef|(?:for|back)ward\w*"
 _FORMS = (
     ("", _PRIMITIVE),
     ("onednn", _form("auxiliary", primitive="gemm_api")),  # 2.7
+    ("dnnl", _form("attributes", primitive="reorder", auxiliary=r"num:\d+")),  # 1.0
     ("mkldnn", _form("attributes")),
     ("mkldnn", _form("engine", "attributes")),
     ("dnnl", _form("implementation", propagation=_PROPAGATION)),
@@ -223,7 +224,7 @@ def _record(head: _Head, event: str, rest: list[str]) -> AnyRecord | None:
         return Check(
             **head.common,
             component=head.component,
-            event=operation,
+            event=event,
             origin=origin,
             reason=",".join(reason),
             place=place.strip(),
@@ -317,8 +318,8 @@ def _primitive(head: _Head, event: str, rest: list[str]) -> Primitive | Ukernel 
         **head.common,
         duration_ns=nanoseconds(time, MILLISECONDS) if time else None,
         signature=_signature(head, event, found),
-        event=event if operation == "exec" and state else operation,
-        cache_state="" if operation == "exec" else state,
+        event=event if state == "start" or (operation == "exec" and state) else operation,
+        cache_state="" if operation == "exec" or state == "start" else state,
     )
 
 

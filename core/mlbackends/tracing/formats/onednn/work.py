@@ -58,7 +58,9 @@ def work(call: PrimitiveSignature) -> tuple[float | None, float | None]:
     named = named_sizes(call.problem)
     listed = listed_sizes(call.problem) if named is None else None
     with suppress(OverflowError):  # sizes that are damaged
-        if call.primitive in _PRODUCTS:
+        if call.primitive == "sdpa":
+            flops, amounts = _attention(listed)
+        elif call.primitive in _PRODUCTS:
             flops, amounts = _product(named, listed)
         elif named is not None and call.primitive in _COUNTED:
             with suppress(KeyError):  # a size that is not there
@@ -92,6 +94,20 @@ def _product(
         return None, {}
     amounts = {"src": source, "wei": weights, "bia": columns, "dst": batch * rows * columns}
     return 2.0 * batch * rows * inner * columns, amounts
+
+
+def _attention(listed: tuple[tuple[int, ...], ...] | None) -> tuple[float | None, Elements]:
+    """Count the two products of attention: query (..., L, E), key either way round, value (..., S, Ev)."""
+    if listed is None or len(listed) < 3 or min(map(len, listed[:3])) < 2:
+        return None, {}
+    query, key, value = listed[:3]
+    rows, width = query[-2:]
+    keys, columns = value[-2:]
+    if {*key[-2:]} != {width, keys}:
+        return None, {}
+    amounts = {"query": prod(query), "key": prod(key), "val": prod(value)}
+    scores = prod(query[:-2]) * rows
+    return 2.0 * scores * keys * (width + columns), {**amounts, "dst": scores * columns}
 
 
 def _extent(sizes: dict[str, int], letter: str) -> int:
