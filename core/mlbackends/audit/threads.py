@@ -153,6 +153,9 @@ def thread_pools(report: ReportView) -> ThreadPools:
     cpus = int(report.need("limits.effective_cpus"))
     expected = {row["runtime"]: int(row["cpus"]) for row in report.need("limits.threads_expected")}
     over = {str(name): count for name, count in expected.items() if count > cpus}
+    has_threads = (
+        report.fact("limits.process_threads", cpus + 1) > cpus
+    )  # with --pid they are counted
     # A runtime with its own variable ignores OpenMP's.
     causes = {
         str(row["because"]).partition(" is ")[0]
@@ -163,7 +166,7 @@ def thread_pools(report: ReportView) -> ThreadPools:
         cpus,
         float(report.fact("limits.effective_cpus_exact", cpus)),
         str(report.need("limits.effective_cpus_because")),
-        {name: over[name] for name in _POOLS if name in over},
+        {name: over[name] for name in _POOLS if name in over and has_threads},
         {name: count for name, count in over.items() if name.startswith("os.")},
         ("OMP_NUM_THREADS", *sorted(causes & _OWN_VARIABLES)),
     )

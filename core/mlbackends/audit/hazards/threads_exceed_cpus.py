@@ -6,8 +6,6 @@ No alarm:  a quota, which is another hazard; a runtime that limits what the vari
            has no more threads than CPUs, whatever its variables request.
 """
 
-from math import inf
-
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.threads import listed, thread_pools
 from mlbackends.host.system.cgroups import CPU_LIMITS
@@ -36,10 +34,9 @@ WARNINGS = (
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one where a thread pool takes more than the machine, affinity mask or cpuset leaves."""
     found = thread_pools(report)
-    threads = report.fact("limits.process_threads")  # with --pid they are counted
+    threads = report.fact("limits.process_threads")
     running = report.fact("limits.process_running_threads", 0)
-    has_too_many = running > found.cpus or (found.pools and (threads or inf) > found.cpus)
-    if found.because == "quota" or not has_too_many:
+    if found.because == "quota" or not (found.pools or running > found.cpus):
         return
     evidence, what = found.evidence, f"{listed(found.pools)} start more threads"
     if threads:

@@ -233,6 +233,12 @@ def with_ggml(*folders: str) -> Report:
     return report(ggml=told(libraries=copies))
 
 
+def with_jax(needed: str, system: str = "", **packages: str) -> Report:
+    facts: dict[str, Any] = {"cudnn_needed": needed} if needed else {}
+    probe = told("0.6.2", plugins={"jax-cuda12-plugin": "0.6.2"}, **facts)
+    return report(jax=probe, cudnn=told(system), packages=environment_of(**packages))
+
+
 def with_disk(free: int, total: int = 100 << 10, used_for: str = "root, home") -> Report:
     """Return a machine with a disk; its sizes are in MiB."""
     rows = [{"path": "/", "used_for": used_for, "total_bytes": total << 20}]
@@ -285,17 +291,25 @@ CASES += [
     ("cudnn-attention-nan", hopper("2.14.0", "9.26.0"), None),
     ("cudnn-attention-nan", hopper("2.14.0", "9.25.1", "8.0"), None),
     ("cudnn-attention-nan", hopper("2.14.0", "9.25.1", "10.0"), None),
+    ("cudnn-older-than-jax-needs", with_jax("9.8", system="9.1.0"), E),
+    ("cudnn-older-than-jax-needs", with_jax("9.8", system="9.8.0"), None),
+    ("cudnn-older-than-jax-needs", with_jax("", system="9.1.0"), None),
     (
         "cudnn-older-than-jax-needs",
-        report(jax=told("0.8.0", cudnn_needed="9.8"), cudnn=told("9.1.0")),
-        E,
-    ),
-    (
-        "cudnn-older-than-jax-needs",
-        report(jax=told("0.8.0", cudnn_needed="9.8"), cudnn=told("9.8.0")),
+        with_jax("9.8", system="8.9.7", nvidia_cudnn_cu12="9.10.2"),
         None,
     ),
-    ("cudnn-older-than-jax-needs", report(jax=told("0.8.0"), cudnn=told("9.1.0")), None),
+    (
+        "cudnn-older-than-jax-needs",
+        with_jax("9.8", system="9.10.2", nvidia_cudnn_cu12="9.1.0.70"),
+        E,
+    ),
+    # torch's, for CUDA 13
+    (
+        "cudnn-older-than-jax-needs",
+        with_jax("9.8", nvidia_cudnn_cu12="9.10.2", nvidia_cudnn_cu13="9.1.0"),
+        None,
+    ),
     *(
         ("setuptools-without-pkg-resources", report(packages=environment_of(**versions)), severity)
         for versions, severity in (
@@ -418,6 +432,7 @@ CASES += [
     ("ollama-without-rocm", radeon("gfx1100", ["cuda_v12"]), W),
     ("ollama-without-rocm", radeon("gfx1100", ["cuda_v12", "rocm"]), None),
     ("ollama-without-rocm", radeon("gfx1036", ["cuda_v12"]), None),
+    ("ollama-without-rocm", radeon("gfx1100", ["cuda_v13", "vulkan"]), None),
     ("ollama-without-rocm", radeon("gfx1100", ["none"], nvidia=gpu()), None),
     ("ollama-without-rocm", radeon("gfx1151", ["rocm"], ["gfx1100", "gfx1201"]), W),
     ("ollama-without-rocm", radeon("gfx1151", ["rocm"], ["gfx1100", "gfx1151"]), None),
