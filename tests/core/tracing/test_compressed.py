@@ -129,7 +129,7 @@ def test_a_python_that_was_compiled_without_a_kind_says_so(
     kind: str, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(BadInput, match=f"compressed by {kind}, which this Python was compiled"):
+    with pytest.raises(BadInput, match=f"compressed by {kind}, which this Python was built"):
         list(decompressed(kind, [b"x"]))
 
 

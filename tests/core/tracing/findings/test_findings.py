@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from msgspec import structs
 
-from mlbackends.audit import catalogue
 from mlbackends.base import registry
 from mlbackends.base.errors import UnknownName
 from mlbackends.model.trace import Malformed
@@ -760,11 +759,11 @@ def test_a_cache_that_is_off_is_not_low() -> None:
     assert found("cache-misses", *processes) == []
 
 
-def test_what_is_said_of_mkl_on_amd_is_what_the_hazard_says() -> None:
+def test_generic_kernels_of_mkl_are_normal_on_amd() -> None:
     generic = line(MKL.format("Intel(R) Architecture processors"))
     finding = one("generic-mkl-kernel", generic, machine=Machine(vendor="AMD"))
-    hazard = catalogue.load("mkl-on-amd")
-    assert (finding.severity, finding.why, finding.action) == ("note", hazard.why, hazard.fix)
+    assert finding.severity == "note"
+    assert "Zen" in finding.why and "OpenBLAS" in finding.action
     on_intel = one("generic-mkl-kernel", generic, gemm(), machine=Machine(vendor="Intel"))
     assert on_intel.severity == "medium"
     assert "AMD" not in on_intel.why
