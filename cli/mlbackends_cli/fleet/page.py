@@ -3,8 +3,7 @@
 from msgspec.structs import replace
 
 from mlbackends.base.errors import counted
-from mlbackends.fleet.records import merged
-from mlbackends.model.fleet import Fleet, Status
+from mlbackends.model.fleet import Fleet
 from mlbackends_cli.charts.svg import Drawing
 from mlbackends_cli.fleet import text as fleets
 from mlbackends_cli.terminal import Page
@@ -67,7 +66,7 @@ _WIDTH, _EDGE = 960.0, 14.0
 _BAR, _ROW, _LEAST = 200.0, 42.0, 3.0
 _MOST_KINDS, _MOST_ROWS = 6, 8
 _SILENT = "series s6"
-_COLOURS = {"error": _SILENT, "warning": "series s4", "note": "other"}
+_COLOURS = {"warning": "series s4", "note": "other", "missing": "other"}
 
 
 class _Rows:
@@ -106,15 +105,8 @@ def sheet(fleet: Fleet, style: str = "") -> str:
     shown.words(_EDGE, 32, headline, _WIDTH - 2 * _EDGE, "headline")
     silent = sum(len(group.nodes) for group in fleet.silent)
     rows = _Rows(shown, 50, fleet.reported + silent)
-    for group in fleet.silent[:_MOST_ROWS]:
-        text = f"{group.status}: {group.error}" if group.error else str(group.status)
-        colour = "other" if group.status is Status.MISSING else _SILENT
-        rows.row(len(group.nodes), colour, text, fleets.nodes_of(group.nodes))
-    for hazard in merged(fleet.hazards)[:_MOST_ROWS]:
-        check = hazard.check
-        text = f"{check.code}: {check.message or check.title}"
-        colour = _COLOURS[check.severity]
-        rows.row(len(hazard.nodes), colour, text, fleets.nodes_of(hazard.nodes))
+    for word, nodes, why in fleets.rows_of(fleet)[: 2 * _MOST_ROWS]:
+        rows.row(len(nodes), _COLOURS.get(word, _SILENT), f"{word}: {why}", fleets.nodes_of(nodes))
     for kind in fleet.kinds[:_MOST_KINDS]:
         rows.heading(fleets.heading(kind))
         rows.row(kind.alike, "series s2", fleets.agreement(kind, fleet.compared_with), "")

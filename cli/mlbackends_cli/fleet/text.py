@@ -235,23 +235,31 @@ def forms(parts_of: Callable[[Any, Page], _Parts]) -> dict[str, Callable[[Any, P
     return {"table": table, "markdown": markdown}
 
 
+def rows_of(fleet: Fleet, *, whole: bool = False) -> list[tuple[str, tuple[str, ...], str]]:
+    """Return what did not report, suspect reports and hazards: a word, the nodes, and why.
+
+    whole: also the nodes that were not expected or reported more than once, which notes have in short.
+    """
+    rows = [(str(group.status), group.nodes, group.error) for group in fleet.silent]
+    for why in dict.fromkeys(fleet.flagged.values()):
+        nodes = tuple(node for node, error in fleet.flagged.items() if error == why)
+        rows.append(("suspect", nodes, f"it reported, but: {why}"))
+    if whole:
+        rows.append(("unexpected", fleet.unexpected, ""))
+        rows.append(("repeated", tuple(fleet.repeated), "reported more than once"))
+    for hazard in merged(fleet.hazards):
+        check = hazard.check
+        text = f"{check.message or check.title} [{check.code}]"
+        rows.append((str(check.severity), hazard.nodes, text))
+    return [(word, nodes, one_line(why)) for word, nodes, why in rows if nodes]
+
+
 def fleet_parts(fleet: Fleet, page: Page) -> _Parts:
     """Return the whole fleet: what did not report, hazards, and each kind of nodes."""
     most = 0 if page.details else _MOST_CAUSES
     rows = [("", [text]) for text in left_out(fleet, most)]
-    strange = [(str(group.status), group.error, group.nodes) for group in fleet.silent]
-    for why in dict.fromkeys(fleet.flagged.values()):
-        nodes = tuple(node for node, error in fleet.flagged.items() if error == why)
-        strange.append(("suspect", f"it reported, but: {why}", nodes))
-    if page.details:
-        strange.append(("unexpected", "", fleet.unexpected))
-        strange.append(("repeated", "reported more than once", tuple(fleet.repeated)))
-    for word, why, nodes in strange:
-        rows += [(word, [f"{_nodes(nodes, page)}  {one_line(why)}"])] if nodes else []
-    for hazard in merged(fleet.hazards):
-        check, number = hazard.check, number_of(len(hazard.nodes))
-        text = f"{number}: {one_line(check.message or check.title)} [{check.code}]"
-        rows.append((str(check.severity), [text, nodes_of(hazard.nodes, whole=page.details)]))
+    for word, nodes, why in rows_of(fleet, whole=page.details):
+        rows.append((word, [f"{_nodes(nodes, page)}  {why}"]))
     for node, (first, *others) in far_figures(fleet).items():
         also = f"; also {counted(len(others), 'other figure')}" if others else ""
         rows.append((node, [first, *others] if page.details else [first + also]))

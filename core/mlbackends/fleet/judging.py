@@ -223,45 +223,26 @@ class _Watched(Table):
         super().__init__(values)
         self._noted, self._note = noted, note
 
-    def _read(self, name: Any) -> None:
-        if self._noted is None or name in self._noted:
-            self._note(str(name))
+    def record(self, *name: Any) -> None:
+        """Record that a value is read, or all values."""
+        every = ("*",) if self._noted is None else self._noted
+        for read in name or every:
+            if self._noted is None or read in self._noted:
+                self._note(str(read))
 
-    def _read_all(self) -> None:
-        for name in ("*",) if self._noted is None else self._noted:
-            self._note(name)
 
-    def __getitem__(self, name: str) -> Any:
-        self._read(name)
-        return super().__getitem__(name)
+def _recording(method: str) -> Any:
+    """Return a method of dict that records the value it reads first, or all where it names none."""
 
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return a value, which is recorded."""
-        self._read(name)
-        return super().get(name, default)
+    def read(self: _Watched, *arguments: Any) -> Any:
+        self.record(*arguments[:1])
+        return getattr(dict, method)(self, *arguments)
 
-    def __contains__(self, name: object) -> bool:
-        self._read(name)
-        return super().__contains__(name)
+    return read
 
-    def __iter__(self) -> Iterator[str]:
-        self._read_all()
-        return super().__iter__()
 
-    def keys(self) -> Any:
-        """Return the names, all of which are recorded; so do values and items."""
-        self._read_all()
-        return super().keys()
-
-    def values(self) -> Any:
-        """Return the values."""
-        self._read_all()
-        return super().values()
-
-    def items(self) -> Any:
-        """Return both."""
-        self._read_all()
-        return super().items()
+for _method in ("__getitem__", "get", "__contains__", "__iter__", "keys", "values", "items"):
+    setattr(_Watched, _method, _recording(_method))
 
 
 def _watched(report: Report, read: set[Place]) -> Report:
