@@ -18,7 +18,6 @@ from mlbackends_cli.text.elements import (
     scrolled,
     section,
     table,
-    words,
 )
 
 
@@ -40,11 +39,12 @@ def fleet_page(fleet: Fleet, page: Page) -> str:
                 ("what", "which nodes, and why"),
                 [
                     [
-                        words("td", word.replace(" ", "\u00a0")),
+                        element("th", escaped(word), scope="row"),
                         element("td", "<br>".join(map(breakable, lines))),
                     ]
                     for word, lines in rows
                 ],
+                "changes",
             ),
         )
         for at, (heading, rows) in enumerate(parts)
