@@ -207,7 +207,7 @@ def test_of_many_problems_explain_tells_who_takes_each() -> None:
         ((*SHAPE, "--dropout", "7"), "between 0 and 1"),
         ((*SHAPE, "--backend", "mth"), "did you mean 'math'?"),
         ((*SHAPE, "--require", "mth"), "did you mean 'math'?"),
-        (("--problems", "/nonexistent"), "no such file"),
+        (("--problems", "/nonexistent"), "No such file or directory"),
         ((*SHAPE, "--sape", "1"), "--sape"),
     ],
 )

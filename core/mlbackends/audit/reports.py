@@ -2,7 +2,7 @@
 
 import os
 import re
-import stat
+import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from mlbackends.base import mounts
 from mlbackends.base.errors import BadInput
-from mlbackends.host.files import READ_FLAGS
+from mlbackends.host.files import open_named
 from mlbackends.host.host import Host
 from mlbackends.host.redaction import Names, names_of, redacted
 from mlbackends.model.records import SCHEMA, Presence, Report
@@ -190,17 +190,19 @@ def is_deeper(value: Any, most: int) -> bool:
 
 
 def bytes_of(path: str, limit: int, kind: str, shown: str = "", hint: str = "") -> bytes:
-    """Return a file of at most `limit` bytes. kind: what it should be, for messages. Raises BadInput."""
+    """Return a file of at most `limit` bytes. kind: what it should be, for messages. Raises BadInput.
+
+    path: "-" is standard input.
+    """
     shown = shown or path
+    size = 0
     try:
-        mounts.check(path)
-        handle = os.open(path, READ_FLAGS)
-        with os.fdopen(handle, "rb") as file:
-            is_regular = stat.S_ISREG(os.fstat(handle).st_mode)
-            if not is_regular:
-                os.set_blocking(handle, True)
-            size = os.fstat(handle).st_size if is_regular else 0
-            data = b"" if size > limit else file.read(limit + 1)
+        if path == LIVE:
+            data = sys.stdin.buffer.read(limit + 1) if sys.stdin else b""
+        else:
+            with open_named(path, waits=False) as file:
+                size = os.fstat(file.fileno()).st_size
+                data = b"" if size > limit else file.read(limit + 1)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise BadInput(f"{shown} cannot be read: {why}", hint) from None

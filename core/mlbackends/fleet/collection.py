@@ -30,6 +30,13 @@ MOST_VALUES = 1000
 #: The most names of facts in the whole fleet; a node that exceeds it is an error.
 MOST_FACTS = 100_000
 MOST_PROBES = 500
+#: The most commas and brackets in the JSON of one report, of which a real one has some thousand; and the most
+#: names of figures in the whole fleet.
+MOST_ITEMS = 200_000
+MOST_FIGURES = 10_000
+#: The most bytes of canonical forms in the whole fleet: their JSON, and _ENTRY_BYTES for each value.
+MOST_BYTES = 128 << 20
+_ENTRY_BYTES = 100
 #: The reason for a missing report where nothing else is known.
 MISSING = (Status.MISSING, "it sent nothing")
 _REPORTS = REPORT_SCHEMA.partition("/")[0]
@@ -37,12 +44,14 @@ _REPORTS = REPORT_SCHEMA.partition("/")[0]
 HEAD = "report"
 
 _DURATION = re.compile(rb',\s*"duration_seconds"\s*:\s*[0-9.eE+-]+\s*\}$')
-_CACHED = 64
+#: The most sections whose canonical form is remembered.
+_CACHED = 50_000
+_PREFIXES = 64
 _DEEPEST = 40
 _LONGEST_NAME = 255
 _LONGEST_ERROR = 200
 _NOT_COMPARED = frozenset({"volatile", "uuid", "serial", "duration_seconds", "source"})
-_UNFIT_FOR_NAMES = re.compile(r"[^\w.@:+-]")
+_UNFIT_FOR_NAMES = re.compile(r"^-|[^\w.@:+-]")
 
 
 class _Report(Struct):
@@ -89,11 +98,15 @@ class Collection:
         #: The number of each node's machine.
         self.nodes: dict[str, int] = {}
         self._numbers: dict[tuple[str, str], int] = {}
-        self._texts: dict[str, dict[tuple[bytes, str], int]] = {}
-        self._forms: dict[tuple[str, str, bytes, bytes], int] = {}
+        #: The numbers of sections by digests of their JSON, and of their canonical form.
+        self._texts: dict[bytes, int] = {}
+        self._forms: dict[bytes, int] = {}
         self._prefixes: dict[bytes, str] = {}
         self._values: dict[str, set[int]] = {}
         self._shared: dict[bytes, FactValue] = {}
+        #: The bytes of each section, and of all.
+        self._sizes: dict[int, int] = {}
+        self._size = 0
         self._unnamed = 0
         self._count = 0
 
@@ -157,12 +170,16 @@ class Collection:
 
     def _sections_of(self, data: Raw) -> tuple[tuple[int, ...], Figures]:
         """Return the numbers of a record's sections, and its figures. Raises ValueError for other records."""
+        if sum(map(bytes(data).count, (b",", b"[", b"{"))) > MOST_ITEMS:
+            raise ValueError(f"it has more than {MOST_ITEMS:,} values")
         schema = msgspec.json.decode(data, type=Head).schema
         if schema.startswith(_REPORTS) and schema != REPORT_SCHEMA:
             found = f"{schema[:80]!r}; this version reads {REPORT_SCHEMA!r}"
             raise ValueError(f"its schema is {found}")
         if schema != REPORT_SCHEMA:
             kind, facts, figures = contents(data)
+            if len(self.figures) + len(figures.keys() - self.figures.keys()) > MOST_FIGURES:
+                raise ValueError(f"with it the fleet would have more than {MOST_FIGURES:,} figures")
             return (self._number(kind, facts),), figures
         report = msgspec.json.decode(data, type=_Report)
         if not report.probes:
@@ -185,19 +202,21 @@ class Collection:
         key = without_duration(python)
         if (prefix := self._prefixes.get(key)) is None:
             prefix = prefix_of(msgspec.json.decode(python, type=ProbeReport))
-            if len(self._prefixes) >= _CACHED:
+            if len(self._prefixes) >= _PREFIXES:
                 self._prefixes.clear()
             self._prefixes[key] = prefix
         return prefix
 
     def _section(self, name: str, data: bytes, canonical: Canonical, place: str) -> int:
         """Return the number of a section. place: the depth and prefix on which its canonical form depends."""
-        key = (without_duration(data), place)
-        texts = self._texts.setdefault(name, {})
-        if (number := texts.get(key)) is not None:
+        key = digest_of(name, place, without_duration(data))
+        if (number := self._texts.get(key)) is not None:
             return number
         digest, metrics = form_of(name, data)
-        form = (name, place, digest, msgspec.json.encode(rounded(metrics)))
+        form = digest_of(name, place, digest, msgspec.json.encode(rounded(metrics)))
+        if len(self._texts) >= _CACHED:
+            self._texts.clear()
+            self._forms.clear()
         if (number := self._forms.get(form)) is None:
             probe = msgspec.json.decode(data, type=ProbeReport)
             tables = [probe.facts, *(library.facts for library in probe.libraries)]
@@ -208,9 +227,7 @@ class Collection:
         for fact, value in metrics.items():
             if isinstance(value, int | float) and not isinstance(value, bool):
                 self._range(f"{name}.{fact}", rounded(value), value, value)
-        if len(texts) >= _CACHED:
-            texts.clear()
-        texts[key] = number
+        self._texts[key] = number
         return number
 
     def _range(self, name: str, value: FactValue, least: float, most: float) -> None:
@@ -236,6 +253,12 @@ class Collection:
                 name: msgspec.json.encode(value, order="deterministic")
                 for name, value in facts.items()
             }
+            size = sum(
+                len(text) + _ENTRY_BYTES * (1 + text.count(b",") + text.count(b"["))
+                for text in texts.values()
+            )
+            if self._size + size > MOST_BYTES:
+                raise ValueError(f"with it the fleet would need more than {MOST_BYTES >> 20} MiB")
             for name, text in texts.items():
                 values = self._values.setdefault(name, set())
                 values.add(hash(text))
@@ -247,6 +270,8 @@ class Collection:
             self._count += 1
             self.sections[self._count] = Section(probe, digest, facts)
             self._numbers[probe, digest] = self._count
+            self._sizes[self._count] = size
+            self._size += size
             return self._count
 
     def _drop(self, name: str) -> None:
@@ -268,6 +293,7 @@ class Collection:
             else:
                 moved[number] = other
                 del self.sections[number]
+                self._size -= self._sizes.pop(number)
         machines: dict[tuple[int, ...], int] = {}
         renamed = {}
         for sections, machine in self.machines.items():
@@ -352,6 +378,15 @@ def without_duration(section: bytes) -> bytes:
 def _roles(probe: str) -> dict[str, str]:
     """Return the facts of a probe whose role is not "fact", with their roles."""
     return {name: fact.role for name, fact in facts_of(probe).items() if fact.role != "fact"}
+
+
+def digest_of(*parts: str | bytes) -> bytes:
+    """Return a digest of texts, under which something is remembered that depends on all of them."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(b"%d\0%b" % (len(data), data))
+    return digest.digest()
 
 
 def form_of(name: str, data: bytes) -> tuple[bytes, dict[str, FactValue]]:

@@ -23,6 +23,9 @@ VERSION = 1
 #: The number of leading bits of a metric that count: values within 3 % are mostly equal.
 _METRIC_BITS = 5
 
+#: The most values of all copies of one library.
+_MOST_CELLS = 200_000
+
 Facts = dict[str, FactValue]
 
 
@@ -78,6 +81,10 @@ def canonical_facts(name: str, probe: ProbeReport, canonical: Canonical) -> Fact
         for at, library in enumerate(copies):
             for field, value in _leaves(prefix, canonical.fields(library)):
                 columns.setdefault(field, [None] * len(copies))[at] = value
+            if len(columns) * len(copies) > _MOST_CELLS:
+                raise ValueError(
+                    f"its {len(copies):,} copies of {soname[:80]} have too many fields"
+                )
         facts.update(
             (field, values[0] if len(copies) == 1 else values) for field, values in columns.items()
         )

@@ -29,6 +29,8 @@ LONGEST_LINE = 511
 REPORT_LIMIT = 8 << 20
 #: Bytes of all incomplete messages together.
 PENDING_LIMIT = 512 << 20
+#: What a piece takes in addition to its bytes.
+_PIECE_BYTES = 200
 
 _LONGEST_NODE = 63
 _NOT_OF_A_NAME = re.compile(r"[^\w.-]", re.ASCII)
@@ -91,10 +93,10 @@ class Assembly:
                 continue
             self._messages[key] = message
             message.pieces[at] = piece
-            self._pending += len(piece)
+            self._pending += len(piece) + _PIECE_BYTES
             if len(message.pieces) == count:
                 data = b"".join(message.pieces[place] for place in range(1, count + 1))
-                self._pending -= len(data)
+                self._pending -= len(data) + count * _PIECE_BYTES
                 del self._messages[key]
                 self._complete.add(hash(key))
                 envelopes.append(_unpacked(node.decode(), name, data))

@@ -19,7 +19,7 @@ from mlbackends.audit.policy.selection import Selection
 from mlbackends.base.errors import counted
 from mlbackends.base.registry import PROBES, names
 from mlbackends.base.version import __version__
-from mlbackends.fleet.collection import Collection, form_of, without_duration
+from mlbackends.fleet.collection import Collection, digest_of, form_of, without_duration
 from mlbackends.fleet.fingerprint import rounded
 from mlbackends.fleet.nodesets import folded
 from mlbackends.fleet.records import FailedChecks, as_one, merged
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 else:
     Table = dict
 
-_CACHED = 64
+_CACHED = 50_000
 _MOST_RANGES = 12
 #: The code of the check that every node has a report.
 REPORTED = "node-report"
@@ -61,10 +61,11 @@ class Judge:
         self.outcomes: dict[int, tuple[Outcome, list[str]]] = {}
         self._judgement = judgement
         self._places = {*places}
-        self._numbers: dict[tuple[Any, ...], int] = {}
-        #: The metrics in the evidence of failures, by the rest of the key.
-        self._exact: dict[tuple[Any, ...], set[Place]] = {}
-        self._forms: dict[str, dict[bytes, bytes]] = {}
+        self._numbers: dict[tuple[bytes, bytes], int] = {}
+        #: The metrics in the evidence of failures, by the first part of the key.
+        self._exact: dict[bytes, set[Place]] = {}
+        #: Digests of what is compared in a probe's report, by the digest of its JSON.
+        self._forms: dict[bytes, bytes] = {}
 
     def visit(self, node: str, envelope: Envelope) -> None:
         """Judge the report of a node, which a collection has accepted."""
@@ -91,7 +92,7 @@ class Judge:
                 self._numbers.clear()
                 key = self._key(data)
             if metrics := _metrics_in(outcome):
-                self._exact[key[:-1]] = metrics
+                self._exact[key[0]] = metrics
                 key = self._key(data)
             number = self._numbers[key] = len(self.outcomes)
             self.outcomes[number] = (outcome, [])
@@ -104,28 +105,29 @@ class Judge:
             for check in outcome.failed():
                 yield Hazard(check, tuple(nodes))
 
-    def _key(self, data: Raw) -> tuple[Any, ...]:
-        """Return the values that an outcome can depend on."""
+    def _key(self, data: Raw) -> tuple[bytes, bytes]:
+        """Return digests of the values that an outcome can depend on, and of the metrics that it names."""
         document = msgspec.json.decode(data, type=dict[str, Raw])
         if "probes" not in document:  # the record of another command than info
-            return (bytes(data),)
-        head = tuple(bytes(document.get(name, Raw())) for name in ("depth", "redacted", "tool"))
+            return digest_of(bytes(data)), b""
+        head = [bytes(document.get(name, Raw())) for name in ("depth", "redacted", "tool")]
         probes = msgspec.json.decode(document["probes"], type=dict[str, Raw])
-        forms = [(name, self._form(name, bytes(section))) for name, section in probes.items()]
-        values = [(place, _value(probes.get(place.probe), place)) for place in sorted(self._places)]
-        key = (head, tuple(forms), tuple(values))
-        exact = sorted(self._exact.get(key, ()))
-        return (*key, tuple(_value(probes.get(place.probe), place) for place in exact))
+        forms = [self._form(name, bytes(section)) for name, section in probes.items()]
+
+        def values(places: Iterable[Place]) -> str:
+            return repr([_value(probes.get(place.probe), place) for place in sorted(places)])
+
+        key = digest_of(repr((head, forms)), values(self._places))
+        return key, digest_of(values(self._exact.get(key, ())))
 
     def _form(self, name: str, data: bytes) -> bytes:
-        text = without_duration(data)
-        forms = self._forms.setdefault(name, {})
-        if (form := forms.get(text)) is None:
+        key = digest_of(name, without_duration(data))
+        if (form := self._forms.get(key)) is None:
             digest, metrics = form_of(name, data)
-            form = digest + msgspec.json.encode(rounded(metrics))
-            if len(forms) >= _CACHED:
-                forms.clear()
-            forms[text] = form
+            form = digest_of(name, digest, msgspec.json.encode(rounded(metrics)))
+            if len(self._forms) >= _CACHED:
+                self._forms.clear()
+            self._forms[key] = form
         return form
 
 

@@ -36,6 +36,10 @@ def expanded(text: str) -> tuple[str, ...]:
         raise BadInput(f"{shown(text)} is not a node set: {error}", _HINT) from None
     if len(nodes) > _MOST:
         raise _too_many(text)
+    if names := [name for name in nodes if name.startswith("-")]:
+        raise BadInput(
+            f"{shown(names[0])} is not the name of a node: ssh takes it as an option", _HINT
+        )
     return tuple(nodes)
 
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -15,7 +14,7 @@ from mlbackends.base import mounts
 from mlbackends.base.errors import BadInput
 from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.reader import Head, Reader, lines_of
-from mlbackends.host.files import READ_FLAGS, read_regular
+from mlbackends.host.files import open_named, read_regular
 from mlbackends.model.fleet import SCHEMA, Envelope, Fleet, Status
 
 STANDARD_INPUT = "-"
@@ -57,16 +56,17 @@ def sources_of(paths: Sequence[str]) -> Iterator[Source]:
             raise BadInput(f"{path} cannot be read: {error.strerror}") from None
         for name in names:
             inner = os.path.join(path, name)
-            is_file = os.path.splitext(name)[1] in _ENDINGS and not os.path.isdir(inner)
-            if not name.startswith(".") and (
-                is_file or _is_machine(inner) or _begins_as_report(inner)
-            ):
+            if not name.startswith(".") and mounts.call_or(True, _is_source, inner):
                 yield Source(inner, is_of_node=True, is_listed=True)
 
 
-def _begins_as_report(path: str) -> bool:
-    """Return whether a file with an unknown ending begins with a report: node1.example.org."""
-    try:
+def _is_source(path: str) -> bool:
+    """Return whether an entry of a folder is a report, by its ending or its first bytes, or a machine."""
+    if _is_machine(path):
+        return True
+    if os.path.splitext(path)[1] in _ENDINGS:
+        return not os.path.isdir(path)
+    try:  # node1.example.org
         return os.path.isfile(path) and _REPORT.match(read_regular(path, 200)) is not None
     except OSError:
         return False
@@ -116,12 +116,10 @@ def _envelopes(source: Source, reader: Reader, collection: Collection) -> Iterat
         if mounts.call(_is_machine, path):
             yield Envelope(node=name, report=Raw(msgspec.json.encode(report_of(path))))
             return
-        mounts.check(path)
-        # A FIFO that was named is waited for, as by cat; one in a folder may have no writer.
-        is_listed = source.is_listed
-        with os.fdopen(os.open(path, READ_FLAGS), "rb") if is_listed else open(path, "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                os.set_blocking(file.fileno(), True)
+        # What was not named, such as a FIFO in a folder, may never end.
+        if source.is_listed and mounts.call(os.path.exists, path) and not os.path.isfile(path):
+            raise ValueError("it is not a regular file")  # noqa: TRY301
+        with open_named(path) as file:
             if _FLEET.match(file.peek(200)):
                 collection.merge(fleet_in(file.read(FLEET_LIMIT + 1), path))
                 has_any = True

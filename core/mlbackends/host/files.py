@@ -53,6 +53,28 @@ def read_regular(path: str, limit: int = READ_LIMIT) -> bytes:
         os.close(handle)
 
 
+def open_named(path: str, *, waits: bool = True) -> io.BufferedReader:
+    """Open a file, a pipe, a terminal or the null device that a user named. Raises OSError and ValueError.
+
+    Another device is refused, since it may never end. waits: for the writer of a FIFO, as cat does.
+    """
+    check(path)
+    file = open(path, "rb", opener=None if waits else _open_at_once)  # noqa: SIM115  handed out
+    status = os.fstat(file.fileno())
+    is_null = os.path.exists(os.devnull) and os.path.samestat(status, os.stat(os.devnull))
+    is_device = stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode)
+    if is_device and not (is_null or file.isatty()):
+        file.close()
+        raise ValueError("it is a device, not a file")
+    if not waits and not stat.S_ISREG(status.st_mode):
+        os.set_blocking(file.fileno(), True)
+    return file
+
+
+def _open_at_once(path: str, _: int) -> int:
+    return os.open(path, READ_FLAGS)
+
+
 @contextmanager
 def whole_file(path: str, mode: int | None = None) -> Iterator[BinaryIO]:
     """Open a file that is replaced when the block ends; the old content stays until then.

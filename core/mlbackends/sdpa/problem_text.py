@@ -4,7 +4,6 @@ The same words are the options of `backends sdpa` and the lines of a problem fil
 A comma-separated list gives one problem for each of its items, so one line can describe a grid.
 """
 
-import os
 import re
 import shlex
 import sys
@@ -25,8 +24,8 @@ from mlbackends.base.errors import (
     counted,
     shown,
 )
-from mlbackends.base.mounts import check
 from mlbackends.base.tables import table
+from mlbackends.host.files import open_named
 from mlbackends.model.problem import AttentionProblem, TensorSpec, contiguous_strides
 from mlbackends.model.records import Device
 from mlbackends.sdpa import named_devices
@@ -346,20 +345,16 @@ def parse(line: str, usual: Given | None = None) -> tuple[Wording, ...]:
 
 def read_file(path: str, usual: Given | None = None) -> tuple[Wording, ...]:
     """Return the problems of a file, "-" for standard input. Raises BadInput with file and line."""
-    check(path)
-    is_folder = os.path.isdir(path)
-    if path != "-" and (is_folder or not os.path.exists(path)):
-        why = "it is a folder" if is_folder else "no such file"
-        hint = "a problem file has one problem a line, such as --shape 2,8,1024,64 --causal"
-        raise BadInput(f"{path} cannot be read: {why}", hint)
     try:
         if path == "-":
             data = sys.stdin.buffer.read(_MOST_TEXT + 1) if sys.stdin else b""
         else:
-            with open(path, "rb") as file:
+            with open_named(path) as file:
                 data = file.read(_MOST_TEXT + 1)
     except (OSError, ValueError) as error:
-        raise BadInput(f"{path} cannot be read: {error}") from None
+        why = error.strerror if isinstance(error, OSError) else error
+        hint = "a problem file has one problem a line, such as --shape 2,8,1024,64 --causal"
+        raise BadInput(f"{path} cannot be read: {why}", hint) from None
     if len(data) > _MOST_TEXT:
         raise BadInput(
             f"{path} is larger than {_MOST_TEXT} bytes, the limit for a list of problems"

@@ -15,7 +15,8 @@ from itertools import chain
 from typing import BinaryIO
 
 from mlbackends.base.errors import BadInput
-from mlbackends.base.mounts import check
+from mlbackends.base.mounts import NotAnswering
+from mlbackends.host.files import open_named
 from mlbackends.tracing.compressed import MAGIC_LENGTH, Damaged, compression, decompressed
 
 _PIECE = 1 << 17
@@ -115,11 +116,11 @@ def _opened(name: str) -> BinaryIO:
     if name == "-":
         return sys.stdin.buffer
     try:
-        check(name)
-        return open(name, "rb")
+        return open_named(name)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        if os.path.isdir(name):  # to Windows it is a file that may not be opened
+        # To Windows it is a file that may not be opened.
+        if not isinstance(error, NotAnswering) and os.path.isdir(name):
             why = "it is a directory"
         hint = "`backends trace all -o FILE -- COMMAND` writes one; - is standard input"
         raise BadInput(f"{name!r} cannot be opened: {why}", hint) from None

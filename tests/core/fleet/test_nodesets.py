@@ -32,7 +32,11 @@ def test_of_many_ranges_the_first_are_shown() -> None:
 
 
 @settings(max_examples=30)
-@given(st.sets(st.from_regex(r"[\w.@:+-]{1,9}", fullmatch=True).filter(str.isascii), max_size=12))
+@given(
+    st.sets(
+        st.from_regex(r"[\w.@:+][\w.@:+-]{0,8}", fullmatch=True).filter(str.isascii), max_size=12
+    )
+)
 def test_folding_and_expanding_give_the_same_names(names: set[str]) -> None:
     text = folded(names)
     if "@" not in text:  # which names a group
@@ -54,4 +58,10 @@ def test_what_is_not_a_node_set_is_an_error(text: str) -> None:
 )
 def test_too_many_nodes_are_refused_before_they_are_created(text: str) -> None:
     with pytest.raises(BadInput, match="more than 1,000,000 nodes"):
+        expanded(text)
+
+
+@pytest.mark.parametrize("text", ["-oProxyCommand=x", "n1,-l", "n[1-3],-x[1-2]", "n1 --"])
+def test_no_name_is_an_option_of_ssh(text: str) -> None:
+    with pytest.raises(BadInput, match="ssh takes it as an option"):
         expanded(text)

@@ -81,10 +81,10 @@ def test_a_file_that_is_too_large_is_not_blamed_for_where_its_reading_stopped(
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"none\.txt cannot be read: no such file$"):
+    with pytest.raises(BadInput, match=r"none\.txt cannot be read: No such file or directory$"):
         read_file(str(tmp_path / "none.txt"))
     folder = re.escape(str(tmp_path))
-    with pytest.raises(BadInput, match=f"^{folder} cannot be read: it is a folder$"):
+    with pytest.raises(BadInput, match=f"^{folder} cannot be read: Is a directory$"):
         read_file(str(tmp_path))
 
 

@@ -54,7 +54,7 @@ def read(path: str, folder: str = "") -> Document:
     Raises BadInput if it cannot be read or is not TOML.
     """
     hint = "`backends audit --init --output policy.toml` writes one from this machine"
-    data = bytes_of(regular(path), LIMIT, "policy", one_line(path), hint)
+    data = bytes_of(regular(path) if folder else path, LIMIT, "policy", one_line(path), hint)
     return parsed(data, path, folder or os.path.dirname(os.path.realpath(path)))
 
 

@@ -218,7 +218,7 @@ def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
     assert read(str(tmp_path / "policy.toml")).rules == ()
 
 
-@pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "/nowhere", "a\0b", "/"])
+@pytest.mark.parametrize("path", ["/dev/zero", "/nowhere", "a\0b", "/"])
 def test_what_is_no_file_is_refused_at_once(path: str) -> None:
     with pytest.raises(BadInput, match="cannot be read"):
         read(path)
