@@ -21,7 +21,8 @@ POLICY = "schema = 1\n"
     "words",
     [
         "fleet summarize", "fleet doctor", "fleet audit --policy POLICY", "fleet diff /dev/zero",
-        "trace show", "trace diff POLICY", "diff -", "audit --policy", "audit --policy POLICY", "sdpa explain --problems",
+        "trace show", "trace diff POLICY", "diff -", "audit --policy", "audit --policy POLICY",
+        "sdpa explain --problems",
         "flags check", "info --root",
     ],
 )  # fmt: skip
