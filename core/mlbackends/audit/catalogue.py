@@ -1,4 +1,4 @@
-"""The catalogue of known hazards, both the files of hazards/ and the rows of its tables."""
+"""The catalogue of known hazards: the rows of the tables, with the files of hazards/ that have logic."""
 
 from collections.abc import Callable
 from functools import cache, partial
@@ -50,8 +50,12 @@ def load(code: str) -> Hazard:
     """Return a hazard. Raises UnknownName, with the nearest code."""
     if code not in codes():
         raise UnknownName("hazard", code, codes(), "backends explain hazards")
-    if (row := hazard_table.rows().get(code)) is None:
-        return _of_file(code, registry.load(REGISTRY, code.replace("-", "_")))
+    name = code.replace("-", "_")
+    file = registry.load(REGISTRY, name) if name in registry.names(REGISTRY) else None
+    row = hazard_table.rows().get(code)
+    if row is None:
+        assert file is not None
+        return _of_file(code, file)
     return Hazard(
         code=code,
         title=row.title.rstrip("."),
@@ -63,13 +67,13 @@ def load(code: str) -> Hazard:
         fix=row.fix,
         sources=row.sources,
         sections=tuple(hazard_table.sections(row)),
-        warnings=row.claimed,
-        symptoms=partial(hazard_table.symptoms, row),
+        warnings=(*row.claimed, *getattr(file, "WARNINGS", ())),
+        symptoms=getattr(file, "symptoms", partial(hazard_table.symptoms, row)),
     )
 
 
 def _of_file(code: str, file: ModuleType) -> Hazard:
-    """Return the hazard of a file; another distribution's may lack the optional attributes."""
+    """Return the hazard of another distribution's file, which may lack the optional attributes."""
     # Without docstrings (python -OO) the words of the code have to do.
     lines = (file.__doc__ or code.replace("-", " ")).splitlines()
     sections: list[tuple[str, str]] = []

@@ -1,7 +1,7 @@
-"""Hazards that are only conditions and texts: rows of hazards/table/*.toml, and how a row is evaluated.
+"""The rows of hazards/table/*.toml, which have the texts of hazards, and how a row is evaluated.
 
-A row is a table named by the hazard's code. `Row` has its fields, and `Rule` those that find its symptoms. A
-row finds one kind of symptom, or several, each in its own `[[CODE.symptoms]]`:
+A row is a table named by the hazard's code. `Row` has its fields, and `Rule` those that find its symptoms,
+unless hazards/CODE.py does. A row finds one kind of symptom, or several, each in its own `[[CODE.symptoms]]`:
 
     warnings = ["cpu:degraded"]    each warning of that probe with that code
     reasons = ["xpu:no-driver"]    the first reason of that probe or its devices with that code

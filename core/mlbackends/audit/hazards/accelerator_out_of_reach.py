@@ -1,29 +1,8 @@
-"""The runtime is installed but cannot use your accelerator.
+"""The runtime is installed but cannot use your accelerator."""
 
-Found by:  the reasons that the runtimes of AMD, Intel, Huawei and others give for devices that the kernel
-           lists; device nodes that are missing or not accessible to this user.
-No alarm:  an accelerator without its runtime, which nothing would use; closed nodes of AMD and Intel GPUs
-           and variables that hide them, which have their own hazards; NVIDIA GPUs.
-Severity:  a note for Level Zero without Intel's driver: other packages install its loader.
-"""
-
-from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.records import Presence
 
-SEVERITY = Severity.WARNING
-PROBLEM = Problem.NODE
-IN_CONTAINER = Problem.USER
-READS = ()
-WHY = "Frameworks find no device of that kind: they stop, or silently compute on the CPU."
-FIX = (
-    "Install the vendor's user-space driver in the release of the kernel module; join the group of the "
-    "device nodes, and pass them to containers."
-)
-SOURCES = (
-    "oneapi-src/level-zero#140",
-    "oneapi-src/level-zero-tests#32",
-    "ROCm/hip#1721",
-)
 _PROBES = ("rocm", "xpu", "ascend", "gaudi", "neuron", "tpu")
 _CODES = ("no-device", "no-driver", "permission-denied", "call-failed")
 _OWN_PAGE = ("rocm", "xpu")

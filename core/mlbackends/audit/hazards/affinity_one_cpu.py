@@ -1,31 +1,9 @@
-"""This process may use only one CPU of a larger machine.
-
-Found by:  limits: the affinity mask has one CPU, and more are online.
-No alarm:  a machine with one CPU; a job that requested one CPU from the batch system.
-"""
+"""This process may use only one CPU of a larger machine."""
 
 from mlbackends.audit.environment import settings
-from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Symptom, Symptoms
 from mlbackends.base.quantities import parse_cpu_list
 
-SEVERITY = Severity.WARNING
-PROBLEM = Problem.USER
-READS = ("limits",)
-WHY = (
-    "All threads and all data loader workers share that one CPU. Slurm gives each task one CPU by "
-    "default; a bound OpenMP thread passes its mask on to its children."
-)
-FIX = (
-    "Widen the mask with taskset if the cpuset has more CPUs; otherwise request more from the batch "
-    "system or the container. Unset variables that bind threads where the parent process is started."
-)
-SOURCES = (
-    "pytorch/pytorch#101850",
-    "pytorch/pytorch#91989",
-    "pytorch/pytorch#49971",
-    "pytorch/pytorch#8126",
-    "https://man7.org/linux/man-pages/man2/sched_setaffinity.2.html (inherited, within the cpuset)",
-)
 _BINDING = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PROC_BIND", "OMP_PLACES")
 
 

@@ -1,28 +1,9 @@
-"""A framework is built without GPU support on a machine with a GPU.
-
-Found by:  torch, jax and tensorflow: their builds, and the GPUs on the PCI bus (rocm: AMD's).
-No alarm:  a Mac; a machine whose only display adapter is not an NVIDIA or AMD GPU; a GPU that is passed on
-           to virtual machines (vfio-pci) or was not given to this container; an AMD GPU that rocBLAS has no
-           code for, such as the graphics of most Ryzen CPUs (gfx1036, gfx90c).
-"""
+"""A framework is built without GPU support on a machine with a GPU."""
 
 from mlbackends.audit.environment import install
 from mlbackends.audit.gpus import ROCBLAS_TARGETS
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 
-SEVERITY = Severity.WARNING
-PROBLEM = Problem.USER
-READS = ("torch", "jax", "tensorflow")
-WHY = (
-    "Programs that use a GPU if there is one run on the CPU, many times slower; JAX warns about it, torch "
-    "does not."
-)
-FIX = "Install the GPU build, from the index that the framework's installation page names."
-SOURCES = (
-    "pytorch/pytorch#168065",
-    "pytorch/pytorch#106565",
-    "https://www.tensorflow.org/install/pip",
-)
 WARNINGS = (("torch", "degraded"), ("jax", "degraded"), ("tensorflow", "degraded"))
 
 

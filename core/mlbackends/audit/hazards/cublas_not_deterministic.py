@@ -1,27 +1,8 @@
-"""Deterministic results are requested, but cuBLAS may not give them.
-
-Found by:  environment: a variable that requests determinism (TF_DETERMINISTIC_OPS,
-           NVTE_ALLOW_NONDETERMINISTIC_ALGO 0, ...) without CUBLAS_WORKSPACE_CONFIG; or that one with a value
-           other than :4096:8 or :16:8.
-No alarm:  no request for determinism; a machine without an NVIDIA GPU.
-"""
+"""Deterministic results are requested, but cuBLAS may not give them."""
 
 from mlbackends.audit.environment import is_off, is_on, settings
-from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Symptom, Symptoms
 
-SEVERITY = Severity.NOTE
-PROBLEM = Problem.USER
-READS = ("environment", "nvidia")
-WHY = (
-    "With several streams cuBLAS chooses its workspace at run time, and results differ in the last "
-    "digits. It reads the variable once: it must be set before Python starts."
-)
-FIX = "Set CUBLAS_WORKSPACE_CONFIG before Python starts."
-SOURCES = (
-    "https://docs.nvidia.com/cuda/cublas/ (Results reproducibility)",
-    "pytorch/pytorch#15359",
-    "pytorch/pytorch#41377",
-)
 _NAME = "CUBLAS_WORKSPACE_CONFIG"
 _DETERMINISTIC = (":4096:8", ":16:8")
 _ASKING = {

@@ -1,32 +1,9 @@
-"""NVML can see the GPUs, but CUDA does not start on them.
-
-Found by:  the return values of cuInit and other calls, where NVML describes a GPU.
-No alarm:  refusals that are other hazards: the fabric, different releases, a stub, forward compatibility,
-           device nodes, a variable that hides the GPUs, a compute mode that prohibits programs, MIG without
-           instances.
-Severity:  a warning for a device that another program uses in exclusive mode.
-"""
+"""NVML can see the GPUs, but CUDA does not start on them."""
 
 from mlbackends.audit.gpus import described_gpus
-from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.records import Presence
 
-SEVERITY = Severity.ERROR
-PROBLEM = Problem.NODE
-READS = ("nvidia", "cuda_driver")
-WHY = (
-    "No CUDA program starts: frameworks report that there is no GPU, or stop, while nvidia-smi lists "
-    "every GPU as usual."
-)
-FIX = "Look for NVRM and nvidia-uvm in the kernel log; reload nvidia_uvm, or reboot the machine."
-SOURCES = (
-    "https://docs.nvidia.com/cuda/cuda-driver-api/ (CUresult)",
-    "NVIDIA/open-gpu-kernel-modules#901 (3: HMM)",
-    "NVIDIA/open-gpu-kernel-modules#947 (3: HMM)",
-    "NVIDIA/open-gpu-kernel-modules#797 (3: HMM)",
-    "NVIDIA/nvidia-container-toolkit#714 (805: MPS)",
-    "NVIDIA/k8s-device-plugin#647 (46: MPS)",
-)
 _REPORTED_ELSEWHERE = (
     ("nvidia", "compute-prohibited"),
     ("nvidia", "device-nodes-missing"),

@@ -1,25 +1,8 @@
-"""NVIDIA packages for two major versions of CUDA are in one environment.
-
-Found by:  packages: names that end in -cu12 or -cu13, and names without a suffix by their version
-           (cuda_majors).
-No alarm:  NVIDIA's empty placeholders; the parts of the CUTLASS DSL, which are for both versions on purpose.
-"""
+"""NVIDIA packages for two major versions of CUDA are in one environment."""
 
 from mlbackends.audit.environment import reinstall, uninstall
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 
-SEVERITY = Severity.WARNING
-PROBLEM = Problem.USER
-READS = ("packages",)
-WHY = (
-    "Some share files, such as those of cuDNN and NVSHMEM: the last one installed wins, and uninstalling "
-    "one removes files of the other."
-)
-FIX = (
-    "Uninstall those that your framework was not built for, then reinstall those that shared files with "
-    "them: a plain install considers them installed."
-)
-SOURCES = ("sgl-project/sglang#31035", "marin-community/marin#6947", "gpustack/runner#176")
 WARNINGS = (("packages", "cuda-majors-mixed"),)
 
 

@@ -1,27 +1,7 @@
-"""PATH has another version of a CUDA library than the installed wheels.
+"""PATH has another version of a CUDA library than the installed wheels."""
 
-Found by:  the probes of CUDA's libraries: copies of one file name with different versions on PATH and in
-           wheels.
-No alarm:  copies of one version; other systems, whose search path is another hazard.
-"""
-
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.audit.libraries import described
-
-SEVERITY = Severity.WARNING
-PROBLEM = Problem.USER
-READS = ("cuda_runtime",)
-WHY = (
-    "Packages that search PATH, such as onnxruntime, load the copy there, and torch its own. A loaded "
-    "library serves all later requests for its name, so both use whichever was loaded first."
-)
-FIX = "Remove the toolkit's folder from PATH for programs with these wheels, or install the same release."
-SOURCES = (
-    "tensorflow/tensorflow#54784",
-    "mlverse/torch#1465",
-    "https://onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html",
-    "https://learn.microsoft.com/windows/win32/dlls/dynamic-link-library-search-order",
-)
 
 _PROBES = (
     "cuda_runtime", "cublas", "cudnn", "cufft", "curand", "cusolver", "cusparse", "nvrtc", "nvjitlink",

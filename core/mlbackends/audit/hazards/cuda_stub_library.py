@@ -1,27 +1,9 @@
-"""A toolkit's stub library shadows the real libcuda or libnvidia-ml.
-
-Found by:  a file in a stubs folder that is found before the driver's own; CUDA's error 34.
-No alarm:  a stubs folder that the loader does not search.
-Severity:  a note for libcuda.so without a number, which Numba and Warp load and most programs do not.
-"""
+"""A toolkit's stub library shadows the real libcuda or libnvidia-ml."""
 
 import itertools
 
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
-SEVERITY = Severity.ERROR
-PROBLEM = Problem.USER
-READS = ()
-WHY = (
-    "The stub contains empty functions for linking on machines without a GPU: cuInit returns 34, and "
-    "programs report that there is no device."
-)
-FIX = "Remove the stubs folder from LD_LIBRARY_PATH and the loader's configuration."
-SOURCES = (
-    "https://docs.nvidia.com/cuda/cuda-driver-api/ (CUDA_ERROR_STUB_LIBRARY)",
-    "numba/numba#8985",
-    "NVIDIA/warp#219",
-)
 _SEARCHED = ("LD_PRELOAD", "LD_LIBRARY_PATH", "mapped", "ld.so.cache", "system-folder")
 
 

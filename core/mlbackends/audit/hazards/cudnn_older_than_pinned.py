@@ -1,23 +1,8 @@
-"""The loaded cuDNN is older than the one that torch was built with.
-
-Found by:  torch's pin of nvidia-cudnn, compared with the libcudnn that is loaded first (cudnn).
-No alarm:  a newer one; another patch of the same minor version, which torch accepts; the pinned package
-           itself, which requirements-not-met reports.
-"""
+"""The loaded cuDNN is older than the one that torch was built with."""
 
 from mlbackends.audit.environment import without_folder
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.audit.libraries import described, older_than_pinned
-
-SEVERITY = Severity.ERROR
-PROBLEM = Problem.USER
-READS = ("torch", "cudnn")
-WHY = (
-    "torch rejects a cuDNN with a lower minor version than the one it was compiled with: RuntimeError, "
-    "cuDNN version incompatibility."
-)
-FIX = "Remove the older copy from the loader's path: the wheels include their own."
-SOURCES = ("torch 2.15, torch/backends/cudnn/__init__.py, _init", "pytorch/pytorch#80637")
 
 
 def symptoms(report: ReportView) -> Symptoms:

@@ -1,24 +1,9 @@
-"""cuDNN's sub-libraries have different versions.
-
-Found by:  cudnn: versions in file names and of the libcudnn next to them; copies that the loader finds by
-           LD_LIBRARY_PATH, or in the system if a wheel lacks them; cuDNN's own version checks. torch:
-           whether it opens the wheel's libcudnn by RPATH while the sub-libraries come from a second cuDNN.
-No alarm:  a second complete cuDNN of the same version.
-"""
+"""cuDNN's sub-libraries have different versions."""
 
 from mlbackends.audit.environment import without_folder
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.audit.libraries import cudnn_parted, described
 
-SEVERITY = Severity.ERROR
-PROBLEM = Problem.USER
-READS = ("cudnn",)
-WHY = (
-    "libcudnn opens its sub-libraries by name and rejects other versions: the first convolution fails "
-    "with CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH."
-)
-FIX = "Keep one complete cuDNN on the loader's path, and remove the other."
-SOURCES = ("pytorch/pytorch#188892", "pytorch/pytorch#185512", "koharu-rs/koharu#694")
 WARNINGS = (("cudnn", "sub-library-mismatch"), ("cudnn", "sub-library-shadowed"))
 
 

@@ -1,22 +1,9 @@
-"""Programs get ggml libraries of another build than their own.
-
-Found by:  ggml: several files of one name (libggml-base, libllama) on the loader's path.
-No alarm:  the copies inside packages and of Ollama, which are found by RPATH; links to one file.
-"""
+"""Programs get ggml libraries of another build than their own."""
 
 import os
 
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 
-SEVERITY = Severity.WARNING
-PROBLEM = Problem.USER
-READS = ("ggml",)
-WHY = (
-    "llama.cpp and whisper.cpp install libraries of the same names, which are compatible only within one "
-    "build: programs end with `undefined symbol`, crash, or do not find their backends."
-)
-FIX = "Remove the older copies, often those in /usr/local/lib, and run ldconfig."
-SOURCES = ("ggml-org/llama.cpp#23163", "ggml-org/llama.cpp#8695", "ggml-org/llama.cpp#11313")
 _BY_LOADER = ("LD_LIBRARY_PATH", "ld.so.cache", "system-folder")
 
 

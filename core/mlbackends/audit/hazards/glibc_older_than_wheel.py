@@ -1,21 +1,7 @@
-"""Installed wheels need a newer glibc than this machine has.
+"""Installed wheels need a newer glibc than this machine has."""
 
-Found by:  the tags of installed wheels (manylinux_2_28), and the symbols that libtorch_cpu needs, compared
-           with the machine's C library.
-No alarm:  wheels for musl on musl; the older of several tags of one wheel.
-"""
-
-from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Symptom, Symptoms
 from mlbackends.audit.libraries import numbers
-
-SEVERITY = Severity.ERROR
-PROBLEM = Problem.USER
-READS = ("packages", "host")
-WHY = "Their libraries do not load: `version 'GLIBC_2.28' not found`. pip checks only at installation."
-FIX = (
-    "Run them in a container with a newer system, or install releases that were built for this one."
-)
-SOURCES = ("pytorch/pytorch#123649", "pytorch/pytorch#138732", "https://peps.python.org/pep-0600/")
 
 
 def symptoms(report: ReportView) -> Symptoms:

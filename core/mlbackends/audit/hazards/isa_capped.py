@@ -1,35 +1,10 @@
-"""A variable keeps a library from using this CPU's instructions.
-
-Found by:  environment and cpu: ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA, DNNL_MAX_CPU_ISA,
-           MKL_ENABLE_INSTRUCTIONS (Intel only), OPENBLAS_CORETYPE, NPY_DISABLE_CPU_FEATURES and
-           NPY_ENABLE_CPU_FEATURES, which disables what it does not name.
-No alarm:  a value that allows everything the CPU has, or more; names that the installed NumPy does not know:
-           since 2.4 X86_V3 and X86_V4, before AVX2 and AVX512_SKX; MKL_CBWR, which is set for reproducible
-           results and is another hazard.
-"""
+"""A variable keeps a library from using this CPU's instructions."""
 
 from mlbackends.audit.environment import setting, settings
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.base.tables import table
 from mlbackends.host.python.requirements import satisfies
 from mlbackends.model.records import FactValue
-
-SEVERITY = Severity.WARNING
-PROBLEM = Problem.USER
-READS = ("environment", "cpu")
-WHY = (
-    "Such variables are set to reproduce a result or to avoid a crash, and are forgotten. Matrix products "
-    "and NumPy's own loops are then slower by at least the lost vector width."
-)
-FIX = "Unset it, and check whether it is still needed."
-SOURCES = (
-    "https://uxlfoundation.github.io/oneDNN/dev_guide_cpu_dispatcher_control.html",
-    "oneMKL developer guide, Instruction Set Specific Dispatching",
-    "OpenBLAS README, OPENBLAS_CORETYPE; kernel/x86_64/KERNEL.ZEN",
-    "https://numpy.org/doc/stable/reference/simd/build-options.html",
-    "numpy/numpy, numpy/_core/src/common/npy_cpu_features.c",
-)
-
 
 _LIBRARIES = {
     "ONEDNN_MAX_CPU_ISA": "oneDNN",

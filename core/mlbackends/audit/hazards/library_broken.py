@@ -1,19 +1,9 @@
-"""A library that processes would load cannot be opened or used.
-
-Found by:  every probe's libraries: dangling links, files for another architecture, files that are not
-           libraries; and those that could not be opened in the child process, or crashed it, at --depth
-           loadable or usable.
-No alarm:  a linker script without a version in its name; a bad file that the loader skips for a good one; a
-           copy that nothing would load; libraries that need a device or a driver to answer.
-Severity:  an error in a wheel, for a file that ends the loader's search, and for one that the loader chooses
-           and rejects; a note for a bad name in a system folder, where it may be a leftover, and for a
-           library that lacks only a driver's library.
-"""
+"""A library that processes would load cannot be opened or used."""
 
 import re
 
 from mlbackends.audit.environment import reinstall, without_folder
-from mlbackends.audit.hazard import NotReported, Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import NotReported, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.imports import is_named
 from mlbackends.audit.libraries import (
     failed,
@@ -24,16 +14,6 @@ from mlbackends.audit.libraries import (
     package_of,
 )
 from mlbackends.model.records import Library
-
-SEVERITY = Severity.WARNING
-PROBLEM = Problem.USER
-READS = ()
-WHY = (
-    "Programs that need it fail to start or end while computing, and the message rarely names the file as "
-    "the cause."
-)
-FIX = "Reinstall the package that the file belongs to, or remove its leftovers."
-SOURCES = ("https://man7.org/linux/man-pages/man8/ld.so.8.html", "pytorch/pytorch#188892")
 
 _CODES = ("dangling-link", "wrong-architecture", "not-a-library")
 #: What is opened when a program runs; libX.so alone is for linking, and may be a script.

@@ -1,22 +1,8 @@
-"""The loaded libstdc++ is older than torch needs.
-
-Found by:  the newest GLIBCXX symbols that libtorch_cpu needs, compared with those of the first libstdc++.
-No alarm:  a copy that is newer than the system's, such as conda's.
-"""
+"""The loaded libstdc++ is older than torch needs."""
 
 from mlbackends.audit.environment import without_folder
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.audit.libraries import numbers
-
-SEVERITY = Severity.ERROR
-PROBLEM = Problem.USER
-READS = ("torch", "host")
-WHY = (
-    "The first copy that is opened serves the whole process; an older one lacks symbols: `version "
-    "'GLIBCXX_3.4.30' not found`."
-)
-FIX = "Put a newer libstdc++ first: the system's, or that in the environment's lib folder."
-SOURCES = ("pytorch/pytorch#157709", "pytorch/pytorch#87279")
 
 
 def symptoms(report: ReportView) -> Symptoms:

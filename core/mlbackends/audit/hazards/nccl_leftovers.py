@@ -1,36 +1,13 @@
-"""NCCL is configured not to use P2P, shared memory or RDMA.
-
-Found by:  environment, and nccl for nccl.conf: NCCL_P2P_DISABLE, NCCL_P2P_LEVEL and NCCL_SHM_DISABLE on
-           machines with several GPUs, NCCL_IB_DISABLE and NCCL_NET=Socket where host reports an RDMA device;
-           numbers as NCCL reads them, with strtoll.
-No alarm:  P2P and shared memory with one GPU, InfiniBand without a device, where nothing is lost; P2P between
-           GeForce cards without NVLink, which cannot do it; shared memory where GPUs use P2P instead; words
-           such as "true", which NCCL reads as 0; a setting in a file that the environment overrides.
-Severity:  a note for network settings if all ports are Ethernet, on which RDMA may not be configured.
-"""
+"""NCCL is configured not to use P2P, shared memory or RDMA."""
 
 from typing import TYPE_CHECKING
 
 from mlbackends.audit.environment import integer, is_number, setting, settings
 from mlbackends.audit.gpus import is_consumer_card
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
-
-SEVERITY = Severity.WARNING
-PROBLEM = Problem.USER
-READS = ("environment", "nvidia", "host")
-WHY = (
-    "These settings are made while debugging a hang, and are forgotten. Data then goes through host "
-    "memory or over TCP, which takes several times as long."
-)
-FIX = "Unset it; if the hang returns, look for its cause, such as access control on PCIe bridges."
-SOURCES = (
-    "NVIDIA/nccl#2079",
-    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
-    "NVIDIA/nccl, src/misc/param.cc; src/graph/paths.cc, ncclGetLevel; src/transport/shm.cc and net_ib",
-)
 
 
 def _is_one(value: str) -> bool:

@@ -1,33 +1,14 @@
-"""NumPy 2 is installed with packages that were compiled for NumPy 1.
-
-Found by:  the versions of installed packages, compared with the first release of each that supports NumPy 2.
-No alarm:  a package without compiled code for NumPy.
-"""
+"""NumPy 2 is installed with packages that were compiled for NumPy 1."""
 
 from typing import TYPE_CHECKING
 
 from mlbackends.audit.environment import install
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.host.python.requirements import satisfies
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
 
-SEVERITY = Severity.ERROR
-PROBLEM = Problem.USER
-READS = ("packages",)
-WHY = (
-    "Their compiled parts read arrays by NumPy 1's layout: they fail at import or, like torch, report "
-    '"Numpy is not available" at the first conversion.'
-)
-FIX = "Install numpy<2, or newer releases of those packages."
-SOURCES = (
-    "numpy/numpy#26191",
-    "https://numpy.org/doc/stable/numpy_2_0_migration_guide.html",
-    "pytorch/pytorch#131668",
-    "pytorch/pytorch#132179",
-    "lorentzenchr/model-diagnostics#206",
-)
 
 #: The first release of each that was compiled for NumPy 2 as well.
 _FIRST = {

@@ -1,25 +1,8 @@
-"""CUDA numbers these different GPUs in another order than nvidia-smi.
-
-Found by:  the models of the GPUs, and CUDA_DEVICE_ORDER, which is FASTEST_FIRST by default.
-No alarm:  GPUs of one model; bus order as reported by CUDA itself; only one GPU left.
-"""
+"""CUDA numbers these different GPUs in another order than nvidia-smi."""
 
 from mlbackends.audit.gpus import is_driven, nvidia_gpus
-from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 
-SEVERITY = Severity.NOTE
-PROBLEM = Problem.USER
-READS = ("nvidia", "environment")
-WHY = (
-    "An index in CUDA_VISIBLE_DEVICES or cuda:1 then refers to another GPU than the same number in "
-    "nvidia-smi, so a job lands on the small or the busy one."
-)
-FIX = "Set CUDA_DEVICE_ORDER=PCI_BUS_ID before the program starts, or select GPUs by UUID."
-SOURCES = (
-    "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html",
-    "ModelCloud/Device-SMI#40",
-    "gpustack/gpustack#1633",
-)
 _ORDER, _VISIBLE = "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"
 
 

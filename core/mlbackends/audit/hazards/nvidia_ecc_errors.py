@@ -1,29 +1,9 @@
-"""Uncorrected memory errors: this GPU needs recovery.
-
-Found by:  NVML's count of uncorrected errors since the driver was loaded, and the recovery action that it
-           requests.
-No alarm:  corrected errors; errors after which the driver requests nothing, because their rows are or will
-           be remapped; rows that wait for a reset or could not be remapped, which nvidia-row-remap reports.
-Severity:  a warning for GPUs without row remapping, a note if the driver is too old to report the action.
-"""
+"""Uncorrected memory errors: this GPU needs recovery."""
 
 from mlbackends.audit.gpus import called, described_gpus
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 from mlbackends.base.errors import counted
 
-SEVERITY = Severity.ERROR
-PROBLEM = Problem.NODE
-READS = ("nvidia",)
-WHY = "The program that hit the error was stopped; until the GPU has recovered, the next one may be too."
-FIX = (
-    "Drain the machine and do what the driver requests; look for Xid 48, 94, 95 and 154 in the kernel "
-    "log."
-)
-SOURCES = (
-    "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/error-recovery-and-response-flags.html",
-    "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGpuRecoveryAction_t)",
-    "leptonai/gpud#108",
-)
 WARNINGS = (("nvidia", "ecc-errors"),)
 
 

@@ -1,34 +1,9 @@
-"""The NVSwitch fabric between the GPUs is not set up.
-
-Found by:  NVSwitches on the PCI bus without the fabric manager's process id in /run; NVML's fabric state;
-           CUDA's error 802.
-No alarm:  a container, where the fabric manager runs on the host and /run is the container's; a fabric that
-           NVML reports as complete; GPUs that computed; PCIe cards, which have no switch.
-"""
+"""The NVSwitch fabric between the GPUs is not set up."""
 
 from mlbackends.audit.gpus import container, numbers, nvidia_gpus
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.model.records import Presence
 
-SEVERITY = Severity.ERROR
-PROBLEM = Problem.NODE
-READS = ("nvidia", "host")
-WHY = (
-    "Until it is set up cuInit returns 802 (system not yet initialized), so no CUDA program starts, while "
-    "nvidia-smi lists every GPU."
-)
-FIX = (
-    "Install nvidia-fabricmanager in exactly the driver's version, and enable it. It must be upgraded "
-    "together with the driver. HGX and DGX with B100, B200 and newer need nvlsm as well."
-)
-SOURCES = (
-    "pytorch/pytorch#35710",
-    "jax-ml/jax#34113",
-    "ollama/ollama#12136",
-    "NVIDIA/gpu-operator#544",
-    "siderolabs/extensions#717",
-    "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/ (fourth generation NVSwitches)",
-)
 WARNINGS = (("nvidia", "fabric-not-ready"),)
 _NOT_READY = ("not-started", "in-progress")
 _WITH_SUBNET_MANAGER = ("10", "11", "12", "13")

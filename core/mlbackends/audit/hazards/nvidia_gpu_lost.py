@@ -1,32 +1,9 @@
-"""A GPU on the bus does not respond.
-
-Found by:  GPUs on PCI that use the nvidia driver, compared with those that NVML counts; NVML's errors: lost
-           (15), reset required (16), and timeout (10).
-No alarm:  containers, WSL and Slurm jobs, where NVML shows only some GPUs; GPUs that are excluded, reserved
-           for virtual machines, or use another driver.
-"""
+"""A GPU on the bus does not respond."""
 
 from mlbackends.audit.gpus import called, described_gpus, nvidia_gpus, see_part_of_machine
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms, from_warning
+from mlbackends.audit.hazard import ReportView, Symptom, Symptoms, from_warning
 from mlbackends.model.records import Presence
 
-SEVERITY = Severity.ERROR
-PROBLEM = Problem.NODE
-READS = ("nvidia", "host")
-WHY = (
-    "A job that uses all GPUs hangs or stops, and the numbers of the following GPUs change. For a GPU "
-    "that fell off the bus NVIDIA recommends restarting the machine."
-)
-FIX = (
-    "Drain the machine, look for Xid 79 or 154 in the kernel log, restart it; replace a GPU that is lost "
-    "again."
-)
-SOURCES = (
-    "NVIDIA/NVSentinel#684",
-    "leptonai/gpud#1209",
-    "aws/eks-node-monitoring-agent#94",
-    "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html (79: RESTART_BM)",
-)
 _CODES = ("gpu-lost", "reset-required", "timed-out")
 
 

@@ -1,9 +1,4 @@
-"""A program cannot use the MIG instances that it selects.
-
-Found by:  the MIG instances, and the entries of CUDA_VISIBLE_DEVICES; a GPU in MIG mode without instances.
-No alarm:  one instance selected by its MIG UUID, as in a container with one; since driver 570 several, if no
-           two are parts of one GPU instance.
-"""
+"""A program cannot use the MIG instances that it selects."""
 
 from typing import TYPE_CHECKING
 
@@ -13,21 +8,6 @@ from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity,
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
 
-SEVERITY = Severity.WARNING
-PROBLEM = Problem.USER
-READS = ("nvidia", "host")
-WHY = (
-    "Of a GPU in MIG mode CUDA shows only instances: up to driver 565 one per process, since 570 one of "
-    "each GPU instance, however many are listed; the rest is idle, and programs that expect several fail "
-    "or share one."
-)
-FIX = "Start one process per instance, with CUDA_VISIBLE_DEVICES=MIG-<uuid> (nvidia-smi -L)."
-SOURCES = (
-    "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/mig-device-names.html (CUDA_VISIBLE_DEVICES)",
-    "pytorch/pytorch#102715",
-    "pytorch/pytorch#130181",
-    "pytorch/pytorch#95784",
-)
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 _SEVERAL_SINCE = 570
 

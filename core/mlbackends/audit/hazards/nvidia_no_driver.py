@@ -1,24 +1,8 @@
-"""NVIDIA's driver does not control an NVIDIA GPU of this machine.
-
-Found by:  the PCI bus, and the kernel driver that is bound to each GPU.
-No alarm:  a GPU that is reserved for a virtual machine (vfio-pci); a container, which may not have all GPUs
-           that the bus shows; a desktop without any CUDA software.
-"""
+"""NVIDIA's driver does not control an NVIDIA GPU of this machine."""
 
 from mlbackends.audit.gpus import container, nvidia_gpus, refused_by_module
-from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Symptom, Symptoms
 
-SEVERITY = Severity.WARNING
-PROBLEM = Problem.NODE
-READS = ("nvidia", "host")
-WHY = "CUDA cannot use it: programs compute on the CPU, many times slower."
-FIX = "Install NVIDIA's driver from the distribution; it disables nouveau after a reboot."
-SOURCES = (
-    "Azure/azhpc-diagnostics#44",
-    "canonical/hardware-observer-operator#359",
-    "Debian, nvidia-kernel-support (nvidia-blacklists-nouveau.conf)",
-    "secureblue/secureblue#1043 (Secure Boot: key was rejected by service)",
-)
 _CODES = ("nouveau-bound", "no-driver")
 _USERS = ("cuda_driver", "cuda_runtime", "cuda_toolkit", "cudnn", "cublas", "cupy")
 

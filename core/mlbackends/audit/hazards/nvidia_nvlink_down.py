@@ -1,27 +1,12 @@
-"""A GPU has fewer active NVLinks than others of its model.
-
-Found by:  NVML's state of each link, compared among GPUs of one model.
-No alarm:  cards without bridges, whose links are all inactive; GPUs in MIG mode, whose links are off.
-"""
+"""A GPU has fewer active NVLinks than others of its model."""
 
 from typing import TYPE_CHECKING
 
 from mlbackends.audit.gpus import called, described_gpus
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 
 if TYPE_CHECKING:
     from mlbackends.model.records import Device
-
-SEVERITY = Severity.WARNING
-PROBLEM = Problem.NODE
-READS = ("nvidia",)
-WHY = "Data between GPUs uses fewer links than it could, or PCIe."
-FIX = "Look for Xid 74 in the kernel log; drain and reset the GPU, then restart, then have it serviced."
-SOURCES = (
-    "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetNvLinkState)",
-    "https://docs.nvidia.com/health-validation/reference/checks/nvlink (nvlink_active)",
-    "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html (74)",
-)
 
 
 def symptoms(report: ReportView) -> Symptoms:

@@ -1,36 +1,12 @@
-"""The driver unloads the state of a GPU whenever no program uses it.
-
-Found by:  NVML's persistence mode of a GPU without a display, outside containers.
-No alarm:  a GPU with a display, which keeps the driver initialised; WSL; a container, where the host
-           decides.
-"""
+"""The driver unloads the state of a GPU whenever no program uses it."""
 
 from typing import TYPE_CHECKING
 
 from mlbackends.audit.gpus import container, described_gpus, numbers
-from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Symptom, Symptoms
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
-
-SEVERITY = Severity.NOTE
-PROBLEM = Problem.NODE
-READS = ("nvidia", "host")
-WHY = (
-    "Each first program waits seconds for the GPU to initialise, up to half a minute on machines with "
-    "eight; settings such as clocks and power limits are lost."
-)
-FIX = (
-    "Switch it on; to make it permanent, run nvidia-persistenced without --no-persistence-mode, which "
-    "Ubuntu's service passes: that unit cannot be enabled, udev starts it."
-)
-SOURCES = (
-    "https://docs.nvidia.com/deploy/driver-persistence/ (Overview, Data Persistence)",
-    "canonical/nvidia-graphics-drivers#34 (Ubuntu's unit: udev starts it)",
-    "Azure/aks-gpu#105",
-    "NVIDIA/nvidia-docker#723",
-    "NVIDIA/nvidia-container-toolkit#202",
-)
 
 
 def symptoms(report: ReportView) -> Symptoms:

@@ -1,25 +1,8 @@
-"""A GPU is throttled because of heat or its power supply.
-
-Found by:  NVML's clock event reasons: thermal slowdown by hardware or software, power brake, and a hardware
-           slowdown of a GPU that is not idle.
-No alarm:  idle; a software power cap, which is normal for a busy GPU; fixed clocks; display clocks.
-"""
+"""A GPU is throttled because of heat or its power supply."""
 
 from mlbackends.audit.gpus import called, described_gpus
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
-SEVERITY = Severity.WARNING
-PROBLEM = Problem.NODE
-READS = ("nvidia",)
-WHY = (
-    "It computes at a fraction of its speed, and in a job with many GPUs all others wait for it; programs "
-    "are not notified."
-)
-FIX = "Check the machine's cooling, power cables and power supply."
-SOURCES = (
-    "https://docs.nvidia.com/deploy/nvml-api/ (nvmlClocksEventReasons)",
-    "NVIDIA/NVSentinel#890",
-)
 _BAD = {
     "hardware-thermal-slowdown": "too hot (hardware)",
     "software-thermal-slowdown": "too hot (driver)",

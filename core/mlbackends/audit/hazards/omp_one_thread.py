@@ -1,21 +1,7 @@
-"""OMP_NUM_THREADS is 1 although each process could use more CPUs.
-
-Found by:  environment: OMP_NUM_THREADS, LOCAL_WORLD_SIZE and LOCAL_RANK; limits: the available CPUs.
-No alarm:  one CPU per process of a launcher; one CPU in all.
-"""
+"""OMP_NUM_THREADS is 1 although each process could use more CPUs."""
 
 from mlbackends.audit.environment import settings
-from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
-
-SEVERITY = Severity.NOTE
-PROBLEM = Problem.USER
-READS = ("environment", "limits")
-WHY = (
-    "torchrun sets it if nothing else does, so that processes do not compete for CPUs. CPU work then has "
-    "one thread: preprocessing, optimizer steps, whole models without a GPU."
-)
-FIX = "Set it to the number of available CPUs divided by the processes on this machine."
-SOURCES = ("pytorch/pytorch#22501", "pytorch/pytorch#82219")
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Symptom, Symptoms
 
 
 def symptoms(report: ReportView) -> Symptoms:

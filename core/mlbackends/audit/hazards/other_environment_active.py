@@ -1,21 +1,8 @@
-"""The active environment of the shell is not the one that was inspected.
-
-Found by:  python: VIRTUAL_ENV or CONDA_PREFIX names another folder than the interpreter's prefix.
-No alarm:  the folder is the prefix, or its base, by another path.
-"""
+"""The active environment of the shell is not the one that was inspected."""
 
 from mlbackends.audit.environment import quoted
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import ReportView, Symptoms, from_warning
 
-SEVERITY = Severity.WARNING
-PROBLEM = Problem.USER
-READS = ("python",)
-WHY = "What is reported about packages applies to one environment, but programs run in the other."
-FIX = "Inspect the active environment with --python, or deactivate it."
-SOURCES = (
-    "https://peps.python.org/pep-0405/",
-    "https://docs.conda.io/projects/conda/en/latest/user-guide/tasks/manage-environments.html",
-)
 WARNINGS = (("python", "other-environment"),)
 
 

@@ -1,18 +1,8 @@
-"""A probe reports a warning that no hazard of its own describes.
-
-Found by:  the warnings of every probe, except those that another hazard claims in its WARNINGS.
-"""
+"""A probe reports a warning that no hazard of its own describes."""
 
 from typing import Any
 
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
-
-SEVERITY = Severity.WARNING
-PROBLEM = Problem.USER
-READS = ()
-WHY = "The message has what the probe saw, and its code has its own page."
-FIX = "Follow the message, or see `backends info` for that name."
-SOURCES = ("the probe that the evidence names",)
+from mlbackends.audit.hazard import ReportView, Symptoms, from_warning
 
 
 def symptoms(report: ReportView) -> Symptoms:

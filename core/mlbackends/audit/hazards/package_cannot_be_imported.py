@@ -1,14 +1,8 @@
-"""A package is installed, but importing it fails.
-
-Found by:  every package that the report names was imported in its own process (imports): an exception, a
-           signal, an exit. Packages that fail with the same words are one finding.
-No alarm:  only a note where the driver's library is missing: on a node without a GPU.
-"""
+"""A package is installed, but importing it fails."""
 
 from mlbackends.audit.environment import FRAMEWORKS
 from mlbackends.audit.hazard import (
     NotReported,
-    Problem,
     ReportView,
     Severity,
     Symptom,
@@ -17,21 +11,6 @@ from mlbackends.audit.hazard import (
 from mlbackends.audit.imports import fix, unimportable
 from mlbackends.audit.libraries import is_of_a_driver
 from mlbackends.base.errors import joined
-
-SEVERITY = Severity.ERROR
-PROBLEM = Problem.USER
-READS = ()
-WHY = (
-    "Every program that imports it ends there, though package managers list it as installed. Packages that "
-    "import it fail with the same words."
-)
-FIX = "Install what the message names, or reinstall the package."
-SOURCES = (
-    "pytorch/pytorch#165812 (libcudnn.so.9)",
-    "pytorch/pytorch#134097 (typing_extensions)",
-    "numpy/numpy#26191",
-    "https://docs.python.org/3/library/exceptions.html#ImportError",
-)
 
 
 def symptoms(report: ReportView) -> Symptoms:

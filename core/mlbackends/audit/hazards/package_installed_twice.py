@@ -1,25 +1,8 @@
-"""Two installations of one package are in one folder.
-
-Found by:  packages and the probes of frameworks: two dist-infos of one name, or two variants of one module,
-           such as onnxruntime and onnxruntime-gpu.
-No alarm:  a variant that only installs another; an egg-info next to a dist-info of the same version.
-"""
+"""Two installations of one package are in one folder."""
 
 from mlbackends.audit.environment import FRAMEWORKS, uninstall
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import ReportView, Symptoms, from_warning
 
-SEVERITY = Severity.ERROR
-PROBLEM = Problem.USER
-READS = ("packages",)
-WHY = (
-    "Their files are mixed: parts of both are imported together, and tools report a version that is not "
-    "the one that runs."
-)
-FIX = "Uninstall it until nothing is left, then install the one that you want."
-SOURCES = (
-    "pytorch/vision#9174",
-    "https://onnxruntime.ai/docs/get-started/with-python.html (one flavour per environment)",
-)
 WARNINGS = (("packages", "installed-twice"), *((name, "installed-twice") for name in FRAMEWORKS))
 
 

@@ -1,38 +1,13 @@
-"""GPU-to-GPU PCIe traffic is routed through the CPU.
-
-Found by:  several GPUs on a machine that is not virtual, and: the kernel translates their addresses (their
-           IOMMU domain is not identity), or a PCIe switch above them redirects requests (ACS); a note where
-           only their root ports do so and no NVLink connects them. Reading ACS takes root.
-No alarm:  one GPU; virtual machines, which need both; an IOMMU in passthrough mode (iommu=pt); CPUs other
-           than x86, whose IOMMU serves the GPU; GeForce cards, which copy through memory anyway.
-"""
+"""GPU-to-GPU PCIe traffic is routed through the CPU."""
 
 from mlbackends.audit.gpus import called, is_consumer_card, numbers
 from mlbackends.audit.hazard import (
     DoesNotApply,
     NotReported,
-    Problem,
     ReportView,
     Severity,
     Symptom,
     Symptoms,
-)
-
-SEVERITY = Severity.WARNING
-PROBLEM = Problem.NODE
-READS = ("nvidia", "host")
-WHY = (
-    "Copies between GPUs, and between GPU and network card, become several times slower; NVIDIA does not "
-    "support PCIe peer-to-peer copies under a translating IOMMU, and they may hang or be wrong."
-)
-FIX = "Boot with iommu=pt, and switch off ACS on the PCIe switches, in the firmware or with setpci."
-SOURCES = (
-    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/ (IOMMU on Linux)",
-    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (ACS)",
-    "NVIDIA/nccl#2079",
-    "NVIDIA/nccl#304",
-    "vllm-project/vllm#51513",
-    "leptonai/gpud#236",
 )
 
 

@@ -1,26 +1,8 @@
-"""A GPU's PCIe link has fewer lanes than card and slot support.
-
-Found by:  sysfs: the current width of the link, and the maximum of the card and of its port.
-No alarm:  the speed, which is lower while a GPU idles; a slot that is narrower than the card; the link of a
-           sleeping GPU; Radeons, which reduce lanes while idle.
-"""
+"""A GPU's PCIe link has fewer lanes than card and slot support."""
 
 from mlbackends.audit.gpus import called
-from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Symptom, Symptoms
 
-SEVERITY = Severity.WARNING
-PROBLEM = Problem.NODE
-READS = ("nvidia", "rocm", "host")
-WHY = (
-    "Copies to and from the GPU, and between GPUs over PCIe, take at least twice as long; programs only "
-    "become slower."
-)
-FIX = "Reseat the card and its riser, then check the slot's lanes in the firmware setup."
-SOURCES = (
-    "NVIDIA/NVSentinel#890",
-    "Syllo/nvtop#6",
-    "https://docs.kernel.org/admin-guide/abi-testing.html (sysfs-bus-pci)",
-)
 _OF_LAPTOPS = "It cannot be reseated in a laptop: update the firmware and check its power settings."
 _KINDS = {"nvidia": "cuda", "rocm": "rocm"}
 

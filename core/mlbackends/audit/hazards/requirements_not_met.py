@@ -1,29 +1,10 @@
-"""Packages require others that are not installed, or have another version.
-
-Found by:  packages: Requires-Dist and Requires-Python of every installed distribution, with their markers,
-           compared with what is installed, as pip check and uv pip check do (unmet).
-No alarm:  a local part such as +cu124; requirements of extras, and for other systems; what an import that
-           fails needs, which package-cannot-be-imported reports.
-"""
+"""Packages require others that are not installed, or have another version."""
 
 from mlbackends.audit.environment import install
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.audit.imports import unimportable, unmet_causes
 from mlbackends.base.errors import counted
 
-SEVERITY = Severity.WARNING
-PROBLEM = Problem.USER
-READS = ("packages",)
-WHY = (
-    "The package was made and tested with those versions only: with others imports fail, symbols are "
-    "missing, or it works by chance."
-)
-FIX = "Install the required versions in one command, or releases that match the installed ones."
-SOURCES = (
-    "https://pip.pypa.io/en/stable/cli/pip_check/",
-    "https://packaging.python.org/en/latest/specifications/core-metadata/ (Requires-Dist)",
-    "pytorch/pytorch#119932",
-)
 WARNINGS = (("packages", "requirement-unmet"),)
 _SHOWN = 6
 

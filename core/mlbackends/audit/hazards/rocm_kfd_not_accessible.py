@@ -1,31 +1,14 @@
-"""The device nodes of AMD GPUs are missing or not accessible.
-
-Found by:  /dev/kfd and the render nodes in /dev/dri: whether they exist, and whether this user may open
-           them.
-No alarm:  a machine without ROCm software.
-"""
+"""The device nodes of AMD GPUs are missing or not accessible."""
 
 from mlbackends.audit.gpus import amd_gpus
 from mlbackends.audit.hazard import (
     DoesNotApply,
-    Problem,
     ReportView,
-    Severity,
     Symptoms,
     from_warning,
 )
 from mlbackends.model.records import Presence
 
-SEVERITY = Severity.ERROR
-PROBLEM = Problem.NODE
-IN_CONTAINER = Problem.USER
-READS = ("rocm",)
-WHY = "HIP then finds no GPU (hipErrorNoDevice), and frameworks compute on the CPU."
-FIX = (
-    "Add the user to the group of the nodes. Pass them to a container, with the group's number on this "
-    "host: names and numbers of other hosts differ."
-)
-SOURCES = ("ROCm/rocminfo#34", "ollama/ollama#6736")
 _CONTAINER = "podman run --device=/dev/kfd --device=/dev/dri --group-add keep-groups ..."
 _COMMANDS = {
     "podman": _CONTAINER,

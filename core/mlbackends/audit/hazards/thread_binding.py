@@ -1,35 +1,10 @@
-"""Variables bind OpenMP threads to too few CPUs, or to those of other processes.
-
-Found by:  environment: GOMP_CPU_AFFINITY, KMP_AFFINITY and OMP_PROC_BIND that bind, while LOCAL_WORLD_SIZE
-           shows several processes on this machine; those and OMP_PLACES that list fewer CPUs than the
-           threads that OpenMP will start (limits).
-No alarm:  a single process that is bound to a CPU for each thread, as tuning guides recommend; processes of
-           a launcher whose masks give each its share of the CPUs; false, none, disabled; names of places
-           whose CPUs are not known, such as sockets; KMP_AFFINITY if all runtimes are GNU's.
-"""
+"""Variables bind OpenMP threads to too few CPUs, or to those of other processes."""
 
 from mlbackends.audit.environment import setting, settings
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.audit.threads import bound, reads_kmp
 from mlbackends.base.quantities import parse_cpu_list
 
-SEVERITY = Severity.WARNING
-PROBLEM = Problem.USER
-READS = ("environment",)
-WHY = (
-    "Threads bound to one CPU share it while others idle. The first thread is bound to the first CPU when "
-    "the library is loaded, and child processes inherit that: all processes of a launcher, and all data "
-    "loader workers, may end up on the same CPU."
-)
-FIX = (
-    "Give each process its own CPUs with numactl or taskset, and leave the threads unbound, or start no "
-    "more threads than the CPUs in the list."
-)
-SOURCES = (
-    "pytorch/pytorch#101850",
-    "pytorch/pytorch#91989",
-    "https://gcc.gnu.org/onlinedocs/libgomp/ (GOMP_CPU_AFFINITY)",
-)
 _UNBOUND = ("false", "none", "disabled", "no", "0")
 _VARIABLES = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PROC_BIND")
 

@@ -1,25 +1,7 @@
-"""The limit on threads is low for this number of CPUs.
+"""The limit on threads is low for this number of CPUs."""
 
-Found by:  limits: pids.max of the control group or ulimit -u, below eight pools of the largest size.
-No alarm:  a low limit on a small machine. ulimit -u does not apply to root, which a report does not show.
-"""
+from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
-
-SEVERITY = Severity.WARNING
-PROBLEM = Problem.NODE
-IN_CONTAINER = Problem.USER
-READS = ("limits",)
-WHY = (
-    "Each library in each worker starts a thread per CPU, and Linux counts threads as processes: "
-    "pthread_create fails, and OpenBLAS then crashes at import."
-)
-FIX = "Raise the limit, or start fewer threads in each process."
-SOURCES = (
-    "OpenMathLib/OpenBLAS#1668",
-    "MIC-DKFZ/nnUNet#1343",
-    "https://man7.org/linux/man-pages/man2/getrlimit.2.html (RLIMIT_NPROC: it does not hold for root)",
-)
 _POOLS = 8
 
 

@@ -1,31 +1,11 @@
-"""A package that is compiled for torch was built for another torch.
-
-Found by:  torch: partners such as torchvision and torchaudio, the version that each pins, and the local
-           parts of their versions (+cu124, +cpu); the CUDA runtime that the files of vLLM, SGLang,
-           flash-attn and others need.
-No alarm:  a local part that only one of the two has; another minor version of CUDA since torchvision 0.16.
-"""
+"""A package that is compiled for torch was built for another torch."""
 
 import re
 
 from mlbackends.audit.environment import install
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.audit.imports import is_named
 from mlbackends.host.python.requirements import satisfies
-
-SEVERITY = Severity.ERROR
-PROBLEM = Problem.USER
-READS = ("torch",)
-WHY = "Its operators are not registered or crash: `operator torchvision::nms does not exist`."
-FIX = "Install torch and its companions in one command from one index."
-SOURCES = (
-    "pytorch/pytorch#157648",
-    "pytorch/vision#8985",
-    "pytorch/vision#7726 (0.16 refuses another major version of CUDA only)",
-    "vllm-project/vllm#52300",
-    "vllm-project/vllm#36099",
-    "pytorch/audio, _extension/utils.py (_check_cuda_version)",
-)
 
 _BUILDS = ("cu", "cpu", "rocm", "xpu")
 

@@ -1,39 +1,16 @@
-"""The installed torch has no machine code for this GPU.
-
-Found by:  each GPU's compute capability (nvidia), compared with the targets of torch's wheels of that
-           release and CUDA, and with those that CUDA's compiler of that release supports.
-No alarm:  code of the same major and a lower minor version, which runs; of builds that are not PyTorch's
-           wheels only the GPUs that CUDA's compiler has dropped are known.
-"""
+"""The installed torch has no machine code for this GPU."""
 
 from typing import NamedTuple
 
 from mlbackends.audit.hazard import (
     DoesNotApply,
     NotReported,
-    Problem,
     ReportView,
-    Severity,
     Symptom,
     Symptoms,
 )
 from mlbackends.base.patterns import pattern
 from mlbackends.base.tables import table
-
-SEVERITY = Severity.ERROR
-PROBLEM = Problem.USER
-READS = ("torch", "nvidia")
-WHY = 'Every kernel fails with "no kernel image is available for execution on the device".'
-FIX = (
-    "Install the build for another CUDA: +cu126, which ends with 2.14, supports GPUs from Maxwell on; "
-    "+cu128 and newer support Blackwell."
-)
-SOURCES = (
-    "pytorch/pytorch#150733",
-    "pytorch/pytorch#164471, PyTorch CUDA support matrix",
-    "pytorch/pytorch#182849",
-    "https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/ (deprecated architectures)",
-)
 
 _WHEEL = pattern(r"(\d{1,3})\.(\d{1,3})\.\d{1,3}(?:\+cu\d{2,3})?")
 _CAPABILITY = pattern(r"(\d{1,2})\.(\d)")

@@ -1,27 +1,8 @@
-"""Packages in the user's site folder are imported instead of the environment's.
-
-Found by:  the probes of frameworks: the first installation is in the user's site folder; in a conda or
-           virtual environment, any framework there.
-No alarm:  the system's own Python, for which the user's folder is meant.
-"""
+"""Packages in the user's site folder are imported instead of the environment's."""
 
 from mlbackends.audit.environment import FRAMEWORKS
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 
-SEVERITY = Severity.WARNING
-PROBLEM = Problem.USER
-READS = ("python", "packages")
-WHY = (
-    "`pip install --user` puts packages where every environment of that Python version finds them first; "
-    "the environment's pinned versions are not what runs."
-)
-FIX = (
-    "Exclude the user's folder from environments, or uninstall from it what does not belong there."
-)
-SOURCES = (
-    "facebookresearch/detectron2#3351",
-    "https://docs.python.org/3/using/cmdline.html (PYTHONNOUSERSITE)",
-)
 WARNINGS = tuple((name, "hidden-by-user-site") for name in FRAMEWORKS)
 
 _COMMAND = "export PYTHONNOUSERSITE=1"

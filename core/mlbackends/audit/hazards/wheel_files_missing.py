@@ -1,23 +1,8 @@
-"""Libraries of an installed package are missing.
-
-Found by:  packages: RECORD lists a library that does not exist (missing_files); a framework with nothing but
-           metadata.
-No alarm:  an editable install, whose files are elsewhere; a package without a RECORD.
-"""
+"""Libraries of an installed package are missing."""
 
 from mlbackends.audit.environment import reinstall
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.audit.imports import is_named
-
-SEVERITY = Severity.ERROR
-PROBLEM = Problem.USER
-READS = ("packages",)
-WHY = (
-    "Uninstalling one of two packages that own the same files removes them from the other too, and an "
-    "interrupted installation leaves files out. `pip check` does not detect it."
-)
-FIX = "Reinstall the package over the existing files."
-SOURCES = ("astral-sh/uv#19430",)
 
 
 def symptoms(report: ReportView) -> Symptoms:

@@ -1,22 +1,8 @@
-"""Two packages own the same files, and one overwrote the other's.
-
-Found by:  packages: one path in the RECORDs of two distributions, with different contents (owned_twice).
-No alarm:  the same contents in both; two variants of one framework, which package-installed-twice reports.
-Severity:  a note for files that no program imports, such as tests or a licence at the top of site-packages.
-"""
+"""Two packages own the same files, and one overwrote the other's."""
 
 from mlbackends.audit.environment import FRAMEWORKS, uninstall
-from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
-SEVERITY = Severity.ERROR
-PROBLEM = Problem.USER
-READS = ("packages",)
-WHY = (
-    "The last one installed runs in place of both, and once either is uninstalled the other lacks these "
-    "files. No package manager reports it."
-)
-FIX = "Uninstall both, then install the one that you want."
-SOURCES = ("sgl-project/sglang#31035", "ai-dynamo/nixl#1705", "NVIDIA/cutlass#3259")
 WARNINGS = (("packages", "file-owned-twice"),)
 
 _LIBRARIES = (".so", ".pyd", ".dylib", ".dll")

@@ -1,33 +1,9 @@
-"""An installed wheel is compiled for a newer CPU than this one.
-
-Found by:  x86-64 only: the instructions that wheels of known packages need, compared with the CPU's
-           features.
-No alarm:  wheels that detect the CPU and use slower code.
-Severity:  a warning in conda environments, whose builds may support older CPUs than the wheels.
-"""
+"""An installed wheel is compiled for a newer CPU than this one."""
 
 from mlbackends.audit.environment import install, uninstall
-from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 from mlbackends.host.python.requirements import satisfies
 from mlbackends.model.records import nonempty
-
-SEVERITY = Severity.ERROR
-PROBLEM = Problem.USER
-READS = ("packages", "cpu")
-WHY = (
-    "The import fails with an error (numpy, jaxlib), or the process ends with an illegal instruction "
-    "(SIGILL) without a traceback."
-)
-FIX = "Install a release or a build that is compiled for older CPUs."
-SOURCES = (
-    "tensorflow/tensorflow#19584",
-    "tensorflow/tensorflow#45866",
-    "jax-ml/jax#6671",
-    "jax-ml/jax#31723",
-    "pola-rs/polars#15404",
-    "NixOS/nixpkgs#504266",
-    "apache/arrow#28041",
-)
 
 _V2 = ("sse4_2", "popcnt", "ssse3")
 _V3 = ("avx2", "fma", "bmi1", "bmi2")

@@ -1,20 +1,7 @@
-"""A Linux NVIDIA driver inside WSL hides the Windows driver.
+"""A Linux NVIDIA driver inside WSL hides the Windows driver."""
 
-Found by:  /dev/dxg or /usr/lib/wsl/lib, and a libcuda or libnvidia-ml from elsewhere that is loaded first.
-"""
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Symptom, Symptoms
 
-from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
-
-SEVERITY = Severity.ERROR
-PROBLEM = Problem.NODE
-READS = ("cuda_driver", "nvidia")
-WHY = "The Linux library needs a kernel module that WSL does not have, so CUDA finds no device."
-FIX = "Remove the nvidia driver packages inside WSL; only Windows needs a driver."
-SOURCES = (
-    "https://docs.nvidia.com/cuda/wsl-user-guide/",
-    "numba/numba#7106",
-    "NVIDIA/cuml#6218",
-)
 WARNINGS = (("cuda_driver", "conflict"), ("nvidia", "conflict"))
 
 
