@@ -99,7 +99,7 @@ def test_a_folder_of_files_that_are_nothing(tmp_path: Path) -> None:
     fleet = valid(done.stdout, "fleet")
     named = {node for configuration in fleet["configurations"] for node in configuration["nodes"]}
     assert named == {"node1", "10.0.0.1", "10.0.0.2"}
-    errors = {node: each["error"] for each in fleet["silent"] for node in each["nodes"]}
+    errors = {node: group["error"] for group in fleet["silent"] for node in group["nodes"]}
     assert [*errors] == ["node4", "node3", "node2"]
     assert "backends.fleet/9" in errors["node3"] and "cannot be read" in errors["node4"]
     assert "report is incomplete" in errors["node2"]
@@ -259,7 +259,7 @@ def test_a_finding_lists_each_value_with_its_nodes(tmp_path: Path) -> None:
     words = ("fleet", "audit", str(tmp_path), "--policy", str(policy), "--format", "json")
     outcome = json.loads(backends(*words).stdout)
 
-    (failed,) = (each for each in outcome["checks"] if each["status"] == "failed")
+    (failed,) = (check for check in outcome["checks"] if check["status"] == "failed")
     assert failed["message"].startswith("4 of 5 nodes (n[4-7]): ")
     for node, driver in {"n[6-7]": "470.1", "n4": "550.54.15", "n5": "535.104.05"}.items():
         assert re.search(rf"{re.escape(driver)}[^;]*\({re.escape(node)}\)", failed["message"])
@@ -284,7 +284,7 @@ def test_hazards_of_a_summary_have_the_values_of_each_node(tmp_path: Path) -> No
     words = ("fleet", "summarize", str(tmp_path))
 
     hazards = json.loads(backends(*words, "--format", "json").stdout)["hazards"]
-    assert {(each["check"]["evidence"]["cpus"], *each["nodes"]) for each in hazards} == {
+    assert {(hazard["check"]["evidence"]["cpus"], *hazard["nodes"]) for hazard in hazards} == {
         (64, "n1", "n3"), (124, "n2"),
     }  # fmt: skip
     for form in ("table", "markdown", "html"):
@@ -301,7 +301,7 @@ def test_a_file_that_holds_no_report_is_an_error_with_its_first_line(tmp_path: P
         (tmp_path / name).write_text(text)
     for sources in ([str(tmp_path)], [str(tmp_path / name) for name in texts]):
         fleet = json.loads(backends("fleet", "summarize", *sources, "--format", "json").stdout)
-        errors = {node: each["error"] for each in fleet["silent"] for node in each["nodes"]}
+        errors = {node: group["error"] for group in fleet["silent"] for node in group["nodes"]}
         why = "there is no report in its file"
         assert errors == {
             "n1": why, "n2": f"{why}, but: Segmentation fault", "n3": f"{why}, but: ImportError: no",
@@ -321,7 +321,7 @@ def test_the_log_of_a_transport_in_a_folder_is_of_its_nodes(tmp_path: Path) -> N
     fleet = json.loads(backends("fleet", "summarize", str(tmp_path), "--format", "json").stdout)
 
     assert fleet["configurations"][0]["nodes"] == ["n1", "n2"]
-    assert [(each["nodes"], each["error"]) for each in fleet["silent"]] == [
+    assert [(group["nodes"], group["error"]) for group in fleet["silent"]] == [
         (["n3"], "it printed no report but: killed")
     ]
 

@@ -184,7 +184,9 @@ def stub(folder: Path, name: str, text: str) -> dict[str, str]:
 
 def silent_of(text: str) -> dict[str, tuple[list[str], str]]:
     """Return the nodes without a report of a fleet in JSON, by status, with the error."""
-    return {each["status"]: (each["nodes"], each["error"]) for each in json.loads(text)["silent"]}
+    return {
+        group["status"]: (group["nodes"], group["error"]) for group in json.loads(text)["silent"]
+    }
 
 
 @posix
@@ -211,14 +213,16 @@ done""",
         done = backends(*words, hosts, environment=variables)
         assert done.returncode == 0, done.stderr
         fleet = json.loads(done.stdout)
-        reported = {node for each in fleet["configurations"] for node in each["nodes"]}
+        reported = {
+            node for configuration in fleet["configurations"] for node in configuration["nodes"]
+        }
         assert reported == ({"n1", "n2"} if hosts == "n[1-5]" else {"n1", "n2", "n9"})
-        silent = {node: each for each in fleet["silent"] for node in each["nodes"]}
+        silent = {node: group for group in fleet["silent"] for node in group["nodes"]}
         assert silent["n3"]["status"] == "unreachable"
         assert silent["n3"]["error"] == "ssh: connect to host NODE port 22: Connection refused"
         assert silent["n5"]["status"] == "error" and "unable" in silent["n5"]["error"]
     alone = json.loads(backends(*words, "n[3-4]", environment=variables).stdout)
-    (absent,) = (each for each in alone["silent"] if each["nodes"] == ["n4"])
+    (absent,) = (group for group in alone["silent"] if group["nodes"] == ["n4"])
     assert absent["status"] == "error" and "failed to run command" in absent["error"]
 
 

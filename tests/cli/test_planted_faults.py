@@ -112,10 +112,10 @@ def test_each_planted_node_is_named_with_its_value_and_no_other_is(
 
     (kind,) = fleet["kinds"]
     found = {
-        (node, each["name"]): each["value"]
+        (node, difference["name"]): difference["value"]
         for deviation in kind["deviations"]
         for node in deviation["nodes"]
-        for each in deviation["differences"]
+        for difference in deviation["differences"]
     }
     wanted: dict[tuple[str, str], Any] = {
         (node, name): value for node, (name, value) in planted.drift.items()
@@ -134,7 +134,9 @@ def test_each_planted_node_is_named_with_its_value_and_no_other_is(
     assert thirds == planted.thirds
     assert fleet["flagged"] == planted.failed
     silent = {
-        node: (each["status"], each["error"]) for each in fleet["silent"] for node in each["nodes"]
+        node: (group["status"], group["error"])
+        for group in fleet["silent"]
+        for node in group["nodes"]
     }
     assert {node for node, (status, _) in silent.items() if status == "missing"} == {
         *planted.missing

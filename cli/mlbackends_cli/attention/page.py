@@ -138,7 +138,7 @@ def _problem(
     measured = table(("backend",), body, "numbers labelled", numbers=heads)
     failures = [result for result in problem.results if result.ended is not Ended.RAN]
     reasons, hints = [], {""}
-    for failure, reason in ((result, each) for result in failures for each in result.reasons):
+    for failure, reason in ((result, why) for result in failures for why in result.reasons):
         text = words("strong", failure.backend) + escaped(f": {reason.message} ")
         text += words("code", f"[{reason.code}]", "dim")
         reasons.append(

@@ -88,7 +88,10 @@ def fleet_of(
     kinds = []
     for at, (title, members) in enumerate(members_by_kind):
         others = [
-            each for few, near in joined.items() if near == at for each in members_by_kind[few][1]
+            machine
+            for few, near in joined.items()
+            if near == at
+            for machine in members_by_kind[few][1]
         ]
         if at not in joined:
             kinds.append(_Comparison(view, members, baseline, others).kind(title))

@@ -265,7 +265,7 @@ def attention(
             )
             out = _laid_out(result[0] if needs_gradient else result, tensors, options)
     except NoBackend as error:
-        here = (each.message for each in error.reasons if each.code != "wrong-device")
+        here = (reason.message for reason in error.reasons if reason.code != "wrong-device")
         calls.note("torch", query, "; ".join(dict.fromkeys(here)))
         return _by_torch(*tensors, **options)
     except (RuntimeError, ValueError, TypeError, IndexError):  # NotImplementedError is the first

@@ -89,7 +89,7 @@ def test_drivers_of_four_and_three_older_ones_are_drift() -> None:
     fleet = fleet_of(taken({f"n{at}": {"driver": name} for at, name in enumerate(drivers)}))
 
     (kind,) = fleet.kinds
-    found = {each.nodes: each.differences[0].value for each in kind.deviations}
+    found = {deviation.nodes: deviation.differences[0].value for deviation in kind.deviations}
     assert found == {("n4",): "550.54.15", ("n5",): "535.104.05", ("n6",): "470.1"}
     assert (kind.alike, kind.not_compared) == (4, ())
 
@@ -138,8 +138,11 @@ def test_a_node_that_lost_a_gpu_stays_in_its_kind() -> None:
     assert (other.differences[0].name, other.differences[0].value, other.differences[0].usual) == (
         "nvidia.devices.name", "A100", "H100",
     )  # fmt: skip
-    assert (lost.nodes, [each.name for each in lost.differences]) == (("n3",), ["nvidia.devices"])
-    assert [each.nodes for each in fleet_of(collection, by=["*.devices.name"]).kinds] == [5, 1]
+    assert (lost.nodes, [difference.name for difference in lost.differences]) == (
+        ("n3",),
+        ["nvidia.devices"],
+    )
+    assert [kind.nodes for kind in fleet_of(collection, by=["*.devices.name"]).kinds] == [5, 1]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +165,7 @@ def test_a_kind_of_few_nodes_is_compared_with_the_nearest() -> None:
 
     assert (largest.title["cpu.model_name"], largest.others) == ("A", ())
     assert (near.title["cpu.model_name"], near.others) == ("B", ("odd",))
-    assert [each.name for each in near.deviations[0].differences] == ["cpu.model_name"]
+    assert [difference.name for difference in near.deviations[0].differences] == ["cpu.model_name"]
 
 
 @pytest.mark.parametrize("base", [503_316_480 + at * 131_072 for at in range(0, 160, 13)])

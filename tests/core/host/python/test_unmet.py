@@ -63,7 +63,7 @@ def of_pip(folders: list[Path]) -> Iterator[Problems]:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     for line in done.stdout.splitlines():
         found = PROBLEM.findall(json.loads(line))
-        yield {(normal(package), normal(one or other)) for package, one, other in found}
+        yield {(normal(package), normal(first or other)) for package, first, other in found}
 
 
 def ours(folder: Path) -> Problems:
