@@ -157,7 +157,10 @@ def _groups(host: Host) -> dict[str, Any]:
     limits = {name: cgroups.limit(host, name) for name in cgroups.LIMITS}
     memory = limits["memory_limit_bytes"]
     throttled = cgroups.throttling(host, quota.folder if quota else "")
-    weight, cpus = cgroups.cpu_weight(host), cgroups.allowed_cpus(host)
+    weight, listed = cgroups.cpu_weight(host), cgroups.allowed_cpus(host)
+    # Version 1 lists CPUs that are off too; no thread can run there.
+    online = frozenset(parse_cpu_list(host.read(f"{_CPUS}/online", 65536)))
+    cpus = tuple(cpu for cpu in listed if cpu in online) or listed
     return {
         "cgroup_version": cgroups.version(host),
         "cpu_quota": quota and quota.value,

@@ -85,6 +85,14 @@ def test_a_cpuset_restricts_what_asks_for_the_mask(tmp_path: Path, mask: dict[st
     assert expected["os.cpu_count"] == 8
 
 
+def test_a_cpu_that_is_off_is_not_in_the_cpuset(tmp_path: Path) -> None:
+    """Version 1 keeps it in the list of the group."""
+    files = in_v2(cpuset__cpus__effective="0-7\n")
+    files["sys/devices/system/cpu/online"] = "0-3,5-7\n"
+    facts = limits.find(machine(tmp_path, files)).facts
+    assert (facts["cpuset"], facts["cpuset_cpus"], facts["effective_cpus"]) == ("0-3,5-7", 7, 7)
+
+
 def test_memory_high_below_the_limit_is_what_is_left(tmp_path: Path) -> None:
     files = in_v2(memory__max=str(8 * GIB), memory__high=str(6 * GIB))
     facts = limits.find(machine(tmp_path, files)).facts

@@ -123,6 +123,11 @@ def processor_numbers(blocks: list[Block]) -> tuple[int, ...]:
     # s390x has a count, and "processor 0: version = ...".
     listed = [block["processor"] for block in blocks if "processor" in block]
     listed += [key[10:] for block in blocks for key in block if key.startswith("processor ")]
+    # SPARC lists the state of each.
+    states = (
+        (key[3:], value) for block in blocks for key, value in block.items() if key[:3] == "cpu"
+    )
+    listed += [number for number, state in states if number.isdecimal() and state == "online"]
     numbers = parse_cpu_list(" ".join(listed))
     count = whole_number(first(blocks, "# processors"), 1, 8192) or 0
     return numbers if len(numbers) >= count else tuple(range(count))
@@ -223,7 +228,9 @@ def _design(block: Block) -> Design | None:
 
 def _arm_design(implementer: int, part: int, revision: str) -> Design:
     maker = table("host/cpu/arm").get(f"{implementer:#04x}", {})
-    name = maker.get("parts", {}).get(f"{part:#05x}", "")
+    parts = maker.get("parts", {})
+    variant = revision.partition("p")[0]  # two cores may differ in it alone
+    name = parts.get(f"{part:#05x}/{variant}") or parts.get(f"{part:#05x}", "")
     key = f"{implementer:#04x}/{part:#05x}"
     vendor = maker.get("name", "")
     numbers = (f"{implementer:#04x}", f"{part:#05x}")

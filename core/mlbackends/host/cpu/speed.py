@@ -112,8 +112,12 @@ def frequency_facts(
         for number, (own, allowed) in of_cpus.items()
         if own and allowed and allowed < own
     }
+    # One CPU for each highest frequency: the kinds of core have policies of their own.
+    fastest_of = {own: number for number, (own, _) in reversed(of_cpus.items())}
+    folders = {policy, *(f"{CPU}/cpu{number}/cpufreq" for number in fastest_of.values())}
+    lowest = (hertz(host.read(f"{folder}/cpuinfo_min_freq"), _KILOHERTZ) for folder in folders)
     facts = {
-        "min_hertz": hertz(host.read(f"{policy}/cpuinfo_min_freq"), _KILOHERTZ),
+        "min_hertz": min(filter(None, lowest), default=None),
         "base_hertz": named,
         **range_of(host, cpus, of_cpus),
         "current_hertz": current,

@@ -214,8 +214,9 @@ def kind_groups(
 ) -> Kinds:
     """Return each kind of core, the fastest first; [] on the usual machine, where all are equal.
 
-    Kinds follow the part number of the core. Capacity distinguishes them only if a CPU's part is not known:
-    cores of one part may be clocked differently. limits: as `speed.limits` returns them.
+    Kinds follow the part number of the core. Capacity, else the highest frequency, distinguishes them only
+    if a CPU's part is not known: cores of one part may be clocked differently. limits: as `speed.limits`
+    returns them.
     """
     kinds: Kinds = []
     for folder, name in _COUNTERS.items():
@@ -229,6 +230,8 @@ def kind_groups(
         register = f"{CPU}/cpu{cpu}/regs/identification/midr_el1"
         if cpu not in by_cpu and (midr := whole_number(host.read(register))) is not None:
             by_cpu[cpu] = design_of_midr(midr)
+    # Old kernels state the part of one core alone; then the frequencies distinguish the clusters.
+    is_partial = bool(by_cpu) and (limits or {}).keys() >= set(cpus)
     by_cpu = {cpu: by_cpu[cpu] for cpu in cpus} if by_cpu.keys() >= set(cpus) else {}
     if len({design.key for design in by_cpu.values()}) == 1:
         return []
@@ -241,12 +244,16 @@ def kind_groups(
             whole_number(text, highest=65536) or 0,
             (limits or {}).get(cpu, (0, 0))[0],
         )
-        key = by_cpu[cpu].key if by_cpu else str(capacity)
+        fastest = fastest if is_partial or by_cpu else 0
+        key = by_cpu[cpu].key if by_cpu else str(capacity or fastest or 0)
         strengths[key] = max((capacity, fastest or 0), strengths.get(key, (0, 0)))
         groups.setdefault(key, []).append(cpu)
     kinds = []
     for key in sorted(groups, key=lambda key: (strengths[key], key), reverse=True):
-        name, more = f"capacity-{key}", nonempty({"capacity": strengths[key][0] or None})
+        capacity, fastest = strengths[key]
+        name, more = f"capacity-{key}", nonempty({"capacity": capacity or None})
+        if not capacity and fastest:
+            name = f"{fastest / 1e9:.3g}-GHz"
         if by_cpu:
             own = [by_cpu[cpu] for cpu in groups[key]]
             is_second = own[0].name in (kind[0] for kind in kinds)
@@ -369,6 +376,9 @@ def _cache(
     if line_bytes:
         cache["line_bytes"] = line_bytes
     set_bytes = (line_bytes or 1) * (way_count or 1) * (line_count or 1)
+    if not way_count and line_bytes and set_count:  # some kernels report the sets alone
+        way_count = size // (set_bytes * set_count)
+        set_bytes *= way_count
     if way_count and (set_count * set_bytes == size if set_count else size % set_bytes == 0):
         cache["ways"] = way_count
     return cache

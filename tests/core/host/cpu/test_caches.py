@@ -32,6 +32,15 @@ def test_a_cache_that_a_cpu_lacks_is_not_counted_for_it(machine: Machine) -> Non
     assert [(c["level"], c["instances"]) for c in found] == [(1, 1), (2, 1)]
 
 
+def test_ways_follow_from_sets_and_size_where_they_are_missing(machine: Machine) -> None:
+    files = cache(0, 3, 3, "Unified", "32M", "0")
+    folder = f"{CPU}/cpu0/cache/index3"
+    files[f"{folder}/ways_of_associativity"] = "0"
+    for sets, ways in (("32768", 16), ("30000", None)):
+        (found,) = caches(machine(files | {f"{folder}/number_of_sets": sets}), (0,), [], [])
+        assert found.get("ways") == ways
+
+
 def test_nonsense_is_left_out(machine: Machine) -> None:
     files = cache(0, 0, 1, "Data", "32K", "0-99999999999")
     files |= cache(0, 1, 1, "Instruction", "huge", "0")

@@ -14,6 +14,7 @@ from mlbackends.host.cpu.cpuinfo import (
     designs,
     identity,
     parse_blocks,
+    processor_numbers,
     read_blocks,
 )
 from mlbackends.host.host import Host
@@ -119,7 +120,26 @@ def test_the_table_of_arm_cores_has_numbers_as_the_kernel_writes_them() -> None:
     for implementer, maker in table("host/cpu/arm").items():
         assert implementer == f"{int(implementer, 16):#04x}"
         assert maker["name"]
-        assert all(part == f"{int(part, 16):#05x}" for part in maker["parts"])
+        parts = (part.partition("/") for part in maker["parts"])
+        assert all(part == f"{int(part, 16):#05x}" for part, _, _ in parts)
+
+
+def test_a_variant_may_be_another_core() -> None:
+    blocks = [{"cpu implementer": "0x53", "cpu part": "0x001", "cpu revision": "0"}]
+    names = [
+        identity("aarch64", [blocks[0] | {"cpu variant": variant}])["model_name"]
+        for variant in ("0x1", "0x4")
+    ]
+    assert names == ["Samsung Exynos-M1", "Samsung Exynos-M2"]
+
+
+def test_sparc_lists_the_state_of_each_cpu() -> None:
+    text = "cpu\t\t: SPARC-T5\nncpus probed\t: 4\nncpus active\t: 3\nState:\n" + "".join(
+        f"CPU{cpu}:\t\t{state}\n"
+        for cpu, state in enumerate(("online", "online", "offline", "online"))
+    )
+    text += "".join(f"Cpu{cpu}ClkTck\t: 00000000d693a400\n" for cpu in range(4))
+    assert processor_numbers(parse_blocks(text)) == (0, 1, 3)
 
 
 @given(

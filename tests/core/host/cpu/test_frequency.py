@@ -26,6 +26,18 @@ def frequencies(
     return frequency_facts(host, cpus, blocks or [], limits(host, cpus))
 
 
+def test_the_lowest_frequency_is_that_of_all_kinds_of_core(machine: Machine) -> None:
+    files = {}
+    for cpu, (lowest, highest) in enumerate(
+        ((400000, 1900000), (400000, 1900000), (800000, 2900000))
+    ):
+        files[f"{CPU}/cpu{cpu}/cpufreq/cpuinfo_min_freq"] = str(lowest)
+        files[f"{CPU}/cpufreq/policy{cpu}/cpuinfo_max_freq"] = str(highest)
+    host = machine(files)
+    facts = frequency_facts(host, (2,), [], limits(host, (0, 1, 2)))
+    assert facts["min_hertz"] == 400_000_000
+
+
 def test_a_bare_machine_tells_all(machine: Machine) -> None:
     files = {
         f"{CPU}/cpu0/cpufreq/cpuinfo_min_freq": "800000",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.host.cpu.topology import kind_groups, online_cpus, topology_facts
+from mlbackends.host.cpu.topology import Limits, kind_groups, online_cpus, topology_facts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -183,6 +183,18 @@ def test_capacity_tells_kinds_apart_where_no_part_is_known(machine: Machine) -> 
         ("capacity-1024", (1,), None, 1024),
         ("capacity-446", (0,), None, 446),
     ]
+
+
+def test_frequencies_tell_kinds_apart_where_the_part_of_one_core_is_known(machine: Machine) -> None:
+    """Old kernels of phones state the part of the core that wrote the file, and no capacity."""
+    blocks = [{"processor": str(cpu)} for cpu in range(4)]
+    blocks[3] |= {"cpu implementer": "0x41", "cpu part": "0xd07"}
+    limits: Limits = {
+        cpu: (hertz, hertz) for cpu, hertz in enumerate(2 * [1_500_000_000] + 2 * [2_100_000_000])
+    }
+    kinds = kind_groups(machine({}), (0, 1, 2, 3), blocks, limits)
+    assert [(name, group) for name, group, _ in kinds] == [("2.1-GHz", (2, 3)), ("1.5-GHz", (0, 1))]
+    assert kind_groups(machine({}), (0, 1, 2, 3), [], limits) == []
 
 
 def test_the_register_of_each_core_tells_what_proc_does_not(machine: Machine) -> None:
