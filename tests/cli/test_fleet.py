@@ -289,7 +289,7 @@ def test_hazards_of_a_summary_have_the_values_of_each_node(tmp_path: Path) -> No
     }  # fmt: skip
     for form in ("table", "markdown", "html"):
         text = " ".join(backends(*words, "--format", form).stdout.split())
-        assert "64 CPUs (n" in text and "124 CPUs (n2)" in text
+        assert "256 threads on the 64 (n[1,3]), 124 (n2) CPUs" in text.replace("\\", "")
 
 
 def test_a_file_that_holds_no_report_is_an_error_with_its_first_line(tmp_path: Path) -> None:

@@ -53,8 +53,9 @@ def heading(kind: Kind) -> str:
     ]
     own = number_of(kind.nodes - len(kind.others))
     text = ": ".join(filter(None, (own, ", ".join(filter(None, values)))))
-    others = f"{len(kind.others):,} of another kind ({nodes_of(kind.others)})"
-    return f"{text}; and {others}" if kind.others else text
+    which = "another kind" if len(kind.others) == 1 else "other kinds"
+    others = f"; and {len(kind.others):,} of {which} ({nodes_of(kind.others)})"
+    return text + (others if kind.others else "")
 
 
 def agreement(kind: Kind, compared_with: str) -> str:

@@ -27,7 +27,7 @@ _NO_FACTS = frozenset({"schema", "tool", "created", "subject", "host_name"})
 _OUTCOME = b'"backends.outcome/'
 _HEAD_BYTES = 100
 _MOST_VALUES = 20_000
-_NUMBERS = re.compile(r"[\w.:/~-]*\d[\w.:/~-]*")
+_NUMBERS = re.compile(r"([\w.:/~-]*\d[\w.:/~-]*)")
 _DEEPEST = 40
 #: The most values of one text that are listed with their nodes, and the most ranges of each.
 _MOST_LISTED, _MOST_RANGES = 8, 6
@@ -160,12 +160,7 @@ def as_one(hazards: Sequence[Hazard]) -> Hazard:
         values = _values_by_nodes(
             [(getattr(hazard.check, field), hazard.nodes) for hazard in hazards]
         )
-        texts[field] = values[0][0]
-        if len(values) > 1:
-            listed = [f"{text} ({folded(having, _MOST_RANGES)})" for text, having in values if text]
-            more = len(listed) - _MOST_LISTED
-            listed[_MOST_LISTED:] = [f"and {more:,} more"] if more > 0 else []
-            texts[field] = "; ".join(listed)
+        texts[field] = _listed(values) if len(values) > 1 else values[0][0]
     evidence: dict[str, Any] = {}
     for name in dict.fromkeys(name for hazard in hazards for name in hazard.check.evidence):
         values = _values_by_nodes(
@@ -176,6 +171,26 @@ def as_one(hazards: Sequence[Hazard]) -> Hazard:
     is_same = all(hazard.check.command == first.command for hazard in hazards)
     command = first.command if is_same else ""
     return Hazard(replace(first, **texts, evidence=evidence, command=command), nodes)
+
+
+def _listed(values: Sequence[tuple[str, set[str]]]) -> str:
+    """Return texts as one that lists what differs with its nodes: a single number in its place."""
+    words = [_NUMBERS.split(text) for text, _ in values]
+    columns = [*zip(*words, strict=False)]
+    differing = [at for at, column in enumerate(columns) if len({*column}) > 1]
+    before, after, sign = "", "", "; "
+    if len({*map(len, words)}) == len(differing) == 1:
+        (at,) = differing
+        before, after, sign = "".join(words[0][:at]), "".join(words[0][at + 1 :]), ", "
+        words = [[text[at]] for text in words]
+    listed = [
+        f"{''.join(text)} ({folded(nodes, _MOST_RANGES)})"
+        for text, (_, nodes) in zip(words, values, strict=True)
+        if any(text)
+    ]
+    more = len(listed) - _MOST_LISTED
+    listed[_MOST_LISTED:] = [f"and {more:,} more"] if more > 0 else []
+    return before + sign.join(listed) + after
 
 
 def _values_by_nodes(values: Sequence[tuple[Any, Sequence[str]]]) -> list[tuple[Any, set[str]]]:
