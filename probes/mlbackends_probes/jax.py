@@ -58,18 +58,11 @@ def find(host: Host) -> Finding:
         "cudnn_needed": next(filter(None, (_cudnn(host, plugin) for plugin in plugins)), ""),
     }
     warnings: list[Reason | None] = []
-    for plugin in plugins:
-        pair = re.fullmatch(r"(jax-(?:cuda|rocm)\d+)-plugin", plugin.name)
-        if pair is None:
-            continue
-        hint = f"install {plugin.name}, {pair[1]}-pjrt and jaxlib of one version"
-        partner = distribution(host, f"{pair[1]}-pjrt")
-        for other in (partner, jaxlib):
-            if other and _minor(other.version) != _minor(plugin.version):
-                message = f"{plugin.name} is {plugin.version}, and {other.name} is {other.version}"
-                warnings.append(Reason("conflict", message, hint))
-        if partner is None:
-            message = f"{plugin.name} is installed without {pair[1]}-pjrt, and cannot start"
+    for plugin in plugins:  # its metadata names its pjrt, and not jaxlib
+        is_plugin = re.fullmatch(r"jax-(?:cuda|rocm)\d+-plugin", plugin.name)
+        if is_plugin and jaxlib and _minor(jaxlib.version) != _minor(plugin.version):
+            message = f"{plugin.name} is {plugin.version}, and {jaxlib.name} is {jaxlib.version}"
+            hint = f"install {plugin.name} and jaxlib of one version"
             warnings.append(Reason("conflict", message, hint))
     cuda = {plugin.name: match[1] for plugin in plugins if (match := _CUDA.fullmatch(plugin.name))}
     if len(majors := sorted(set(cuda.values()))) > 1:

@@ -120,11 +120,10 @@ def find(host: Host) -> Finding:
         message = f"NVIDIA's packages are installed for {' and '.join(groups)}"
         hint = "keep those that your framework was built for; see its pins"
         warnings.append(Reason("cuda-majors-mixed", message, hint))
-    rows = unmet(host)
-    if rows:
-        is_one = len(rows) == 1
-        message = f"{counted(len(rows), 'requirement')} {'is' if is_one else 'are'} not met: "
-        message += "; ".join(map(_unmet_words, rows[:_SHOWN]))
+    if rows := unmet(host):
+        texts = (f"{row['package']} needs {row['needs']}{row.get('wanted', '')}" for row in rows)
+        count = f"{counted(len(rows), 'requirement')} {'is' if len(rows) == 1 else 'are'} not met"
+        message = f"{count}: {'; '.join([*texts][:_SHOWN])}"
         warnings.append(Reason("requirement-unmet", message, "see backends doctor"))
     consumers = table("libraries/consumers")["packages"]
     # The page names these too, by what they use.
@@ -136,12 +135,6 @@ def find(host: Host) -> Finding:
     return Finding(
         presence=Presence.FOUND, facts=nonempty(facts), warnings=tuple(warnings), imports=imports
     )
-
-
-def _unmet_words(row: dict[str, str]) -> str:
-    needs = f"{row['needs']} {row.get('wanted', '')}".rstrip()
-    installed = row.get("installed", "")
-    return f"{row['package']} needs {needs}" + (f" ({installed} is installed)" if installed else "")
 
 
 def _cuda_majors(dists: list[Distribution]) -> dict[str, list[str]]:

@@ -53,7 +53,7 @@ def test_doctor_ends_with_1_and_one_finding_for_the_cause(python: str) -> None:
     assert named[0]["message"] == f"torch and xformers cannot be imported: {WORDS}"
     assert named[0]["command"].endswith("pip install nvidia-cudnn-none==9.26.0")
     unmet = [check["message"] for check in checks if check["code"] == "requirements-not-met"]
-    assert unmet == ["1 requirement not met: rich 2.15.0 needs pygments >=2 (not installed)"]
+    assert unmet == ["1 requirement not met: rich 2.15.0 needs pygments>=2 (not installed)"]
 
 
 def test_the_page_marks_both_as_broken(python: str) -> None:

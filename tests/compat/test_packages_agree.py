@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from mlbackends.base import registry
 from mlbackends.host.host import Host
 from mlbackends.host.interpreter import query
 from mlbackends.host.python.packages import normalised
 from mlbackends.model.records import Presence
 from mlbackends.survey import survey
-from mlbackends_probes import numpy, packages
+from mlbackends_probes import packages
 
 
 def test_the_distributions_are_those_of_importlib_metadata() -> None:
@@ -37,7 +38,7 @@ def test_the_blas_of_numpy_is_the_one_that_it_shows() -> None:
     )
     blas, lapack = (config["Build Dependencies"][name] for name in ("blas", "lapack"))
 
-    facts = numpy.find(Host()).facts
+    facts = registry.load(registry.PROBES, "numpy").find(Host()).facts
 
     assert facts.get("blas") == blas.get("name")
     assert facts.get("blas_version") == blas.get("version")

@@ -65,23 +65,34 @@ def test_a_jaxlib_that_jax_does_not_accept_is_an_unmet_requirement(
     ]
 
 
+def test_a_plugin_of_another_version_is_a_conflict(machine: Machine) -> None:
+    names = ["jax-0.10.2", "jaxlib-0.10.2", "jax_cuda13_plugin-0.10.1"]
+
+    (warning,) = jax.find(machine(JAX | installed(*names))).warnings
+
+    assert warning.code == "conflict"
+    assert warning.message == "jax-cuda13-plugin is 0.10.1, and jaxlib is 0.10.2"
+
+
 @pytest.mark.parametrize(
-    ("plugin", "pjrt", "said"),
-    [
-        ("0.10.1", "0.10.1", "jax-cuda13-plugin is 0.10.1, and jaxlib is 0.10.2"),
-        ("0.10.2", "0.10.1", "jax-cuda13-plugin is 0.10.2, and jax-cuda13-pjrt is 0.10.1"),
-        ("0.10.2", "", "jax-cuda13-plugin is installed without jax-cuda13-pjrt, and cannot start"),
-    ],
+    ("others", "has"), [(["jax_cuda13_pjrt-0.10.1"], {"installed": "0.10.1"}), ([], {})]
 )
-def test_a_plugin_of_another_version_is_a_conflict(
-    machine: Machine, plugin: str, pjrt: str, said: str
+def test_a_plugin_with_another_pjrt_is_an_unmet_requirement(
+    machine: Machine, others: list[str], has: dict[str, str]
 ) -> None:
-    names = ["jax-0.10.2", "jaxlib-0.10.2", f"jax_cuda13_plugin-{plugin}"]
-    names += [f"jax_cuda13_pjrt-{pjrt}"] if pjrt else []
+    files = JAX | installed("jax-0.10.2", "jax_cuda13_plugin-0.10.2", *others)
+    needs = "Requires-Dist: jax-cuda13-pjrt==0.10.2\n\n"
+    files["site/jax_cuda13_plugin-0.10.2.dist-info/METADATA"] = needs
 
-    warnings = jax.find(machine(JAX | installed(*names))).warnings
-
-    assert [(warning.code, warning.message) for warning in warnings] == [("conflict", said)]
+    assert packages.find(machine(files)).facts["unmet"] == [
+        {
+            "package": "jax-cuda13-plugin",
+            "version": "0.10.2",
+            "needs": "jax-cuda13-pjrt",
+            "wanted": "==0.10.2",
+            **has,
+        }
+    ]
 
 
 def test_a_plugin_release_of_its_own_goes_with_jaxlib(machine: Machine) -> None:

@@ -7,7 +7,9 @@ import pytest
 from mlbackends.base import registry
 from mlbackends.model.records import Presence
 from mlbackends.survey import survey
-from mlbackends_probes import numpy, packages
+from mlbackends_probes import packages
+
+numpy = registry.load(registry.PROBES, "numpy")
 
 if TYPE_CHECKING:
     from tests.conftest import Machine

@@ -1,6 +1,7 @@
 """The environment of a report as hazards read it: variables, their values, and commands to type in it."""
 
 import shlex
+from collections.abc import Mapping
 
 from mlbackends.audit.hazard import ReportView
 from mlbackends.base.patterns import pattern
@@ -59,30 +60,18 @@ def setting(name: str, value: str) -> str:
 
 #: The probes of Python packages that report problems of their installation.
 FRAMEWORKS = (
-    *(
-        "bitsandbytes",
-        "ctranslate2",
-        "cupy",
-        "cutlass",
-        "faiss",
-        "flash_attention",
-        "hf_kernels",
-        "jax",
-    ),
-    *(
-        "llama_cpp",
-        "numpy",
-        "onnxruntime",
-        "openvino",
-        "opt_einsum",
-        "scipy",
-        "sgl_kernel",
-        "tensorflow",
-    ),
-    *("torch", "transformer_engine", "triton", "vllm", "xformers"),
-)
+    "bitsandbytes", "ctranslate2", "cupy", "cutlass", "faiss", "flash_attention", "hf_kernels",
+    "jax", "llama_cpp", "numpy", "onnxruntime", "openvino", "opt_einsum", "scipy", "sgl_kernel",
+    "tensorflow", "torch", "transformer_engine", "triton", "vllm", "xformers",
+)  # fmt: skip
 
 SEARCH_PATHS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+
+
+def required_text(row: Mapping[str, str]) -> str:
+    """Return a row of packages.unmet as a requirement: cuda-toolkit[cublas]==13.2.2."""
+    extras = f"[{row['extras']}]" if "extras" in row else ""
+    return f"{row['needs']}{extras}{row.get('wanted', '')}"
 
 
 def install(report: ReportView, *requirements: str) -> str:

@@ -4,7 +4,7 @@ import os
 
 from msgspec import Struct
 
-from mlbackends.audit.environment import install, reinstall
+from mlbackends.audit.environment import install, reinstall, required_text
 from mlbackends.audit.hazard import ReportView
 from mlbackends.audit.libraries import package_of
 from mlbackends.base.patterns import pattern
@@ -51,24 +51,28 @@ def unimportable(report: ReportView) -> list[Unimportable]:
 
 
 def unmet_causes(report: ReportView, failing: Unimportable) -> list[dict[str, str]]:
-    """Return the requirements that are not met and without which an import fails."""
-    rows = report.fact("packages.unmet", [])
-    if module := _MODULE.search(failing.cause):
-        # A distribution is usually named as its module; otherwise what the package lacks is the reason.
-        name = module[1].partition(".")[0].replace("_", "-").lower()
-        if named := [row for row in rows if row["needs"] == name]:
-            return named
-    elif "cannot open" not in failing.cause:
+    """Return the requirements without which an import fails: what its packages lack, and the module named.
+
+    Whatever else a package lacks would be the next to fail.
+    """
+    module = _MODULE.search(failing.cause)
+    if not module and "cannot open" not in failing.cause:
         return []
+    # A distribution is usually named as its module; if not, what the package lacks is the reason.
+    name = module[1].partition(".")[0].replace("_", "-").lower() if module else ""
     owners = {report.fact(f"{probe}.distribution", probe) for probe in failing.probes}
-    return [row for row in rows if row["package"] in owners and row["needs"] != "python"]
+    return [
+        row
+        for row in report.fact("packages.unmet", [])
+        if row["needs"] == name or (row["package"] in owners and row["needs"] != "python")
+    ]
 
 
 def fix(report: ReportView, failing: Unimportable) -> str:
     """Return the command that makes an import work, "" where none is known to."""
     if rows := unmet_causes(report, failing):
         # Only one of several ranges for a package is given to pip: it resolves the others itself.
-        wanted = {row["needs"]: f"{row['needs']}{row.get('wanted', '')}" for row in reversed(rows)}
+        wanted = {row["needs"]: required_text(row) for row in reversed(rows)}
         return install(report, *sorted(wanted.values()))
     file = _LIBRARY.search(failing.cause)
     name = os.path.basename(file[1]) if file else ""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from mlbackends.base.reasons import Reason
+from mlbackends.base.reasons import UNCHECKED, Reason
 from mlbackends.host.command import outcome_of
 from mlbackends.host.host import Host
 from mlbackends.isolation.client import running, side_by_side
@@ -102,14 +102,9 @@ class _Answer(msgspec.Struct):
     computed: bool
 
 
-class _Task(NamedTuple):
+class _Result(NamedTuple):
     probe: str
     module: str
-    check: str
-
-
-class _Result(NamedTuple):
-    task: _Task
     facts: dict[str, Any]
     reason: Reason | None
     seconds: float
@@ -131,41 +126,39 @@ def imported(
     progress: called with the name of a probe whose package is still being imported.
     """
     tasks = [
-        _Task(name, module, getattr(modules[name], "CHECK", "") if module == first else "")
+        (name, module, getattr(modules[name], "CHECK", "") * (module == finding.imports[0]))
         for name, finding in findings.items()
-        if name in reports and finding.imports
-        for first in finding.imports[:1]
+        if name in reports
         for module in finding.imports
     ]
-    # Big ones first, and few at once: each may take a gigabyte.
-    tasks.sort(key=lambda task: not task.check)
-    left = [task.probe for task in tasks]
+    tasks.sort(key=lambda task: not task[2])  # big ones first
+    left = [name for name, *_ in tasks]
     results: dict[str, list[_Result]] = {}
 
-    def run(task: _Task) -> list[_Result]:
-        return [_result(task, host, timeout, task.probe in deep)]
+    def run(task: tuple[str, str, str]) -> list[_Result]:
+        return [_result(*task, host, timeout, task[0] in deep)]
 
     if left:
         progress(left[0])
+    # Few at once: each may take a gigabyte.
     for result in side_by_side(run, tasks, min(4, (os.cpu_count() or 1) + 1)):
-        results.setdefault(result.task.probe, []).append(result)
-        left.remove(result.task.probe)
+        results.setdefault(result.probe, []).append(result)
+        left.remove(result.probe)
         if left:
             progress(left[0])
     return {
-        name: _with_results(name, modules[name], reports[name], own)
-        for name, own in results.items()
+        name: _with_results(name, modules[name], reports[name], results[name]) for name in results
     }
 
 
-def _result(task: _Task, host: Host, timeout: float, deep: bool) -> _Result:
+def _result(probe: str, module: str, check: str, host: Host, timeout: float, deep: bool) -> _Result:
+    """Import one module, and run the check of its probe."""
     executable = str(host.python.get("executable", ""))
     limit, seal = timeout * (COMPUTE_TIMES if deep else IMPORT_TIMES), os.urandom(8).hex()
     start = time.perf_counter()
-    program = _FRAME % (deep, STARTS, seal, task.module, task.check)
+    command = (executable, "-c", _FRAME % (deep, STARTS, seal, module, check))
     # No framework is to take the memory of a GPU for being asked whether it starts.
     environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **host.environment}
-    command = (executable, "-c", program)
     outcome = outcome_of(command, limit, environment, subprocess.STDOUT, running=running)
     seconds = time.perf_counter() - start
     for line in outcome.output.splitlines():
@@ -174,48 +167,41 @@ def _result(task: _Task, host: Host, timeout: float, deep: bool) -> _Result:
                 answer = msgspec.json.decode(line[len(seal) :], type=_Answer)
                 code, message = answer.reason or ("", "")
                 if code == "import-failed":
-                    message = f"import {task.module} fails: {message}"
+                    message = f"import {module} fails: {message}"
                 reason = Reason(code, message) if code else None
-                return _Result(task, answer.facts, reason, seconds, answer.computed)
-    doing = f"import {task.module}" + (" and computing " if deep and task.check else " ")
+                return _Result(probe, module, answer.facts, reason, seconds, answer.computed)
     if outcome.status is None and not outcome.timed_out:
         reason = Reason("not-asked", f"{executable} could not be started")
     else:
+        doing = f"import {module} " + "and computing " * bool(deep and check)
         reason = reason_of(outcome.status, limit, outcome.output.encode(), doing)
-    return _Result(task, {}, reason, seconds)
+    return _Result(probe, module, {}, reason, seconds)
 
 
 def _with_results(
     name: str, probe: ModuleType, report: ProbeReport, results: list[_Result]
 ) -> ProbeReport:
     """Return a probe's report with what came of importing its modules."""
-    facts: dict[str, Any] = {}
-    for result in results:
-        facts |= result.facts
-    facts = getattr(probe, "learned", dict)(facts)
-    facts["imports"] = {
-        result.task.module: result.reason.message
-        if result.reason and result.reason.code not in _AFTER_IMPORT
-        else IMPORTED
-        for result in results
-    }
-    reasons = tuple(result.reason for result in results if result.reason)
+    learned: dict[str, Any] = {}
+    imports: dict[str, str] = {}
+    for _, module, facts, reason, *_ in results:
+        learned |= facts
+        fails = reason is not None and reason.code not in _AFTER_IMPORT
+        imports[module] = reason.message if reason and fails else IMPORTED
+    facts = report.facts | getattr(probe, "learned", dict)(learned) | {"imports": imports}
+    accelerators = learned.get("accelerators", {}).items()
+    refused = [f"{accelerator}: {why}" for accelerator, why in accelerators if why != STARTS]
     warnings = report.warnings
-    refused = {
-        accelerator: why
-        for accelerator, why in facts.get("accelerators", {}).items()
-        if why != STARTS
-    }
     if refused:
-        why = "; ".join(f"{accelerator}: {text}" for accelerator, text in refused.items())
-        version = f"{facts.get('distribution') or report.facts.get('distribution') or name}"
-        message = f"{version} {report.version} loads, then falls back to the CPU: {why}"
+        build = f"{facts.get('distribution') or name} {report.version}"
+        message = f"{build} loads, then falls back to the CPU: {'; '.join(refused)}"
         warnings += (Reason("falls-back", message),)
+    reasons = tuple(reason for reason in report.reasons if reason.code not in UNCHECKED)
+    reasons += tuple(result.reason for result in results if result.reason)
     presence, libraries = report.presence, list(report.libraries)
-    copy = speaking_copy(name, report.libraries)
     if not reasons and any(result.computed for result in results):
         presence = Presence.USABLE
-        if copy is not None:
+        if copy := speaking_copy(name, report.libraries):
             libraries[libraries.index(copy)] = replace(copy, presence=presence, reasons=())
     elif not reasons:
         presence = Presence.LOADABLE
@@ -223,16 +209,13 @@ def _with_results(
         if "computed = True" in getattr(probe, "CHECK", ""):
             code, text = "not-computed", f"`backends info {name}` computes with it"
         reasons = (Reason(code, f"it is imported; {text}"),)
-        if report.presence is Presence.LOADABLE:
-            reasons = report.reasons
+    seconds = report.duration_seconds + sum(result.seconds for result in results)
     return replace(
         report,
         presence=presence,
-        facts={**report.facts, **facts},
+        facts=facts,
         libraries=tuple(libraries),
         reasons=reasons,
         warnings=warnings,
-        duration_seconds=round(
-            report.duration_seconds + sum(result.seconds for result in results), 6
-        ),
+        duration_seconds=round(seconds, 6),
     )

@@ -76,44 +76,38 @@ def required(host: Host, dist: Distribution) -> list[Requirement]:
 def unmet(host: Host) -> list[dict[str, str]]:
     """Return what installed distributions require and do not have, as `pip check` does.
 
-    Rows have package, version, needs, wanted and installed. Beyond `pip check`, and as `uv pip check`, they
-    include a Python that is not the required one, as needs "python".
+    Rows have package, version, needs, extras, wanted and installed. Beyond `pip check`, and as
+    `uv pip check`, they include a Python that is not the required one, as needs "python".
     """
-    rows = []
-    for dists in distributions(host).values():
-        dist = dists[0]
-        for need, _ in _requirements(host, dist):
-            if need.is_met is True or not (wanted := _unmet(host, need)):
-                continue
-            rows.append({
-                "package": dist.name,
-                "version": dist.version,
-                "needs": need.name,
-                "wanted": wanted.strip(),
-                "installed": need.installed,
-            })  # fmt: skip
+    rows = [
+        {"package": dist.name, "version": dist.version, **row, "installed": need.installed}
+        for dist, *_ in distributions(host).values()
+        for need, _ in _requirements(host, dist)
+        if need.is_met is not True and (row := _unmet(host, need))
+    ]
     return [{name: text for name, text in row.items() if text} for row in rows]
 
 
-def _unmet(host: Host, need: Requirement) -> str:
-    """Return the versions that are required and not installed, " " for any version; "" if it is met."""
+def _unmet(host: Host, need: Requirement) -> dict[str, str]:
+    """Return needs, extras and wanted of a requirement that `packaging` too finds not met; {} of another."""
     from packaging.requirements import InvalidRequirement
     from packaging.requirements import Requirement as Parsed
     from packaging.version import InvalidVersion
 
-    known = marker_environment(host)
     try:
         parsed = Parsed(need.text)
         if parsed.marker is not None:
-            unknown = set(re.findall(r"\w+", str(parsed.marker))) & _OTHERS_VARIABLES
-            if unknown and not host.is_live:
-                return ""
-            if not parsed.marker.evaluate(known):
-                return ""
-        is_met = need.installed and parsed.specifier.contains(need.installed, prereleases=True)
+            named = set(re.findall(r"\w+", str(parsed.marker)))
+            if not host.is_live and named & _OTHERS_VARIABLES:
+                return {}
+            if not parsed.marker.evaluate(marker_environment(host)):
+                return {}
+        if need.installed and parsed.specifier.contains(need.installed, prereleases=True):
+            return {}
     except (InvalidRequirement, InvalidVersion, ValueError):
-        return ""
-    return "" if is_met else f"{parsed.specifier} "
+        return {}
+    extras = ",".join(sorted(parsed.extras))
+    return {"needs": need.name, "extras": extras, "wanted": str(parsed.specifier)}
 
 
 def _requirements(host: Host, dist: Distribution) -> Iterator[tuple[Requirement, bool]]:

@@ -68,15 +68,18 @@ def test_one_cause_is_one_finding_with_one_command() -> None:
         "needs": "nvidia-cudnn-cu13",
         "wanted": "==9.26.0",
     }
+    parts = {**needs, "needs": "cuda-toolkit", "extras": "cublas,cufft", "wanted": "==13.2.2"}
     subject = report(
-        failing("torch", CUDNN), failing("vllm", CUDNN), failing("xformers", CUDNN), unmet=[needs]
+        *(failing(name, CUDNN) for name in ("torch", "vllm", "xformers")), unmet=[needs, parts]
     )
 
     (check,) = failed(subject, *FINDINGS)
 
     assert check.code == "package-cannot-be-imported" and check.severity is Severity.ERROR
     assert check.message == f"torch, vllm and xformers cannot be imported: {CUDNN}"
-    assert check.command == "/venv/bin/python -m pip install nvidia-cudnn-cu13==9.26.0"
+    assert check.command == (
+        "/venv/bin/python -m pip install 'cuda-toolkit[cublas,cufft]==13.2.2' nvidia-cudnn-cu13==9.26.0"
+    )
 
 
 def test_a_missing_module_is_installed_in_the_range_that_packages_require() -> None:
