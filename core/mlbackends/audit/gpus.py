@@ -1,8 +1,11 @@
 """The GPUs of a report as hazards read them: which are there, which answer, and what runs around them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView
+from msgspec.structs import replace
+
+from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView, Symptom
+from mlbackends.base.patterns import pattern
 from mlbackends.base.quantities import format_cpu_list
 from mlbackends.model.records import Device, Presence
 
@@ -12,6 +15,9 @@ _FIRST_TURING, _FIRST_BLACKWELL = 0x1E00, 0x2900
 #: The GPUs of Grace Hopper, which need the open module like Blackwell: GH200 with HBM3 and HBM3e.
 _GRACE_HOPPER = (0x2342, 0x2345, 0x2348)
 _WITHOUT_PASCAL = 590
+#: A GPU in a message, as `called` writes it, and in a command of nvidia-smi.
+_CALLED = pattern(r"GPU (\d{1,4}) \([^()]*\)")
+_CHOSEN = pattern(r" -i \d+ ")
 #: Cards that copy to each other through memory unless NVLink connects them.
 _CONSUMER = ("GeForce", "TITAN")
 #: Targets that rocBLAS of ROCm 7.1 has code for: 1103 since then, 1150 since 7.0, 1102 since 5.6.
@@ -104,6 +110,27 @@ def called(gpu: Device) -> str:
 def numbers(gpus: Iterable[Device]) -> str:
     """Return what to call several GPUs in a sentence: GPU 0-2,5."""
     return f"GPU {format_cpu_list([gpu.index for gpu in gpus])}"
+
+
+def of_all_gpus(symptoms: Iterable[Symptom]) -> Iterator[Symptom]:
+    """Yield the symptoms; those that differ only in the GPU that is `called` are one, of GPU 0-7."""
+    groups: dict[object, list[Symptom]] = {}
+    for symptom in symptoms:
+        texts = (_CALLED.sub("", symptom.message, 1), _CHOSEN.sub("", symptom.command))
+        groups.setdefault((texts, symptom.hint, symptom.severity), []).append(symptom)
+    for first, *others in groups.values():
+        indices = [match[1] for one in (first, *others) if (match := _CALLED.search(one.message))]
+        if not others or not indices:
+            yield from (first, *others)
+            continue
+        yield replace(
+            first,
+            message=_CALLED.sub(f"GPU {format_cpu_list(map(int, indices))}", first.message, 1),
+            command=_CHOSEN.sub(f" -i {','.join(indices)} ", first.command),
+            evidence={
+                name: one for each in (first, *others) for name, one in each.evidence.items()
+            },
+        )
 
 
 def container(report: ReportView) -> str:

@@ -5,7 +5,8 @@ from functools import partial
 
 from mlbackends.audit import catalogue
 from mlbackends.audit.catalogue import Hazard
-from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView
+from mlbackends.audit.gpus import of_all_gpus
+from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView, Symptom
 from mlbackends.base.shells import in_powershell
 from mlbackends.base.version import __version__
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
@@ -54,28 +55,29 @@ def _checks(hazard: Hazard, report: ReportView) -> Iterator[Check]:
         message = f"not checked: {'; '.join(unreliable)}"
         yield check(hazard.severity, Status.UNKNOWN, message)
         return
-    has_symptom, is_windows = False, report.fact("host.platform") == "win32"
+    symptoms: list[Symptom] = []
+    unfinished: tuple[Status, str] | None = None
     try:
-        for symptom in hazard.symptoms(report):
-            has_symptom = True
-            yield check(
-                severity=symptom.severity or hazard.severity,
-                status=Status.FAILED,
-                message=symptom.message,
-                why=hazard.why,
-                hint=symptom.hint or hazard.fix,
-                command=in_powershell(symptom.command) if is_windows else symptom.command,
-                evidence=symptom.evidence,
-                problem=symptom.problem or problem,
-            )
+        symptoms.extend(hazard.symptoms(report))
     except NotReported as error:
-        yield check(hazard.severity, Status.UNKNOWN, f"not checked: {error}")
+        unfinished = Status.UNKNOWN, f"not checked: {error}"
     except DoesNotApply as error:
-        yield check(hazard.severity, Status.SKIPPED, str(error))
+        unfinished = Status.SKIPPED, str(error)
     except _MALFORMED as error:
         # A foreign report may hold any JSON; that costs this check, not the others.
-        message = f"not checked: the report has values of unexpected types ({type(error).__name__})"
-        yield check(hazard.severity, Status.UNKNOWN, message)
-    else:
-        if not has_symptom:
-            yield check(hazard.severity)
+        text = f"not checked: the report has values of unexpected types ({type(error).__name__})"
+        unfinished = Status.UNKNOWN, text
+    is_windows = report.fact("host.platform") == "win32"
+    for symptom in of_all_gpus(symptoms):
+        yield check(
+            severity=symptom.severity or hazard.severity,
+            status=Status.FAILED,
+            message=symptom.message,
+            why=hazard.why,
+            hint=symptom.hint or hazard.fix,
+            command=in_powershell(symptom.command) if is_windows else symptom.command,
+            evidence=symptom.evidence,
+            problem=symptom.problem or problem,
+        )
+    if unfinished or not symptoms:
+        yield check(hazard.severity, *(unfinished or ()))

@@ -271,8 +271,38 @@ def test_eight_gpus_with_one_cause_are_one_finding(code: str) -> None:
 
     check = judged(report(nvidia=probe, host=server(), cudnn=told(libraries=(CUDNN,))), code)
 
-    assert "GPU 0-7 are" in check.message or "; so are 7 more" in check.message
+    assert "GPU 0-7" in check.message or "; so are 7 more" in check.message
     assert len(check.evidence) >= 8
+
+
+@pytest.mark.parametrize(
+    ("code", "fields", "message", "command"),
+    [
+        (
+            "nvidia-compute-prohibited",
+            {"facts": {"compute_mode": "prohibited"}},
+            "no CUDA program can use GPU 0-7: the compute mode is prohibited",
+            "sudo nvidia-smi -i 0,1,2,3,4,5,6,7 -c DEFAULT",
+        ),
+        (
+            "nvidia-throttled",
+            {"volatile": {"clock_limits": ["software-thermal-slowdown"]}},
+            "GPU 0-7 is throttled: too hot (driver)",
+            "",
+        ),
+    ],
+)
+def test_what_is_true_of_all_gpus_is_one_finding(
+    code: str, fields: dict[str, Any], message: str, command: str
+) -> None:
+    every = [gpu(index, **fields) for index in range(8)]
+
+    check = judged(report(nvidia=nvidia(*every)), code)
+
+    assert (check.message, check.command) == (message, command)
+    assert len(check.evidence) == 8
+    some = checks(report(nvidia=nvidia(every[3], *(gpu(index) for index in range(3)))), code)
+    assert [check.message.count("GPU 3 (NVIDIA L40S") for check in some] == [1]
 
 
 def test_secure_boot_is_named_where_an_installed_driver_is_not_loaded() -> None:
