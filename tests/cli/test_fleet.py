@@ -248,6 +248,18 @@ def test_doctor_and_audit_say_on_which_nodes(reports: Path, tmp_path: Path) -> N
     assert told.returncode == 3 and "node05" in told.stdout
 
 
+def test_facts_that_many_nodes_have_otherwise_are_named_first(tmp_path: Path) -> None:
+    for at in range(60):
+        lines = frames(envelope(f"n{at:02}", badge=f"b{at}"))
+        (tmp_path / f"n{at:02}.frame").write_text("\n".join(lines))
+    for form, most in (("table", 3), ("markdown", 6)):
+        shown = backends("fleet", "summarize", str(tmp_path), "--format", form).stdout
+        first = " ".join(" ".join(shown.splitlines()[:most]).split()).replace("\\", "")
+        assert "not compared, values for more than half of 50 or more nodes" in first
+        assert "nvidia.badge" in first
+    assert backends("fleet", "summarize", str(tmp_path), "--fail-on", "drift").returncode == 0
+
+
 def test_a_finding_lists_each_value_with_its_nodes(tmp_path: Path) -> None:
     drivers = {"n1": "580.65", "n4": "550.54.15", "n5": "535.104.05", "n6": "470.1", "n7": "470.1"}
     for node, driver in drivers.items():
@@ -295,6 +307,7 @@ def test_hazards_of_a_summary_have_the_values_of_each_node(tmp_path: Path) -> No
 def test_a_file_that_holds_no_report_is_an_error_with_its_first_line(tmp_path: Path) -> None:
     texts = {
         "n1.json": "", "n2.json": "Segmentation fault\n", "n3.out": "ImportError: no\nhint: x\n",
+        "n8.example.org": "Killed",
         "n4.json": '{"a": 1}', "n5.frame": "WARN: " + json.dumps(SOUND), "n6.log": "n9: killed",
     }  # fmt: skip
     for name, text in texts.items():
@@ -305,6 +318,7 @@ def test_a_file_that_holds_no_report_is_an_error_with_its_first_line(tmp_path: P
         why = "there is no report in its file"
         assert errors == {
             "n1": why, "n2": f"{why}, but: Segmentation fault", "n3": f"{why}, but: ImportError: no",
+            "n8.example.org": f"{why}, but: Killed",
             "n4": f'{why}, but: {{"a": 1}}', "n6": f"{why}, but: n9: killed",
         }  # fmt: skip
         assert fleet["configurations"][0]["nodes"] == ["n5"]

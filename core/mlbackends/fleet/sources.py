@@ -18,8 +18,10 @@ from mlbackends.host.files import open_named, read_regular
 from mlbackends.model.fleet import SCHEMA, Envelope, Fleet, Status
 
 STANDARD_INPUT = "-"
-#: The endings of report files in a folder; files with other endings must begin with a report.
-_ENDINGS = ("", ".frame", ".frames", ".json", ".jsonl", ".log", ".out", ".txt")
+#: Files in a folder that are not a node's, unless they begin with a report.
+_NOT_OF_NODES = re.compile(
+    r"\.(?:bak|cfg|conf|csv|err|html|ini|md|pdf|png|py|sh|svg|tmp|toml|xml|ya?ml)$"
+)
 _OF_A_FILE = re.compile(r"(\.(?:frames?|jsonl?|log|out|txt|machine|tar|tgz|gz))+$")
 _FLEET = re.compile(rb'\s*\{\s*"schema"\s*:\s*"backends\.fleet/')
 _REPORT = re.compile(rb'BK1 |\s*\{\s*"schema"\s*:\s*"backends\.')
@@ -64,9 +66,9 @@ def _is_source(path: str) -> bool:
     """Return whether an entry of a folder is a report, by its ending or its first bytes, or a machine."""
     if _is_machine(path):
         return True
-    if os.path.splitext(path)[1] in _ENDINGS:
+    if not _NOT_OF_NODES.search(path):
         return not os.path.isdir(path)
-    try:  # node1.example.org
+    try:
         return os.path.isfile(path) and _REPORT.match(read_regular(path, 200)) is not None
     except OSError:
         return False
