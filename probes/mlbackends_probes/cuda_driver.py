@@ -30,6 +30,8 @@ from mlbackends.model.records import (
 )
 
 GROUP = "accelerator"
+#: Programs bind its functions when they call them, so one that is missing does no harm.
+LAZY = True
 SUMMARY = ("CUDA {version}", "driver {driver_release}")
 
 #: After this long no further device is computed on, so that the answer comes in time.

@@ -45,6 +45,8 @@ def test_everything_that_nvml_tells_of_a_gpu(asked: Asked) -> None:
     assert gpu.numa_node == 1
     expected = {
         "architecture": "Hopper",
+        "vbios": "96.00.74.00.01",
+        "gsp_firmware": "580.65.06",
         "cores": 16896,
         "memory_bus_bits": 5120,
         "persistence_mode": True,
@@ -70,6 +72,14 @@ def test_everything_that_nvml_tells_of_a_gpu(asked: Asked) -> None:
     assert gpu.volatile["pcie_width"] == 8
     assert gpu.volatile["display_active"] is False
     assert gpu.volatile["clock_limits"] == ["idle"]
+
+
+def test_a_function_that_nobody_calls_may_be_missing(
+    asked: Asked, fake_library: FakeLibrary
+) -> None:
+    """As programs open the driver, which bind its functions when they call them."""
+    _, library = asked("nvidia", fake_library(*NVML, defines=("UNBOUND",)))
+    assert library.presence is Presence.USABLE, library.reasons
 
 
 @pytest.mark.parametrize("defines", [(), ("OLD",)], ids=["new", "old"])

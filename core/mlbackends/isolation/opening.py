@@ -71,7 +71,7 @@ def open_library(job: int, probe: str, library: Library, depth: Presence) -> Ite
 
     try:
         module = registry.load(registry.PROBES, probe)
-        opened = _opened(library.path)
+        opened = _opened(library.path, lazy=getattr(module, "LAZY", False))
         if hasattr(module, "load"):
             answer = module.load(opened, library)
         presence = Presence.LOADABLE
@@ -92,13 +92,23 @@ def open_library(job: int, probe: str, library: Library, depth: Presence) -> Ite
     yield reply()
 
 
-def _opened(path: str) -> ctypes.CDLL:
+def _opened(path: str, *, lazy: bool) -> ctypes.CDLL:
+    """Open a library. lazy: as programs open a driver, which may lack functions that nobody calls."""
     if sys.platform == "win32":
         # As its package does: cuDNN and NVRTC open files of their folder by name, through PATH.
         folder = os.path.dirname(os.path.normpath(path))
         os.add_dll_directory(folder)
         os.environ["PATH"] = f"{folder};{os.environ.get('PATH', '')}"
-    return ctypes.CDLL(path)
+    try:
+        return ctypes.CDLL(path)
+    except OSError as error:
+        if not (lazy and "undefined symbol" in str(error)):
+            raise
+        loader = ctypes.CDLL(None)  # ctypes itself always asks for RTLD_NOW
+        loader.dlopen.restype = ctypes.c_void_p
+        if not (handle := loader.dlopen(os.fsencode(path), os.RTLD_LAZY)):
+            raise
+        return ctypes.CDLL(path, handle=handle)
 
 
 def _joined(first: Answer, second: Answer) -> Answer:

@@ -235,9 +235,12 @@ class _Gpu:
             count = licences.licensableFeaturesCount if licences is not None else 0
             if features := licences.gridLicensableFeatures[:count] if count else ():
                 self.facts["licensed"] = any(feature.featureState for feature in features)
-        firmware = self.get("GspFirmwareVersion")
-        if isinstance(firmware, str) and firmware:
-            self.facts["gsp_firmware"] = firmware
+        for name, function in (("vbios", "VbiosVersion"), ("gsp_firmware", "GspFirmwareVersion")):
+            version = self.get(function)  # nvidia-ml-py decodes the first of the two alone
+            if isinstance(version, bytes):
+                version = version.decode("ascii", "replace")
+            if isinstance(version, str) and version:
+                self.facts[name] = version
         rows = self.get("RemappedRows")
         if rows is not None:
             self.facts["remapped_rows"] = rows[0] + rows[1]
