@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from mlbackends.base.quantities import one_line
 from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
-from mlbackends.host.system.kernel import mounts
+from mlbackends.host.system.kernel import mounted_above
 from mlbackends.model.records import FactValue, Finding, Presence
 
 GROUP = "machine"
@@ -75,6 +75,5 @@ def _mount(host: Host, folder: str) -> str:
     while not host.exists(path) and path not in ("/", ""):
         path = posixpath.dirname(path)
     path = host.realpath(path) or path
-    points = (mount.point for mount in mounts(host))
-    above = [point for point in points if f"{path}/".startswith(f"{point.rstrip('/')}/")]
-    return max(above, key=len, default=path)
+    mount = mounted_above(host, path)
+    return mount.point if mount else path

@@ -8,7 +8,7 @@ Source:   Triton, triton/backends and triton/knobs.py.
 from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import entry_points, found, package
-from mlbackends.host.system.kernel import mounts
+from mlbackends.host.system.kernel import mounted_above
 from mlbackends.model.records import Finding, nonempty
 
 GROUP = "framework"
@@ -47,14 +47,10 @@ def find(host: Host) -> Finding:
     ]
     home = host.env("TRITON_HOME") or host.env("HOME")
     cache = host.env("TRITON_CACHE_DIR") or (f"{home}/.triton/cache" if home else "")
-    place = host.realpath(cache) if cache.startswith("/") else ""
-    above = [
-        mount for mount in mounts(host) if f"{place}/".startswith(f"{mount.point.rstrip('/')}/")
-    ]
-    nearest = max(above, key=lambda mount: len(mount.point), default=None) if place else None
+    mount = mounted_above(host, host.realpath(cache)) if cache.startswith("/") else None
     facts = {
         "bundled_tools": tools,
         "backends": sorted(backends),
-        "cache_file_system": nearest.kind if nearest else "",
+        "cache_file_system": mount.kind if mount else "",
     }
     return found(host, triton, "triton", nonempty(facts), warnings)

@@ -43,11 +43,6 @@ def integer(value: str) -> int:
     return -number if sign == "-" else number
 
 
-def is_one(value: str) -> bool:
-    """Return whether a value is 1, the only yes for some programs."""
-    return value == "1"
-
-
 def is_number(value: str) -> bool:
     """Return whether programs in C read a value as a number other than 0."""
     return integer(value) != 0

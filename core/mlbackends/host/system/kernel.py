@@ -74,6 +74,13 @@ def mounted_at(host: Host, point: str) -> Mount | None:
     return next((mount for mount in reversed(mounts(host)) if mount.point == point), None)
 
 
+def mounted_above(host: Host, path: str) -> Mount | None:
+    """Return the mount that a path without links is on, None if the mounts are not known."""
+    point = f"{path.rstrip('/')}/"
+    above = [mount for mount in mounts(host) if point.startswith(f"{mount.point.rstrip('/')}/")]
+    return max(above, key=lambda mount: len(mount.point), default=None)
+
+
 @once_per_host
 def auxiliary_vector(host: Host) -> dict[int, int]:
     """Return the entries of /proc/self/auxv by number; {} if it is missing or makes no sense.
