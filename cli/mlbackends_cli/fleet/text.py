@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from mlbackends.base.errors import counted
@@ -89,26 +89,28 @@ def nodes_of(nodes: Sequence[str], *, whole: bool = False) -> str:
     return folded(nodes, 0 if whole else _MOST_RANGES)
 
 
-def blocks(kind: Kind, *, whole: bool = False) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Yield nodes, and in sentences what they have otherwise than the majority, or without one.
+def blocks(kind: Kind, *, whole: bool = False) -> list[tuple[tuple[str, ...], list[str]]]:
+    """Return nodes, and in sentences what they have otherwise than the majority, or without one.
 
     whole: with all groups without a majority, and all names.
     """
+    found: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     for deviation in kind.deviations:
-        facts = [
+        found[deviation.nodes] = [
             (fact.name, *unlike(fact.name, fact.value, fact.usual))
             for fact in deviation.differences
         ]
-        yield deviation.nodes, _sentences(facts, whole=whole)
     for split in kind.splits:
         most = len(split.groups) if whole else _MOST_GROUPS
-        texts = {name: unlike(name, *values[:most]) for name, values in split.facts.items()}
-        for at, nodes in enumerate(split.groups[:most]):
-            yield nodes, _sentences([(name, texts[name][at], "") for name in texts], whole=whole)
-        if rest := split.groups[most:]:
-            nodes = tuple(node for group in rest for node in group)
-            others = f"{len(rest):,} other values"
-            yield nodes, _sentences([(name, others, "") for name in texts], whole=whole)
+        rest = split.groups[most:]
+        for name, values in split.facts.items():
+            texts = unlike(name, *values[:most])
+            for nodes, text in zip(split.groups, texts, strict=False):
+                found.setdefault(nodes, []).append((name, text, ""))
+            if rest:
+                nodes = tuple(node for group in rest for node in group)
+                found.setdefault(nodes, []).append((name, f"{len(rest):,} other values", ""))
+    return [(nodes, _sentences(facts, whole=whole)) for nodes, facts in found.items()]
 
 
 def _sentences(facts: Iterable[tuple[str, ...]], *, whole: bool) -> list[str]:

@@ -184,6 +184,19 @@ def test_metrics_within_a_hundredth_are_the_same_wherever_rounding_cuts(base: in
     )  # the real values, not the rounded
 
 
+def test_a_roll_out_that_reached_half_of_the_nodes_is_one_block() -> None:
+    nodes = {f"n{at}": {"driver": "570", "kernel": "6.8", "gsp": "570"} for at in range(10)}
+    for at in range(5):
+        nodes[f"n{at}"] = {"driver": "580", "kernel": "6.12", "gsp": "580"}
+    nodes["n9"] |= {"driver": "470"}
+    (kind,) = fleet_of(taken(nodes)).kinds
+    found = dict(blocks(kind))
+    assert found["n0", "n1", "n2", "n3", "n4"] == [
+        "cpu.gsp: 580 (no majority); also cpu.driver", "cpu.kernel: 6.12 (no majority)",
+    ]  # fmt: skip
+    assert found["n9",] == ["cpu.driver: 470 (no majority)"]
+
+
 def test_metrics_that_round_alike_are_shown_as_a_range() -> None:
     collection = Collection()
     for at in range(5):
