@@ -1,12 +1,13 @@
 """flash_cpu beside torch's flash attention on the CPU, as ratios, and its share of what the machine can do.
 
     PYTHONPATH=core:cli:probes:kernels PYTHON_WITH_TORCH tests/benchmarks/attention.py
-        [--threads 1 2] [--rounds 9] [--only decode ...]
+        [--threads 1 2] [--rounds 9] [--only decode ...] [--backward]
 
 Each round times ours and torch's in turn (A B A B), with a loop of multiply-adds before and after, or a
 read of 256 MiB where memory is the limit; medians of the rounds' ratios are printed. On one thread the
 clock is that thread's CPU time, for others who use the machine would else be measured too. What a row of
-the goals asks for and this CPU lacks is said in its place.
+the goals asks for and this CPU lacks is said in its place. --backward times the gradients instead, from the
+same result and logarithms.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mlbackends.model.problem import AttentionProblem, TensorSpec
-from mlbackends_kernels.attention_cpu import forward, library, threads
+from mlbackends_kernels.attention_cpu import forward, gradients, library, threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,6 +89,7 @@ class Case:
     mask: str = ""
     level: str = ""
     rows: bool = False
+    backward: bool = False
 
     @property
     def name(self) -> str:
@@ -100,6 +102,7 @@ class Case:
             f"mask {self.mask}" if self.mask else "",
             f"our {self.level}" if self.level else "",
             "torch given rows" if self.rows else "",
+            "gradients" if self.backward else "",
         ]
         return ", ".join(filter(None, [told, *more]))
 
@@ -136,6 +139,16 @@ CASES = [
         for kind in ("bool", "float")
         for shape in ("LS", "BHLS")
     ),
+]
+
+
+#: Gradients of four heads.
+BACKWARD = [
+    Case("backward", (1, 4, 4, n, n, width), dtype, goal, causal=causal, backward=True)
+    for dtype, goal in (("float32", 1.2), ("bfloat16", 2.0))
+    for n in (1024, 2048)
+    for width in (64, 128)
+    for causal in (False, True)
 ]
 
 
@@ -229,6 +242,34 @@ def calls(case: Case) -> tuple[Callable[[], Any], Callable[[], Any]]:
     return ours, theirs
 
 
+def backward_calls(case: Case) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """Return ours and torch's way to compute the gradients of a case."""
+    aten, generator = torch.ops.aten, torch.Generator().manual_seed(0)
+    dtype, shape = getattr(torch, case.dtype), (1, case.shape[1], case.shape[3], case.shape[5])
+    query, key, value, grad_out = (
+        torch.randn(shape, generator=generator).to(dtype) for _ in range(4)
+    )
+    out, sums = aten._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, 0.0, case.causal
+    )
+    arrays = (as_numpy(query), as_numpy(key), as_numpy(value))
+    spec = TensorSpec(shape, case.dtype, requires_grad=True)
+    problem = AttentionProblem(query=spec, key=spec, value=spec, is_causal=case.causal)
+    of_output, result = as_numpy(grad_out), as_numpy(out)
+    # torch lays its logarithms out by rows; ours would copy them in each call.
+    logarithms = sums.contiguous().numpy()
+
+    def ours() -> Any:
+        return gradients.differentiate(problem, of_output, *arrays, None, result, logarithms)
+
+    def theirs() -> Any:
+        return aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            grad_out, query, key, value, out, sums, 0.0, case.causal
+        )
+
+    return ours, theirs
+
+
 def timed(function: Callable[[], Any], repeats: int, one_thread: bool) -> float:
     """Return the seconds of one call, in the mean of some, after one that is not counted."""
     clock = time.thread_time if one_thread else time.perf_counter
@@ -256,9 +297,9 @@ def measure(case: Case, count: int, rounds: int, machine: Machine) -> str:
         )
     batch, heads, key_heads, length, keys, width = case.shape
     pairs = length * (length + 1) / 2 if case.causal else length * keys
-    operations = 4 * batch * heads * width * pairs
+    operations = (10 if case.backward else 4) * batch * heads * width * pairs
     moved = 2 * batch * key_heads * keys * width * (4 if case.dtype == "float32" else 2)
-    ours, theirs = calls(case)
+    ours, theirs = (backward_calls if case.backward else calls)(case)
     ratios, shares, of_torch = [], [], []
     with at_level(case.level):
         repeats = max(1, int(0.03 / max(timed(ours, 1, count == 1), 1e-6)))
@@ -285,6 +326,7 @@ def main() -> None:
     options.add_argument("--threads", type=int, nargs="*", default=[1])
     options.add_argument("--rounds", type=int, default=9)
     options.add_argument("--only", nargs="*", choices=sorted({case.group for case in CASES}))
+    options.add_argument("--backward", action="store_true")
     chosen = options.parse_args()
     levels = ", ".join(library.usable_levels())
     print(f"{processor()}; {levels}; Python {platform.python_version()}, torch {torch.__version__}")
@@ -300,7 +342,7 @@ def main() -> None:
         for count in chosen.threads:
             torch.set_num_threads(count)
             threads.set_num_threads(count)
-            for case in CASES:
+            for case in BACKWARD if chosen.backward else CASES:
                 if not chosen.only or case.group in chosen.only:
                     print(measure(case, count, chosen.rounds, machine), flush=True)
     print(

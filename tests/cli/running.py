@@ -7,9 +7,12 @@ import os
 import subprocess
 import sys
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import msgspec
+
+from mlbackends.model.records import Report
 from mlbackends.switches import store
 from mlbackends_cli.main import guarded_main
 
@@ -120,3 +123,20 @@ def machine(folder: Path, files: Mapping[str, str], host: str = "") -> Path:
     if host:
         (folder / "host.json").write_text(host, encoding="utf-8")
     return folder
+
+
+def report(**probes: Any) -> Report:
+    """Return a report of these probes, as they are in JSON."""
+    return msgspec.convert(
+        {
+            "schema": "backends.report/1",
+            "tool": "backends 1.2.3",
+            "depth": "usable",
+            "root": "/",
+            "created": "2026-01-02T03:04:05Z",
+            "duration_seconds": 0.25,
+            "redacted": True,
+            "probes": probes,
+        },
+        Report,
+    )

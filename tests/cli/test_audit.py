@@ -75,16 +75,6 @@ def test_json_has_the_line_of_each_rule(tmp_path: Path) -> None:
     ]
 
 
-def test_init_writes_a_policy_that_its_machine_fits(tmp_path: Path) -> None:
-    path = tmp_path / "policy.toml"
-
-    written = backends("audit", NODE, "--init", "--output", str(path))
-    done = backends("audit", NODE, "--policy", str(path))
-
-    assert (written.returncode, written.stdout, written.stderr) == (0, "", "")
-    assert done.returncode == 0, done.stdout
-
-
 def test_the_live_machine_fits_its_own_policy(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
 
@@ -119,64 +109,6 @@ def test_what_is_asked_wrongly_ends_with_2_and_one_line(arguments: list[str], sa
     assert said in done.stderr
     assert len([line for line in done.stderr.splitlines() if not line.startswith("hint: ")]) == 1
     assert done.stdout == ""
-
-
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        (
-            b"schema = 1\n[[rule]]\nid = 'a'\nchek = 'cpu present'\n",
-            ":4: rule.chek: there is no such key",
-        ),
-        (b"schema = 1\nname = '", ":2: "),
-        (b"\xff\xfe", "not UTF-8"),
-        (b"schema = " + b"[" * 100_000, "nested more than"),
-        (b"schema = " + b"{a=" * 100_000, "nested more than"),
-        (b"a." * 300_000 + b"a = 1", "nested more than"),
-        (b"[" + b"a." * 300_000 + b"a]", "nested more than"),
-        (b"schema = 1\n" + b"# x\n" * (30 << 20), "is larger than 1 MiB"),
-        (b"[[rule]]\n" * 100_000, "lacks schema"),
-    ],
-    ids=[
-        "key",
-        "truncated",
-        "UTF-16",
-        "lists",
-        "tables",
-        "key parts",
-        "head parts",
-        "120 MB",
-        "rules",
-    ],
-)
-def test_a_hostile_policy_ends_with_2_and_one_line(tmp_path: Path, data: bytes, said: str) -> None:
-    path = tmp_path / "policy.toml"
-    path.write_bytes(data)
-
-    done = backends("audit", RUNNER, "--policy", str(path))
-
-    assert done.returncode == 2
-    assert done.stderr.startswith("backends: ")
-    assert said in done.stderr
-    assert all(line.startswith("hint: ") for line in done.stderr.splitlines()[1:])
-
-
-@pytest.mark.parametrize("depth", [600, 100_000])
-def test_a_report_that_is_nested_deeply_ends_with_2_and_one_line(
-    tmp_path: Path, depth: int
-) -> None:
-    report = tmp_path / "report.json"
-    whole = backends("info", "cpu", "--root", RUNNER, "--no-redact", "--format", "json").stdout
-    report.write_text(
-        whole.replace(
-            '"facts": {', '"facts": {"x": ' + '{"a": ' * depth + "1" + "}" * depth + ",", 1
-        )
-    )
-
-    done = backends("audit", str(report), "--policy", policy(tmp_path, "cpu.cores >= 1"))
-
-    assert (done.returncode, done.stdout) == (2, "")
-    assert len([line for line in done.stderr.splitlines() if not line.startswith("hint: ")]) == 1
 
 
 def test_requirements_need_no_file() -> None:

@@ -121,30 +121,6 @@ def test_what_is_asked_wrongly_ends_with_2_and_one_clear_line(
     assert max(map(len, done.stderr.splitlines())) < 500
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[cudnn]\nbenchmark = true\nbenchmrk = 1\n", ":3: there is no switch named 'cudnn.benchmrk'"),
-        ("[cudnn]\n\nbenchmark = 'maybe'\n", ":3: cudnn.benchmark cannot be 'maybe'"),
-        ("[cudnn\n", "run.toml:1: Expected"),
-        ("cudnn = 3\n", ":1: cudnn is a group, not a switch: cudnn.enabled, "),
-        ("cudnn.allow_tf32 = true\ncudnn.conv.fp32_precision = 'ieee'\n", ":2: cudnn.allow_tf32=1 and"),
-        ("fp32_precision = 1\n", ":1: fp32_precision cannot be 1"),
-        ("[cuda]\nsdp_priority_order = ['math']\n", ":2: cuda.sdp_priority_order cannot be"),
-    ],
-    ids=["unknown", "value", "syntax", "module", "contradiction", "type", "order"],
-)  # fmt: skip
-def test_check_names_file_line_and_key(tmp_path: Path, text: str, said: str) -> None:
-    file = tmp_path / "run.toml"
-    file.write_text(text)
-
-    done = backends("flags", "check", str(file))
-
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert str(file) in done.stderr
-
-
 def test_list_and_check_tell_what_an_older_torch_lacks(tmp_path: Path) -> None:
     info = tmp_path / "torch-2.13.0.dist-info"
     info.mkdir()

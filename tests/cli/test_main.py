@@ -178,15 +178,6 @@ def test_a_reader_that_takes_nothing_ends_us_as_sigpipe_does(arguments: str) -> 
     assert (done.returncode, done.stderr) == (exits.CLOSED_PIPE, "")
 
 
-def test_output_to_a_full_disk_is_exit_2_and_one_line() -> None:
-    if not os.path.exists("/dev/full"):
-        pytest.skip("no /dev/full to write to")
-    done = backends("info", "python", "--format", "json", "--output", "/dev/full")
-
-    assert done.returncode == exits.USAGE
-    assert done.stderr == "backends: /dev/full cannot be written: No space left on device\n"
-
-
 def test_an_interrupt_is_exit_130(fake_library: FakeLibrary) -> None:
     hang = "#include <unistd.h>\n__attribute__((constructor)) void f(void) { for (;;) pause(); }"
     library = fake_library("hang", "libnccl.so.2", source=hang)

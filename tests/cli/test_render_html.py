@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
+from running import report
 
 from mlbackends.base import registry
 from mlbackends.host.host import Host
@@ -51,22 +51,6 @@ class Reader(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.open and self.open[-1] not in ("style", "script"):
             self.text += data
-
-
-def report(**probes: Any) -> Report:
-    return msgspec.convert(
-        {
-            "schema": "backends.report/1",
-            "tool": "backends 1.2.3",
-            "depth": "usable",
-            "root": "/",
-            "created": "2026-01-02T03:04:05Z",
-            "duration_seconds": 0.25,
-            "redacted": True,
-            "probes": probes,
-        },
-        Report,
-    )
 
 
 def cpu(**facts: Any) -> dict[str, Any]:

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
-import msgspec
 import pytest
+from running import report
 
 from mlbackends.base import registry
-from mlbackends.model.records import Report
 from mlbackends_cli.terminal import Page
 
-
-def report(**probes: Any) -> Report:
-    return msgspec.convert(
-        {
-            "schema": "backends.report/1",
-            "tool": "backends 1.2.3",
-            "depth": "usable",
-            "root": "/",
-            "created": "2026-01-02T03:04:05Z",
-            "duration_seconds": 0.25,
-            "redacted": True,
-            "probes": probes,
-        },
-        Report,
-    )
+if TYPE_CHECKING:
+    from mlbackends.model.records import Report
 
 
 def rendered(one: Report, **page: Any) -> str:

@@ -5,35 +5,22 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 import msgspec
 import pytest
+from running import report
 
 from mlbackends.base import registry
-from mlbackends.model.records import Report
 from mlbackends_cli.report import probes
 from mlbackends_cli.terminal import Page
+
+if TYPE_CHECKING:
+    from mlbackends.model.records import Report
 
 HOSTS = Path(__file__).parents[1] / "hosts"
 
 NO_DRIVER = "it computes on a CUDA device only, and the driver's libcuda.so.1 is not found"
-
-
-def report(**probes: Any) -> Report:
-    return msgspec.convert(
-        {
-            "schema": "backends.report/1",
-            "tool": "backends 1.2.3",
-            "depth": "usable",
-            "root": "/",
-            "created": "2026-01-02T03:04:05Z",
-            "duration_seconds": 0.25,
-            "redacted": True,
-            "probes": probes,
-        },
-        Report,
-    )
 
 
 def lines(one: Report, **page: Any) -> list[str]:

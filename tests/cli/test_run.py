@@ -225,13 +225,6 @@ def test_the_program_is_not_started(
     assert said in done.stderr
 
 
-def test_without_torch_its_switches_are_refused(tmp_path: Path) -> None:
-    program = tmp_path / "python3"
-    program.symlink_to(sys.executable)
-    done = backends("run", "--set", "cudnn.enabled=0", "--", str(program), "-Sc", "print(1)")
-    assert (done.returncode, done.stdout) == (2, "")
-
-
 def test_a_python_that_passes_over_the_hook_is_refused(torch: dict[str, str]) -> None:
     command = (sys.executable, "-E", "-c", "print(1)")
     done = backends("run", "--set", "cudnn.benchmark=1", "--", *command, environment=torch)
@@ -265,11 +258,6 @@ def test_instances_get_their_cores_and_the_switches(torch: dict[str, str]) -> No
     done = backends("run", *options, "--", sys.executable, "-c", code, environment=torch)
     assert done.stdout == "True\nTrue True\n"
     assert done.returncode == 0
-
-
-def test_the_exit_code_is_that_of_the_instance_that_failed() -> None:
-    options = ("--ninstances", "1", "--use-default-allocator")
-    assert backends("run", *options, "--", "sh", "-c", "exit 6").returncode == 6
 
 
 def test_a_script_with_cores_is_started_by_python_as_run_cpu_does(tmp_path: Path) -> None:

@@ -97,50 +97,10 @@ def test_without_a_summary_nothing_is_said(talker: str, tmp_path: Path) -> None:
     assert (done.stderr, done.returncode) == ("", 5)
 
 
-def test_a_trace_is_replaced_or_added_to(talker: str, tmp_path: Path) -> None:
-    trace = str(tmp_path / "run.log")
-    for options, lines in (((), 3), ((), 3), (("--append",), 6)):
-        backends("trace", "onednn", "-o", trace, *options, "--", talker)
-        assert Path(trace).read_text().count("\n") == lines
-
-
-def test_each_rank_has_a_file(talker: str, tmp_path: Path) -> None:
-    trace = str(tmp_path / "run.log")
-    options = ("--rank-env", "NO_RANK, RANK", "-o", trace)
-    done = backends("trace", "onednn", *options, "--", talker, environment={"RANK": "2"})
-    assert os.listdir(tmp_path) == ["run.rank2.log"]
-    assert "run.rank2.log" in done.stderr
-
-
 def test_a_command_that_is_not_there_is_127(tmp_path: Path) -> None:
     done = backends("trace", "all", "-o", str(tmp_path / "run.log"), "--", "no-such-program")
     assert done.returncode == 127
     assert done.stderr == "backends: program 'no-such-program' not found on PATH\n"
-
-
-def test_a_command_that_is_no_program_is_126(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("text")
-    done = backends("trace", "mkl", "-o", str(tmp_path / "run.log"), "--", str(tmp_path / "text"))
-    assert done.returncode == 126
-    assert "is not executable" in done.stderr
-
-
-def test_a_trace_that_cannot_be_written_stops_before_the_command(tmp_path: Path) -> None:
-    trace = str(tmp_path / "none" / "run.log")
-    touched = tmp_path / "touched"
-    touch = (sys.executable, "-c", f"open({str(touched)!r}, 'w')")
-    done = backends("trace", "all", "-o", trace, "--", *touch)
-    assert done.returncode == 2
-    assert f"the trace cannot be written to {trace}" in done.stderr
-    assert not touched.exists()
-
-
-def test_what_was_captured_before_a_kill_is_kept(talker: str, tmp_path: Path) -> None:
-    trace = tmp_path / "run.log"
-    done = backends("trace", "onednn", "-o", str(trace), "--", "sh", "-c", f"{talker}; kill -9 $$")
-    assert done.returncode == 137
-    assert "ended by SIGKILL; the 3 lines until then are kept" in done.stderr
-    assert trace.read_text().count("\n") == 3
 
 
 def test_a_command_that_was_killed_without_a_line_keeps_none(tmp_path: Path) -> None:
@@ -495,20 +455,6 @@ def test_a_file_that_is_not_there_is_named() -> None:
     done = backends("trace", "show", "/no/such.log")
     assert done.returncode == 2
     assert done.stderr.startswith("backends: '/no/such.log' cannot be opened: ")
-
-
-@pytest.mark.parametrize("options", [(), ("--format", "csv"), ("--view", "records")])
-def test_a_reader_that_has_gone_ends_it_quietly(options: tuple[str, ...], tmp_path: Path) -> None:
-    trace = log(tmp_path / "a.log", ("matmul", 0.5), count=20_000)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "mlbackends", "trace", "show", trace, *options],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=PLAIN,
-    )  # fmt: skip
-    assert process.stdout and process.stderr
-    process.stdout.close()
-    said = process.stderr.read()
-    process.stderr.close()
-    assert (process.wait(), said) == (141, b"")
 
 
 @pytest.mark.parametrize("form", ["pipe", "file"])

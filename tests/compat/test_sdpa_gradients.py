@@ -14,10 +14,8 @@ else:
 import numpy as np
 
 import mlbackends
-from mlbackends.base.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.dispatch import backends
-from mlbackends.sdpa.switches import SDPBackend
 
 pytestmark = [
     pytest.mark.torch,
@@ -166,14 +164,6 @@ def test_only_what_requires_a_gradient_gets_one(needed: Any, kind: Any) -> None:
     ours(*tensors).sum().backward()
 
     assert [tensor.grad is not None for tensor in tensors] == [bool(flag) for flag in needed]
-
-
-def test_without_grad_mode_the_result_is_plain() -> None:
-    query = drawn(1, 2, 3, 4)
-    for without in (torch.no_grad, torch.inference_mode):
-        with without():
-            out, logsumexp = ours(query, query, query, return_logsumexp=True)
-            assert not out.requires_grad and not logsumexp.requires_grad
 
 
 def test_a_call_like_earlier_ones_without_gradients_has_its_own() -> None:
@@ -401,15 +391,3 @@ def test_tensors_on_another_device_are_refused() -> None:
     out, logsumexp = ours(query, query, query, return_logsumexp=True)
     with pytest.raises(RuntimeError, match="out is on meta; query is on cpu"):
         backward(out, query, query, query, out.to("meta"), logsumexp)
-
-
-def test_a_backend_without_gradients_says_so() -> None:
-    query = drawn(1, 2, 3, 4)
-    kinds = [backend.answers_to for backend in backends() if "gradient" not in backend.takes]
-    if not kinds:
-        return
-    with (
-        mlbackends.sdpa_kernel(SDPBackend.OVERRIDEABLE),
-        pytest.raises(NoBackend, match="query, key and value require a gradient"),
-    ):
-        ours(query, query, query)

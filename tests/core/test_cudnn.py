@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -60,13 +59,6 @@ def test_a_tensor_is_acceptable_on_a_gpu_in_three_types(
     assert fits is (on_gpu and dtype in ("float16", "float32", "float64"))
 
 
-def test_a_disabled_cudnn_accepts_nothing(reported: Reported) -> None:
-    reported(cudnn=ProbeReport(presence=Presence.LOADABLE))
-    cudnn.enabled = False
-
-    assert cudnn.is_acceptable(tensor("cuda:0")) is False
-
-
 def test_a_missing_cudnn_is_warned_of_for_a_tensor_on_a_gpu(reported: Reported) -> None:
     reported()
 
@@ -74,12 +66,6 @@ def test_a_missing_cudnn_is_warned_of_for_a_tensor_on_a_gpu(reported: Reported) 
         assert cudnn.is_acceptable(tensor("cuda:0")) is False
     assert caught[0].filename == __file__
     assert cudnn.is_acceptable(tensor("cpu")) is False
-
-
-@pytest.mark.parametrize("thing", [3, None, "cuda:0", object()])
-def test_what_is_no_tensor_is_an_attribute_error(thing: Any) -> None:
-    with pytest.raises(AttributeError):
-        cudnn.is_acceptable(thing)
 
 
 @pytest.mark.parametrize(("found", "limit"), [(True, 10), (False, None)])
@@ -92,31 +78,6 @@ def test_the_limit_of_the_benchmark_is_ten_where_cudnn_is(
     with cudnn.flags(enabled=True, benchmark_limit=3):
         assert cudnn.benchmark_limit == (3 if found else None)
     assert cudnn.benchmark_limit == limit
-
-
-@pytest.mark.parametrize(
-    ("mode", "number"), [("RNN_RELU", 0), ("RNN_TANH", 1), ("LSTM", 2), ("GRU", 3)]
-)
-def test_a_mode_is_cudnns_number(mode: str, number: int) -> None:
-    assert rnn.get_cudnn_mode(mode) == number
-
-
-@pytest.mark.parametrize("mode", ["lstm", "LSTMM", "", None, 3])
-def test_another_mode_is_a_value_error(mode: Any) -> None:
-    with pytest.raises(ValueError, match=f"Unknown mode: {mode}"):
-        rnn.get_cudnn_mode(mode)
-
-
-def test_what_must_not_be_pickled_comes_back_empty() -> None:
-    again = pickle.loads(pickle.dumps(rnn.Unserializable(print)))
-
-    assert again.get() is None
-
-
-def test_a_dropout_state_needs_a_device(reported: Reported) -> None:
-    reported()
-    with pytest.raises(AssertionError, match="needs a CUDA device"):
-        rnn.init_dropout_state(0.5, True, 0, {})
 
 
 def test_a_dropout_state_is_made_once_and_without_dropout_is_none(reported: Reported) -> None:

@@ -7,14 +7,6 @@ from typing import Any
 import pytest
 
 from mlbackends import mha
-from mlbackends.switches import store
-
-
-def test_the_fast_path_is_allowed_and_forbidden() -> None:
-    with store.restored("mha.fastpath_enabled"):
-        mha.set_fastpath_enabled(False)
-        assert mha.get_fastpath_enabled() is False
-    assert mha.get_fastpath_enabled() is True
 
 
 @pytest.mark.parametrize("value", [1, 0, None, "off", []], ids=repr)

@@ -32,15 +32,6 @@ def test_no_kernels_of_ours_are_for_metal() -> None:
     assert mps.is_built() is False
 
 
-def test_elsewhere_the_version_of_macos_is_a_runtime_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "linux")
-    said = "without MPS backend; this is linux"
-    with pytest.raises(RuntimeError, match=said):
-        mps.is_macos_or_newer(13, 0)
-    with pytest.raises(RuntimeError, match=said):
-        mps.is_macos13_or_newer()
-
-
 @pytest.mark.parametrize(
     ("version", "asked", "newer"),
     [
@@ -78,13 +69,3 @@ def test_a_device_that_does_not_count_its_cores_is_a_runtime_error(
 
     with pytest.raises(RuntimeError, match="number of its cores"):
         mps.get_core_count()
-
-
-@pytest.mark.parametrize("name", ["get_name", "get_core_count"])
-def test_without_a_device_a_question_about_it_is_an_attribute_error(
-    name: str, reported: Callable[..., None]
-) -> None:
-    reported()
-
-    with pytest.raises(AttributeError, match="no Metal device"):
-        getattr(mps, name)()

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from mlbackends.base.tables import table
 from mlbackends.host.declared import facts_of
@@ -230,13 +228,3 @@ def test_py_cpuinfo_agrees_on_this_machine() -> None:
 def test_every_feature_fact_is_declared() -> None:
     names = {name for facts in table("host/cpu/features")["facts"].values() for name in facts}
     assert names <= facts_of("cpu").keys()
-
-
-def test_an_empty_machine_tells_nothing(machine: Machine) -> None:
-    assert look(machine(uname={"machine": ""})).facts == {}
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
-@given(st.binary(max_size=300), st.sampled_from(["x86_64", "aarch64", "s390x", "riscv64", ""]))
-def test_random_bytes_as_cpuinfo_never_raise(machine: Machine, data: bytes, name: str) -> None:
-    look(machine(uname={"machine": name}, files={"proc/cpuinfo": data, "proc/self/auxv": data}))

@@ -6,9 +6,6 @@ import struct
 from typing import TYPE_CHECKING
 
 import msgspec
-import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from mlbackends.host.declared import facts_of
 from mlbackends.model.records import Presence
@@ -155,14 +152,3 @@ def test_faulty_memory_is_a_warning(machine: Machine) -> None:
 def test_the_page_size_is_the_recorded_machines(machine: Machine) -> None:
     vector = b"".join(struct.pack("<QQ", *entry) for entry in ((6, 65536), (0, 0)))
     assert look(machine({"proc/self/auxv": vector})).facts == {"page_bytes": 65536}
-
-
-@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
-def test_an_empty_machine_tells_nothing(machine: Machine, platform: str) -> None:
-    assert look(machine({}, platform=platform)).facts == {}
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
-@given(st.binary(max_size=300))
-def test_random_bytes_as_meminfo_never_raise(machine: Machine, data: bytes) -> None:
-    look(machine({"proc/meminfo": data, "proc/swaps": data, "proc/self/limits": data}))

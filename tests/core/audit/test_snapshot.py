@@ -72,12 +72,6 @@ def test_a_snapshot_of_this_machine_tells_the_same(tmp_path: Path) -> None:
     assert contents.size_bytes > 1000
 
 
-def test_a_snapshot_of_a_snapshot_is_the_same(tmp_path: Path) -> None:
-    record(str(tmp_path / "one"), Host(str(HOSTS / "hgx-h100-eight-gpus.machine")))
-    record(str(tmp_path / "two"), Host(str(tmp_path / "one")))
-    assert compare(report_of(str(tmp_path / "one")), report_of(str(tmp_path / "two"))).changes == ()
-
-
 SITE = "/opt/venv/lib/python3.11/site-packages"
 
 
@@ -243,13 +237,6 @@ def test_what_is_there_stays(tmp_path: Path, there: str) -> None:
     with pytest.raises(BadInput):
         record(str(target), Host(str(HOSTS / f"{NAMES[0]}.machine")))
     assert everything(tmp_path) == before
-
-
-def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
-    (tmp_path / "copy").mkdir()
-    # Of Windows, whose folders can have all its names.
-    record(str(tmp_path / "copy"), Host(str(HOSTS / "windows-hybrid-laptop.machine")))
-    assert (tmp_path / "copy" / "host.json").is_file()
 
 
 OUTSIDE = "what lies outside the machine"

@@ -52,28 +52,6 @@ def installed(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     monkeypatch.setattr(preferences, "_installed", lambda name, _: name in names)
 
 
-def test_the_first_answers_are_torch_s() -> None:
-    assert preferred_linalg_library() is _LinalgBackend.Default
-    assert preferred_blas_library() is _BlasBackend.Cublas
-    assert preferred_rocm_fa_library() is _ROCmFABackend.Default
-    assert cublas_workspace_size() == 8519680
-    assert cublaslt_workspace_size() == 1 << 20
-    assert blas_workspace_size() == 8519680
-
-
-def test_a_member_has_torch_s_number_and_name_and_is_no_number() -> None:
-    assert [(member.name, int(member)) for member in _BlasBackend] == [
-        ("Default", 0), ("Cublas", 1), ("Cublaslt", 2), ("Ck", 3)
-    ]  # fmt: skip
-    assert [(member.name, int(member)) for member in _ROCmFABackend] == [
-        ("Default", 0), ("AOTriton", 1), ("Ck", 2)
-    ]  # fmt: skip
-    assert repr(_LinalgBackend.Magma) == "<_LinalgBackend.Magma: 2>"
-    number: object = 1
-    assert _BlasBackend.Cublas != number
-    assert "abcd"[_BlasBackend.Ck] == "d"
-
-
 @pytest.mark.parametrize(
     ("word", "member"),
     [
@@ -100,35 +78,6 @@ def test_composable_kernel_is_accepted_and_warned_of_once() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         preferred_blas_library(_BlasBackend.Ck)
-
-
-@pytest.mark.parametrize(
-    ("function", "value", "error", "fragment"),
-    [
-        (preferred_blas_library, "bogus", RuntimeError, "Unknown input value. Choose from: default, "),
-        (preferred_blas_library, "CUBLAS", RuntimeError, "Did you mean 'cublas'?"),
-        (preferred_blas_library, 1, RuntimeError, "Unknown input value type."),
-        (preferred_blas_library, _LinalgBackend.Default, RuntimeError, "Unknown input value type."),
-        (preferred_linalg_library, "bogus", RuntimeError, "Choose from: default, cusolver, magma."),
-        (preferred_linalg_library, 1, RuntimeError, "Unknown input value type."),
-        (preferred_rocm_fa_library, "bogus", RuntimeError, "Choose from: default, aotriton, ck."),
-        (preferred_rocm_fa_library, 1, ValueError, "Unknown input value type."),
-        (cublas_workspace_size, -1, RuntimeError, "must be non-negative, but got -1"),
-        (cublas_workspace_size, "ck", TypeError, "expects an int, but got str"),
-        (cublas_workspace_size, True, TypeError, "expects an int, but got bool"),
-        (cublaslt_workspace_size, 1.5, TypeError, "expects an int, but got float"),
-        (cublaslt_workspace_size, -8, RuntimeError, "must be non-negative"),
-        (blas_workspace_size, "ck", TypeError, "expects an int"),
-    ],
-)  # fmt: skip
-def test_nonsense_is_refused_and_changes_nothing(
-    function: Any, value: Any, error: type[Exception], fragment: str
-) -> None:
-    before = [store.read(name) for name in SWITCHES]
-    with pytest.raises(error) as caught:
-        function(value)
-    assert fragment in str(caught.value)
-    assert [store.read(name) for name in SWITCHES] == before
 
 
 @pytest.mark.parametrize(

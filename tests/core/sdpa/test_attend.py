@@ -137,36 +137,6 @@ def test_what_no_backend_could_answer_is_torchs_exception_with_our_words() -> No
     assert "enable_gqa" in getattr(forgotten.value, "hint", "")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "options", "error", "said"),
-    [
-        ((1, KV, KV), {}, TypeError, r"'query' \(position 1\) must be Tensor, not int"),
-        ((Q, KV, [1.0]), {}, TypeError, r"'value' \(position 3\)"),
-        ((Q, KV, KV, 3), {}, TypeError, r"'attn_mask' \(position 4\)"),
-        ((Q, KV, KV, None, "a"), {}, TypeError, "'dropout_p'"),
-        ((Q, KV, KV, None, 0.0, 1), {}, TypeError, "'is_causal'"),
-        ((Q, KV, KV), {"scale": "a"}, TypeError, "'scale'"),
-        ((Q, KV, KV), {"enable_gqa": None}, TypeError, "'enable_gqa'"),
-        ((Q, KV, KV, None, 2.0), {}, RuntimeError, "between 0 and 1, but got 2.0"),
-        ((Q, KV.astype("f8"), KV), {}, RuntimeError, "key.dtype: float64"),
-        ((Q[0, 0, 0], KV, KV), {}, RuntimeError, "query.dim: 1"),
-        ((Q, KV, KV, np.ones(7, bool)), {}, IndexError, "2 dimensions or more; it has 1"),
-        ((Q, KV, KV, np.ones((5, 7), int)), {}, RuntimeError, "attn_mask.dtype: int64"),
-        ((Q, KV, KV, np.ones((5, 6), bool)), {}, RuntimeError, "does not extend"),
-        ((Q, KV, KV, np.ones((5, 7), bool), 0.0, True), {}, RuntimeError, "Explicit attn_mask"),
-        ((Q, KV, KV, mlbackends.causal_upper_left(5, 7), 0.0, True), {}, ValueError, "CausalBias"),
-        ((Q, KV, KV, mlbackends.causal_upper_left(5, 5)), {}, RuntimeError, "does not fit"),
-        ((Q[0, 0], KV[0, 0], KV[0, 0]), {"enable_gqa": True}, IndexError, "a head dimension"),
-        ((*[Q.astype("c8")] * 3,), {}, NotImplementedError, "complex64"),
-    ],
-)  # fmt: skip
-def test_a_wrong_call_is_refused_with_torchs_exception(
-    arguments: tuple[Any, ...], options: dict[str, Any], error: type[Exception], said: str
-) -> None:
-    with pytest.raises(error, match=said):
-        attend(*arguments, **options)
-
-
 def test_a_switch_reaches_the_arithmetic() -> None:
     query = (Q * 3).astype("float16")
     mlbackends.cuda.allow_fp16_bf16_reduction_math_sdp(True)

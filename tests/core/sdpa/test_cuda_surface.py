@@ -102,21 +102,6 @@ def test_tensors_of_the_cpu_are_refused_and_silently_unless_asked() -> None:
             ask(3)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_switch_is_set_and_told(name: str) -> None:
-    tell = getattr(mlbackends.cuda, f"{name}_sdp_enabled")
-    switch = getattr(mlbackends.cuda, f"enable_{name}_sdp")
-    with store.restored(f"cuda.{name}_sdp"):
-        assert tell() is True
-        assert switch(False) is None
-        assert tell() is False
-        for bad in (0, 1, None, "on", np.True_):
-            with pytest.raises(RuntimeError, match=f"{name}_sdp expects a bool"):
-                switch(bad)
-        assert tell() is False
-    assert tell() is True
-
-
 def test_sixteen_bits_may_be_kept_between_the_steps() -> None:
     with store.restored("cuda.fp16_bf16_reduction_math_sdp"):
         assert cuda_surface.fp16_bf16_reduction_math_sdp_allowed() is False
@@ -137,40 +122,3 @@ def test_flash_on_cuda_is_available_where_a_backend_says_so() -> None:
 
     assert isinstance(seen, bool)
     assert not seen or any(not backend.missing_parts() for backend in mine)
-
-
-def test_the_deprecated_block_says_so_and_switches() -> None:
-    with pytest.warns(FutureWarning, match="sdpa_kernel") as told:
-        block = mlbackends.cuda.sdp_kernel(enable_flash=False, enable_cudnn=False)
-    assert told[0].filename == __file__
-    with block as given:
-        assert given == {}
-        names = (*NAMES, "overrideable")
-        on = [store.read(f"cuda.{name}_sdp") for name in names]
-        assert on == [False, True, True, False, False]
-    assert store.read("cuda.overrideable_sdp") is True
-
-
-def test_params_are_seven_by_position_and_read_only() -> None:
-    params = Params(X, X, X, X, 1, 0, True)
-
-    assert params.query is X and params.attn_mask is X
-    assert (params.dropout, params.is_causal, params.enable_gqa) == (1.0, False, True)
-    assert repr(type(params)) == "<class 'mlbackends.cuda.SDPAParams'>"
-    for name in ("query", "dropout", "nonsense"):
-        with pytest.raises(AttributeError):
-            setattr(params, name, X)
-    with pytest.raises(TypeError):
-        Params(X, X, X, None, 0.0, False)
-    with pytest.raises(TypeError):
-        Params(X, X, X, None, 0.0, False, enable_gqa=False)
-
-
-@pytest.mark.parametrize(
-    ("place", "bad"), [(0, None), (2, [1.0]), (3, 1), (4, "a"), (4, None), (5, "x"), (6, [])]
-)
-def test_params_refuse_an_argument_of_another_kind(place: int, bad: Any) -> None:
-    arguments: list[Any] = [X, X, X, None, 0.0, False, False]
-    arguments[place] = bad
-    with pytest.raises(TypeError, match=r"SDPAParams: .* must be"):
-        Params(*arguments)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from mlbackends.base.errors import BadInput, NotALibrary
+from mlbackends.base.errors import NotALibrary
 from mlbackends.host.declared import facts_of
 from mlbackends.host.device_nodes import accel_nodes
 from mlbackends.host.host import Host
@@ -25,27 +24,11 @@ from mlbackends.model.records import Presence
 from mlbackends.survey import probe_names, survey
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from tests.conftest import Machine
 
     from mlbackends.model.records import Report
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the machine is made with links")
-
-
-def machine(folder: Path, files: Mapping[str, str | bytes], **told: Any) -> Host:
-    """Compose a machine; a text that begins with "->" is a link."""
-    folder.mkdir()
-    for path, content in files.items():
-        at = folder / "root" / path.lstrip("/")
-        at.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(content, bytes):
-            at.write_bytes(content)
-        elif content.startswith("->"):
-            at.symlink_to(content[2:])
-        else:
-            at.write_text(content)
-    (folder / "host.json").write_text(json.dumps(told))
-    return Host(str(folder))
 
 
 def written(recording: Recording, folder: Path) -> Host:
@@ -81,36 +64,6 @@ def test_the_recording_of_this_machine_tells_what_the_machine_does(
     live, replayed = both
 
     assert lasting(replayed, name) == lasting(live, name)
-
-
-def test_a_recording_of_a_recorded_machine_tells_the_same(tmp_path: Path) -> None:
-    host = machine(
-        tmp_path / "first",
-        {
-            "/proc/cpuinfo": "processor : 0\nflags : lm avx2 fma\n",
-            "/proc/meminfo": "MemTotal: 9 kB\n",
-        },
-        platform="linux",
-        uname={"machine": "x86_64"},
-    )
-    recording = Recording(host)
-    first = survey(("cpu", "memory"), recording, Presence.FOUND)
-
-    again = survey(("cpu", "memory"), written(recording, tmp_path / "second"), Presence.FOUND)
-
-    assert lasting(again, "cpu") == lasting(first, "cpu")
-    assert lasting(again, "memory") == lasting(first, "memory")
-
-
-def test_nothing_is_written_that_was_not_read(tmp_path: Path) -> None:
-    host = machine(tmp_path / "first", {"/etc/asked": "yes\n", "/etc/secret": "no\n"})
-    recording = Recording(host)
-    recording.read("/etc/asked")
-
-    recording.write(str(tmp_path / "second"))
-
-    files = [path for path in (tmp_path / "second" / "root").rglob("*") if path.is_file()]
-    assert [path.name for path in files] == ["asked"]
 
 
 def test_only_variables_that_were_asked_for_by_name_are_written(tmp_path: Path) -> None:
@@ -150,9 +103,10 @@ def test_logins_in_addresses_are_not_written(tmp_path: Path) -> None:
     assert again.env("PIP_INDEX_URL") == "https://***@example.org/x"
 
 
-def test_links_are_written_relative_and_lead_to_the_same_file(tmp_path: Path) -> None:
+def test_links_are_written_relative_and_lead_to_the_same_file(
+    machine: Machine, tmp_path: Path
+) -> None:
     host = machine(
-        tmp_path / "first",
         {
             "/opt/cuda-12/version": "12\n",
             "/usr/local/cuda": "->/opt/cuda-12",
@@ -175,10 +129,11 @@ def test_links_are_written_relative_and_lead_to_the_same_file(tmp_path: Path) ->
         assert (link.parent / target).resolve().is_relative_to(root.resolve())
 
 
-def test_a_relative_link_that_stays_inside_is_written_as_it_is(tmp_path: Path) -> None:
+def test_a_relative_link_that_stays_inside_is_written_as_it_is(
+    machine: Machine, tmp_path: Path
+) -> None:
     device = "/sys/devices/pci0000:00/0000:3d:00.0"
     host = machine(
-        tmp_path / "first",
         {
             f"{device}/accel/accel0/device": "->../../../0000:3d:00.0",
             "/sys/class/accel/accel0": f"->../..{device.removeprefix('/sys')}/accel/accel0",
@@ -198,9 +153,9 @@ def test_a_relative_link_that_stays_inside_is_written_as_it_is(tmp_path: Path) -
     assert again.read("/usr/lib/version") == "2"
 
 
-def test_dangling_links_and_loops_stay_what_they_are(tmp_path: Path) -> None:
+def test_dangling_links_and_loops_stay_what_they_are(machine: Machine, tmp_path: Path) -> None:
     links = {"/a": "->gone", "/loop": "->loop", "/there": "->back", "/back": "->there"}
-    recording = Recording(machine(tmp_path / "first", links))
+    recording = Recording(machine(links))
     for path in links:
         assert not recording.exists(path)
 
@@ -220,8 +175,10 @@ def test_the_folder_of_the_process_is_no_link(tmp_path: Path) -> None:
     assert not again.is_link("/proc/self")
 
 
-def test_listings_are_complete_and_say_which_names_are_folders(tmp_path: Path) -> None:
-    host = machine(tmp_path / "first", {"/dev/null": "", "/dev/dri/card0": "", "/dev/fd": "->null"})
+def test_listings_are_complete_and_say_which_names_are_folders(
+    machine: Machine, tmp_path: Path
+) -> None:
+    host = machine({"/dev/null": "", "/dev/dri/card0": "", "/dev/fd": "->null"})
     recording = Recording(host)
     names = recording.listdir("/dev")
 
@@ -232,9 +189,9 @@ def test_listings_are_complete_and_say_which_names_are_folders(tmp_path: Path) -
     assert again.is_link("/dev/fd")
 
 
-def test_what_a_probe_reads_whole_is_kept_whole(tmp_path: Path) -> None:
+def test_what_a_probe_reads_whole_is_kept_whole(machine: Machine, tmp_path: Path) -> None:
     size = 5 << 20
-    recording = Recording(machine(tmp_path / "first", {"/big": b"a" * size}))
+    recording = Recording(machine({"/big": b"a" * size}))
     assert len(recording.read_bytes("/big", 32 << 20)) == size
 
     again = written(recording, tmp_path / "second")
@@ -243,9 +200,11 @@ def test_what_a_probe_reads_whole_is_kept_whole(tmp_path: Path) -> None:
     assert not recording.cut
 
 
-def test_the_largest_files_are_left_out_and_named_if_all_are_too_large(tmp_path: Path) -> None:
+def test_the_largest_files_are_left_out_and_named_if_all_are_too_large(
+    machine: Machine, tmp_path: Path
+) -> None:
     files: dict[str, str | bytes] = {"/a": b"a" * 400, "/b": b"b" * 900, "/c": b"c" * 500}
-    recording = Recording(machine(tmp_path / "first", files))
+    recording = Recording(machine(files))
     recording.total_limit = 1000
     for path in files:
         recording.read(path)
@@ -259,8 +218,8 @@ def test_the_largest_files_are_left_out_and_named_if_all_are_too_large(tmp_path:
     assert again.exists("/b")
 
 
-def test_a_folder_of_too_many_names_is_named(tmp_path: Path) -> None:
-    recording = Recording(machine(tmp_path / "first", {"/f/a": "", "/f/b": "", "/f/c": ""}))
+def test_a_folder_of_too_many_names_is_named(machine: Machine, tmp_path: Path) -> None:
+    recording = Recording(machine({"/f/a": "", "/f/b": "", "/f/c": ""}))
     recording.listing_limit = 2
     assert recording.listdir("/f") == ["a", "b", "c"]
 
@@ -268,9 +227,11 @@ def test_a_folder_of_too_many_names_is_named(tmp_path: Path) -> None:
     assert list(recording.cut) == ["/f"]
 
 
-def test_a_script_that_was_read_as_a_library_is_kept_as_far_as_it_was_read(tmp_path: Path) -> None:
+def test_a_script_that_was_read_as_a_library_is_kept_as_far_as_it_was_read(
+    machine: Machine, tmp_path: Path
+) -> None:
     text = "/* GNU ld script */" + "x" * 9000
-    recording = Recording(machine(tmp_path / "first", {"/lib/libc.so": text}))
+    recording = Recording(machine({"/lib/libc.so": text}))
     with pytest.raises(NotALibrary):
         elf_headers(recording, "/lib/libc.so")
     recording.read("/lib/libc.so")
@@ -280,17 +241,6 @@ def test_a_script_that_was_read_as_a_library_is_kept_as_far_as_it_was_read(tmp_p
     assert again.read("/lib/libc.so") == text
     with pytest.raises(NotALibrary, match=r"a text file \(linker script\)"):
         elf_headers(again, "/lib/libc.so")
-
-
-def test_a_longer_look_at_a_file_wins(tmp_path: Path) -> None:
-    recording = Recording(machine(tmp_path / "first", {"/file": "0123456789"}))
-    recording.read_bytes("/file", 4)
-    recording.read_bytes("/file", 8)
-    recording.read_bytes("/file", 2)
-
-    again = written(recording, tmp_path / "second")
-
-    assert again.read("/file") == "01234567"
 
 
 def test_of_a_library_what_was_extracted_is_written(tmp_path: Path, fake_library: Any) -> None:
@@ -315,7 +265,9 @@ def test_of_a_library_what_was_extracted_is_written(tmp_path: Path, fake_library
     assert symbol_versions(again, str(real)) == versions
 
 
-def test_the_loaders_cache_is_kept_without_names_of_people(tmp_path: Path) -> None:
+def test_the_loaders_cache_is_kept_without_names_of_people(
+    machine: Machine, tmp_path: Path
+) -> None:
     cache = Path("/etc/ld.so.cache")
     extracts = {
         "/etc/ld.so.cache": {
@@ -325,9 +277,7 @@ def test_the_loaders_cache_is_kept_without_names_of_people(tmp_path: Path) -> No
             ]
         }
     }
-    first = machine(tmp_path / "first", {str(cache): ""})
-    (tmp_path / "first" / "extracts.json").write_text(json.dumps(extracts))
-    recording = Recording(Host(first.root.removesuffix("/root")))
+    recording = Recording(machine({str(cache): ""}, extracts=extracts))
     assert cached_libraries(recording) == ["/data/bo/lib/libfirst.so.1", "/lib/libm.so.6"]
 
     recording.write(str(tmp_path / "second"), Anonymiser(Names(user="bo")))
@@ -336,11 +286,10 @@ def test_the_loaders_cache_is_kept_without_names_of_people(tmp_path: Path) -> No
     assert cached_libraries(again) == ["/data/user/lib/libfirst.so.1", "/lib/libm.so.6"]
 
 
-def test_commands_and_calls_are_replayed(tmp_path: Path) -> None:
-    first = tmp_path / "first"
-    host = machine(first, {}, platform="darwin", system={"page_size": 16384}, affinity=[1, 3])
-    (first / "commands").mkdir()
-    (first / "commands" / "_usr_sbin_sysctl -a").write_text("hw.ncpu: 8\n")
+def test_commands_and_calls_are_replayed(machine: Machine, tmp_path: Path) -> None:
+    host = machine(platform="darwin", system={"page_size": 16384}, affinity=[1, 3])
+    (tmp_path / "commands").mkdir()
+    (tmp_path / "commands" / "_usr_sbin_sysctl -a").write_text("hw.ncpu: 8\n")
     recording = Recording(host)
     recording.run("/usr/sbin/sysctl", "-a")
     recording.run("not-there")
@@ -354,9 +303,9 @@ def test_commands_and_calls_are_replayed(tmp_path: Path) -> None:
     assert again.affinity() == (1, 3)
 
 
-def test_nodes_that_may_not_be_opened_are_told_by_name(tmp_path: Path) -> None:
+def test_nodes_that_may_not_be_opened_are_told_by_name(machine: Machine, tmp_path: Path) -> None:
     files = {"/dev/kfd": b"", "/dev/accel0": b""}
-    recording = Recording(machine(tmp_path / "first", files, system={"denied_nodes": ["/dev/kfd"]}))
+    recording = Recording(machine(files, system={"denied_nodes": ["/dev/kfd"]}))
     for path in ("/dev/kfd", "/dev/accel0", "/dev/kfd"):
         recording.can_open(path)
 
@@ -364,10 +313,3 @@ def test_nodes_that_may_not_be_opened_are_told_by_name(tmp_path: Path) -> None:
 
     assert again.system("denied_nodes") == ["/dev/kfd"]
     assert [again.can_open(path) for path in files] == [False, True]
-
-
-def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine")
-
-    with pytest.raises(BadInput, match="not empty"):
-        Recording().write(str(tmp_path))
