@@ -46,11 +46,7 @@ __all__ = [
 #: the supported versions, of which one clause must hold. Its kernels need an NVIDIA driver, those of
 #: FlyDSL AMD's runtime. torch has helion since 2.14 and flydsl since 2.15.
 DSLS = {
-    "cutedsl": (
-        ("nvidia-cutlass-dsl",),
-        ("cutlass", "tvm_ffi"),
-        ("==4.6.2", "==4.7.1", "==4.8.0"),
-    ),
+    "cutedsl": (("nvidia-cutlass-dsl",), ("cutlass", "tvm_ffi"), ("==4.6.2", "==4.7.1", "==4.8.0")),
     "flydsl": (("flydsl",), ("flydsl",), (">=0.3,<0.4",)),
     "helion": (("helion",), ("helion", "triton"), (">=1.2.0",)),
     "triton": (

@@ -19,15 +19,7 @@ from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.cuda import driver
 from mlbackends.libraries.cuda.visible_devices import environment
 from mlbackends.libraries.library_names import native_names
-from mlbackends.model.records import (
-    Answer,
-    Device,
-    FactValue,
-    Finding,
-    Library,
-    Presence,
-    nonempty,
-)
+from mlbackends.model.records import Answer, Device, FactValue, Finding, Library, Presence, nonempty
 
 GROUP = "accelerator"
 #: Programs bind its functions when they call them, so one that is missing does no harm.

@@ -16,11 +16,7 @@ from mlbackends.host.declared import steering
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import conda_prefix, distributions, python_folders
 from mlbackends.libraries.cuda.driver import decode, driver_release, driver_warning
-from mlbackends.libraries.cuda.libraries import (
-    component_versions,
-    nvcc_release,
-    version_in_header,
-)
+from mlbackends.libraries.cuda.libraries import component_versions, nvcc_release, version_in_header
 from mlbackends.model.records import Finding, Presence, nonempty
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDAToolkit_ROOT", "CUDA_TOOLKIT_ROOT_DIR")

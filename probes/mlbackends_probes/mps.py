@@ -23,15 +23,7 @@ from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.system.kernel import system_controls
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
-from mlbackends.model.records import (
-    Answer,
-    Device,
-    FactValue,
-    Finding,
-    Library,
-    Presence,
-    nonempty,
-)
+from mlbackends.model.records import Answer, Device, FactValue, Finding, Library, Presence, nonempty
 
 GROUP = "accelerator"
 

@@ -39,10 +39,7 @@ def find(host: Host) -> Finding:
     for i, card in enumerate(cards):
         number, node = f"{card.vendor}:{card.device}", nodes.get(card.address, "")
         firmware = host.read(f"{FOLDER}/{card.address}/fw_version", 256).split("\n")[0].strip()
-        facts = {
-            "pci_id": number,
-            "firmware_version": firmware if firmware.isprintable() else "",
-        }
+        facts = {"pci_id": number, "firmware_version": firmware if firmware.isprintable() else ""}
         device = Device(
             kind="npu",
             index=i,

@@ -26,15 +26,7 @@ from mlbackends.host.python.packages import distributions
 from mlbackends.libraries import amd
 from mlbackends.libraries.c_calls import CDLL, ctypes, decimal_version
 from mlbackends.libraries.search import absent, libraries_named
-from mlbackends.model.records import (
-    Answer,
-    Device,
-    FactValue,
-    Finding,
-    Library,
-    Presence,
-    nonempty,
-)
+from mlbackends.model.records import Answer, Device, FactValue, Finding, Library, Presence, nonempty
 
 GROUP = "accelerator"
 

@@ -176,10 +176,7 @@ def _words(kind: "type[Member]") -> "dict[str, Member]":
 
 
 def _member(
-    backend: object,
-    kind: "type[Member]",
-    wrong_type: type[Exception],
-    noun: str = "input value",
+    backend: object, kind: "type[Member]", wrong_type: type[Exception], noun: str = "input value"
 ) -> "Member":
     """Return the member that a word means, or the member itself. noun: torch's term, for the message."""
     if isinstance(backend, kind):

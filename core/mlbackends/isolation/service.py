@@ -42,11 +42,7 @@ class Service:
         try:
             with open(errors, "wb") as file:
                 self._process = start_group(
-                    command,
-                    environment,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=file,
+                    command, environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file
                 )
         except OSError as error:
             self._start_error = error.strerror or str(error)

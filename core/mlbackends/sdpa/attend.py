@@ -13,8 +13,7 @@ from mlbackends.sdpa.request import Fields, Operation, Request, requested
 from mlbackends.switches.dynamo import untraced
 
 _FORWARD = Operation(
-    "scaled_dot_product_attention",
-    "query key value attn_mask dropout_p is_causal",
+    "scaled_dot_product_attention", "query key value attn_mask dropout_p is_causal"
 )
 _BACKWARD = Operation(
     "scaled_dot_product_attention_backward",

@@ -12,11 +12,7 @@ from mlbackends.base.errors import BadInput
 from mlbackends.model.records import Presence, Report
 
 _ACCELERATORS = ("nvidia", "rocm", "xpu", "mps")
-_FACTS = (
-    ("cpu", "capability"),
-    ("limits", "effective_cpus"),
-    ("limits", "effective_cpus_because"),
-)
+_FACTS = (("cpu", "capability"), ("limits", "effective_cpus"), ("limits", "effective_cpus_because"))
 
 
 class Machine:

@@ -20,12 +20,7 @@ _PIECE = 1 << 18
 _STEP = 256
 #: Packed bytes handed over at once: at most four blocks of 128 KiB.
 _ZSTD_STEP = 16
-_MAGIC = {
-    "gzip": b"\x1f\x8b",
-    "xz": b"\xfd7zXZ\x00",
-    "bzip2": b"BZh",
-    "zstd": b"\x28\xb5\x2f\xfd",
-}
+_MAGIC = {"gzip": b"\x1f\x8b", "xz": b"\xfd7zXZ\x00", "bzip2": b"BZh", "zstd": b"\x28\xb5\x2f\xfd"}
 MAGIC_LENGTH = 6
 #: Modules that a Python may lack, with their engine and its error.
 _MODULES = {

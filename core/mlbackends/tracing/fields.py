@@ -20,16 +20,7 @@ from mlbackends.model.signature import (
     PrimitiveSignature,
     RoutineSignature,
 )
-from mlbackends.model.trace import (
-    Call,
-    Check,
-    Dispatch,
-    Header,
-    Info,
-    Malformed,
-    Message,
-    Record,
-)
+from mlbackends.model.trace import Call, Check, Dispatch, Header, Info, Malformed, Message, Record
 from mlbackends.tracing.parameters import parameters
 
 Reader = Callable[[Record], Any]

@@ -22,11 +22,7 @@ from mlbackends.tracing.compressed import MAGIC_LENGTH, Damaged, compression, de
 _PIECE = 1 << 17
 _POLL_SECONDS = 0.1
 _SAMPLE = 64
-_MARKS = {
-    codecs.BOM_UTF8: "",
-    codecs.BOM_UTF16_LE: "utf-16-le",
-    codecs.BOM_UTF16_BE: "utf-16-be",
-}
+_MARKS = {codecs.BOM_UTF8: "", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
 class Source:
@@ -37,11 +33,7 @@ class Source:
     """
 
     def __init__(
-        self,
-        name: str,
-        *,
-        follow: bool = False,
-        is_over: Callable[[], bool] = lambda: False,
+        self, name: str, *, follow: bool = False, is_over: Callable[[], bool] = lambda: False
     ) -> None:
         """Open a log; raises BadInput where it cannot be.
 

@@ -108,12 +108,7 @@ class Exact:
     """
 
     def __init__(
-        self,
-        exact: Any,
-        plain: Any,
-        dtype: str,
-        more_units: float = 0.0,
-        largest_term: float = 0.0,
+        self, exact: Any, plain: Any, dtype: str, more_units: float = 0.0, largest_term: float = 0.0
     ) -> None:
         self.exact, self.dtype, self.largest_term = exact, dtype, largest_term
         self.allowed = (_ALLOWED_UNITS[dtype] + more_units) * _UNITS[dtype]

@@ -99,7 +99,7 @@ def attention_graph(
             return given(name, replace(spec, strides=(strides or {}).get(name, spec.strides)))
 
         options: dict[str, Any] = {
-            "attn_scale": problem.head_dim**-0.5 if problem.scale is None else problem.scale,
+            "attn_scale": problem.head_dim**-0.5 if problem.scale is None else problem.scale
         }
         if problem.is_causal:
             options["use_causal_mask" + "_bottom_right" * problem.lower_right] = True

@@ -26,11 +26,7 @@ PEERS = (
     _FLASH(
         name="flash_attn_2",
         summary="FlashAttention 2, of the package flash-attn",
-        constraints=(
-            *_LIKE_FLASH,
-            need.capability_between((8, 0), (12, 1)),
-            need.same_head_dim(),
-        ),
+        constraints=(*_LIKE_FLASH, need.capability_between((8, 0), (12, 1)), need.same_head_dim()),
         arguments=("flash_attn_2",),
         install="pip install flash-attn --no-build-isolation",
         packages=("flash-attn", "flash_attn"),

@@ -22,7 +22,7 @@ _P2P = {
     ),
 }
 _SHARED_MEMORY = {
-    "NCCL_SHM_DISABLE": (_is_one, "processes on this machine communicate over the network"),
+    "NCCL_SHM_DISABLE": (_is_one, "processes on this machine communicate over the network")
 }
 _OVER_TCP = "nodes communicate over TCP sockets instead of this machine's RDMA device"
 _BETWEEN_NODES = {

@@ -25,10 +25,7 @@ def symptoms(report: ReportView) -> Symptoms:
         facts = {"nvidia.devices.kind": ["mig"] * len(instances)}
     value = report.variable(_VARIABLE)
     entries = [entry.strip() for entry in (value or "").split(",") if entry.strip()]
-    evidence: dict[str, FactValue] = {
-        f"environment.variables.{_VARIABLE}": value or "",
-        **facts,
-    }
+    evidence: dict[str, FactValue] = {f"environment.variables.{_VARIABLE}": value or "", **facts}
     named = [entry for entry in entries if entry.startswith("MIG-")]
     branch = str(report.fact("nvidia.driver_release", "")).partition(".")[0]
     if branch.isdecimal() and int(branch) >= _SEVERAL_SINCE:

@@ -1,12 +1,7 @@
 """The device nodes of AMD GPUs are missing or not accessible."""
 
 from mlbackends.audit.gpus import amd_gpus
-from mlbackends.audit.hazard import (
-    DoesNotApply,
-    ReportView,
-    Symptoms,
-    from_warning,
-)
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Symptoms, from_warning
 from mlbackends.model.records import Presence
 
 _CONTAINER = "podman run --device=/dev/kfd --device=/dev/dri --group-add keep-groups ..."

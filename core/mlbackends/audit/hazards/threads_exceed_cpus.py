@@ -27,7 +27,5 @@ def symptoms(report: ReportView) -> Symptoms:
     limit = CPU_LIMITS.get(found.because, "the limit")
     verb = "has" if found.because == "online" else "leaves"
     yield Symptom(
-        f"{what} than the {cpus} that {limit} {verb}",
-        command=found.command,
-        evidence=evidence,
+        f"{what} than the {cpus} that {limit} {verb}", command=found.command, evidence=evidence
     )

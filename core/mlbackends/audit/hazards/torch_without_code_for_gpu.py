@@ -2,13 +2,7 @@
 
 from typing import NamedTuple
 
-from mlbackends.audit.hazard import (
-    DoesNotApply,
-    NotReported,
-    ReportView,
-    Symptom,
-    Symptoms,
-)
+from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView, Symptom, Symptoms
 from mlbackends.base.patterns import pattern
 from mlbackends.base.tables import table
 

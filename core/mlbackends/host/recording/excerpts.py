@@ -165,10 +165,7 @@ _FILES: tuple[tuple[re.Pattern[str], Callable[[bytes], bytes]], ...] = (
         pattern(r"/var/lib/dpkg/status"),
         _lines(bytes_pattern(rb"(?:Package|Status|Architecture|Multi-Arch|Version):|\n")),
     ),
-    (
-        pattern(r"/sys/class/dmi/id/chassis_asset_tag"),
-        _asset_tag,
-    ),
+    (pattern(r"/sys/class/dmi/id/chassis_asset_tag"), _asset_tag),
     (pattern(r"/sys/.*/config"), _configuration),
     (
         pattern(r".*/pyvenv\.cfg"),

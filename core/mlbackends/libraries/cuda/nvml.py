@@ -325,9 +325,7 @@ def _problems(gpu: _Gpu) -> list[Reason]:
     advice = {"ecc-errors": f"its recovery action is {action}"} if action else {}
     reasons = [
         Reason(
-            code,
-            message.format(gpu=_ANY, value=facts[fact], errors=errors),
-            advice.get(code, hint),
+            code, message.format(gpu=_ANY, value=facts[fact], errors=errors), advice.get(code, hint)
         )
         for fact, values, code, message, hint in _words("problems")
         if facts.get(fact) and (not values or facts[fact] in values)

@@ -21,12 +21,7 @@ from mlbackends.sdpa.explaining import explained
 from mlbackends.sdpa.named_devices import NamedDevice
 from mlbackends.sdpa.problem_text import Wording
 from mlbackends.sdpa.verify import speed
-from mlbackends.sdpa.verify.problem_check import (
-    LOWERED,
-    ProblemCheck,
-    Rounds,
-    measure_request,
-)
+from mlbackends.sdpa.verify.problem_check import LOWERED, ProblemCheck, Rounds, measure_request
 from mlbackends.sdpa.verify.processes import BANDWIDTH, PEAK, VALUES, Plan, Processes, started
 from mlbackends.survey import survey
 

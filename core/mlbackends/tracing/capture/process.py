@@ -10,14 +10,7 @@ from typing import Any, Self
 
 from mlbackends.base.errors import MlBackendsError
 from mlbackends.base.mounts import call, call_or
-from mlbackends.host.signals import (
-    FROM_THE_TERMINAL,
-    RESTORED,
-    SENT_ON,
-    WaitedSignals,
-    ended,
-    send,
-)
+from mlbackends.host.signals import FROM_THE_TERMINAL, RESTORED, SENT_ON, WaitedSignals, ended, send
 
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127

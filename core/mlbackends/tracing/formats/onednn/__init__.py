@@ -10,12 +10,7 @@ from functools import lru_cache
 
 from msgspec import structs
 
-from mlbackends.model.signature import (
-    Derived,
-    PartitionSignature,
-    PrimitiveSignature,
-    Signature,
-)
+from mlbackends.model.signature import Derived, PartitionSignature, PrimitiveSignature, Signature
 from mlbackends.tracing.formats.onednn import grammar
 from mlbackends.tracing.formats.onednn.descriptors import MemoryDescriptor, descriptors
 from mlbackends.tracing.formats.onednn.work import role_of, work

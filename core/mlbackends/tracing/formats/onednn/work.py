@@ -17,10 +17,7 @@ from functools import lru_cache
 from math import nan, prod
 
 from mlbackends.model.signature import PrimitiveSignature
-from mlbackends.tracing.formats.onednn.descriptors import (
-    ELEMENT_BYTES,
-    descriptors,
-)
+from mlbackends.tracing.formats.onednn.descriptors import ELEMENT_BYTES, descriptors
 
 _GATES = {"lstm": 4, "gru": 3, "augru": 3, "rnn": 1}
 _PAIR = re.compile(r"([a-z]+)([0-9]+)")
