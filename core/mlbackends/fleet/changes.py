@@ -44,7 +44,7 @@ def difference_of(
         ),
         changes=tuple(
             sorted(
-                _changes(pairs, steps, comparison),
+                _changes(pairs, steps, comparison, before, after),
                 key=lambda change: (-len(change.nodes), change.nodes),
             )
         ),
@@ -56,6 +56,7 @@ def _changes(
     pairs: dict[tuple[int, int], list[str]],
     steps: dict[tuple[int, int], _Steps],
     comparison: "_Comparison",
+    *sides: Collection,
 ) -> Iterator[Change]:
     """Yield the changes; facts that changed, and did not change, on the same nodes are one change.
 
@@ -67,7 +68,8 @@ def _changes(
             before, after = (
                 msgspec.json.encode(value, order="deterministic") for value in (was, now)
             )
-            step = Step(name, comparison.real(0, name, was), comparison.real(1, name, now))
+            real = [side.real(name, value) for side, value in zip(sides, (was, now), strict=True)]
+            step = Step(name, *real)
             movers = changed.setdefault((name, after), {})
             movers.setdefault(before, (step, was, []))[2].append(pair)
 
@@ -81,7 +83,7 @@ def _changes(
         stayed = nodes_of(
             pair
             for pair in pairs
-            if name not in steps[pair] and comparison.was(pair[0], name) in formers
+            if name not in steps[pair] and comparison.of(0, pair[0]).get(name) in formers
         )
         behind = stayed if len(nodes) > len(stayed) else ()
         alike.setdefault((nodes, behind), []).extend(
@@ -104,13 +106,9 @@ class _Comparison:
             {machine: numbers for numbers, machine in side.machines.items()} for side in self._sides
         ]
 
-    def was(self, machine: int, name: str) -> Any:
-        """Return a fact of a machine before."""
-        return self._of(0, machine).get(name)
-
     def steps(self, before: int, after: int) -> _Steps:
         """Return the facts that differ, with both values."""
-        was, now = self._of(0, before), self._of(1, after)
+        was, now = self.of(0, before), self.of(1, after)
         return {
             name: (was.get(name), now.get(name))
             for name in {**was, **now}
@@ -119,11 +117,8 @@ class _Comparison:
             and not self._is_near(name, was.get(name), now.get(name))
         }
 
-    def real(self, side: int, name: str, value: Any) -> Any:
-        """Return the value of one side as it is shown."""
-        return self._sides[side].real(name, value)
-
-    def _of(self, side: int, machine: int) -> Facts:
+    def of(self, side: int, machine: int) -> Facts:
+        """Return the facts of a machine, before (0) or after (1)."""
         if machine not in self._facts[side]:
             numbers = self._numbers[side][machine]
             sections = (self._sides[side].sections[number] for number in numbers)
@@ -134,11 +129,9 @@ class _Comparison:
 
     def _is_near(self, name: str, *values: Any) -> bool:
         """Return whether the measured values of two rounded metrics are within the tolerance."""
-        ranges = [side.ranges.get(name, {}) for side in self._sides]
-        if not all(ranges) or any(
-            not isinstance(value, int | float) or value not in known
-            for value, known in zip(values, ranges, strict=True)
-        ):
-            return False
-        ends = [end for value, known in zip(values, ranges, strict=True) for end in known[value]]
-        return are_near(*ends)
+        sides = zip(self._sides, values, strict=True)
+        known = [
+            side.ranges.get(name, {}).get(value) if isinstance(value, int | float) else None
+            for side, value in sides
+        ]
+        return all(known) and are_near(*(end for ends in known if ends for end in ends))

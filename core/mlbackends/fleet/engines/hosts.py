@@ -10,7 +10,12 @@ from mlbackends.model.fleet import Envelope, Status
 
 _CONNECT_SECONDS = 10
 #: What the exit codes of coreutils' timeout and of ssh mean.
-_STATUSES = {124: Status.TIMEOUT, 137: Status.TIMEOUT, 255: Status.UNREACHABLE}
+_STATUSES = {
+    None: Status.TIMEOUT,
+    124: Status.TIMEOUT,
+    137: Status.TIMEOUT,
+    255: Status.UNREACHABLE,
+}
 
 
 def expected(job: Job) -> tuple[str, ...]:
@@ -80,15 +85,10 @@ def _handler(base: Any, take: Take) -> Any:
         def done(self, node: str, code: int | None) -> None:
             """Make envelopes of all that a node printed; code: None where it was stopped."""
             text = self.last.pop(node, "")
-            failure = None
-            if code is None:
-                failure = Envelope(
-                    node=node, status=Status.TIMEOUT, error=f"it was stopped: {text}"
-                )
-            elif code:
-                error = f"exit code {code}: {text}".removesuffix(": ")
-                status = _STATUSES.get(code, Status.ERROR)
-                failure = Envelope(node=node, status=status, error=error)
+            ending = "it was stopped" if code is None else f"exit code {code}"
+            error = f"{ending}: {text}".removesuffix(": ")
+            status = _STATUSES.get(code, Status.ERROR)
+            failure = None if code == 0 else Envelope(node=node, status=status, error=error)
             self.sizes.pop(node, None)
             for envelope in envelopes_of(b"\n".join(self.lines.pop(node, [])), node, failure):
                 take(envelope)
