@@ -232,7 +232,7 @@ def test_a_marker_restricts_a_test(pytester: pytest.Pytester) -> None:
     ran(pytester, H100).assert_outcomes(passed=1, skipped=1)
     result = ran(pytester, H100, "--device=cuda")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*this test is for cpu and mps; asked for was cuda*"])
+    result.stdout.fnmatch_lines(["*this test is for cpu and mps; cuda was requested*"])
 
 
 @pytest.mark.parametrize(
