@@ -141,7 +141,15 @@ def fake_library(tmp_path_factory: pytest.TempPathFactory) -> FakeLibrary:
             flags = [f"-D{define}" for define in defines]
             command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", *flags]
             subprocess.run(
-                [*command, f"-I{FAKES}", f"-Wl,-soname,{soname}", "-o", part / soname, "-xc", "-"],
+                [
+                    *command,
+                    f"-I{FAKES}",
+                    f"-Wl,-z,lazy,-soname,{soname}",
+                    "-o",
+                    part / soname,
+                    "-xc",
+                    "-",
+                ],
                 input=code.encode(),
                 check=True,
             )

@@ -12,6 +12,7 @@ from mlbackends.host.cpu import features, speed, topology
 from mlbackends.host.cpu.cpuinfo import (
     Block,
     architecture_of,
+    first,
     identity,
     microarchitecture,
     read_blocks,
@@ -55,7 +56,7 @@ def find(host: Host) -> Finding:
         )
         states = speed.mitigations(host)
         facts |= {
-            **identity(architecture, blocks),
+            **identity(architecture, _of_all_cores(blocks, kinds)),
             **topology.topology_facts(host, architecture, blocks, cpus, kinds),
             "caches": topology.caches(host, cpus, kinds, blocks) or "",
             "numa_nodes": numa_nodes(host) or "",
@@ -103,6 +104,13 @@ def find(host: Host) -> Finding:
     }
     in_order = {name: reported[name] for name in facts_of("cpu") if name in reported}
     return Finding(presence=Presence.FOUND, facts=in_order, warnings=warnings)
+
+
+def _of_all_cores(blocks: list[Block], kinds: topology.Kinds) -> list[Block]:
+    """Return the blocks, without the part number if one core alone of several kinds states it."""
+    if not kinds or "part" in kinds[0][2] or not first(blocks, "cpu part"):
+        return blocks
+    return [{"model name": first(blocks, "model name")}]
 
 
 def _facts_of_windows(host: Host, architecture: str, blocks: list[Block]) -> dict[str, FactValue]:

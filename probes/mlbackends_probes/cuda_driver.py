@@ -22,8 +22,6 @@ from mlbackends.libraries.library_names import native_names
 from mlbackends.model.records import Answer, Device, FactValue, Finding, Library, Presence, nonempty
 
 GROUP = "accelerator"
-#: Programs bind its functions when they call them, so one that is missing does no harm.
-LAZY = True
 SUMMARY = ("CUDA {version}", "driver {driver_release}")
 
 #: After this long no further device is computed on, so that the answer comes in time.

@@ -22,6 +22,7 @@ from mlbackends.base.quantities import (
     whole_number,
 )
 from mlbackends.base.reasons import Reason
+from mlbackends.host.cpu.cpuinfo import read_blocks
 from mlbackends.host.cpu.topology import online_cpus, sibling_groups
 from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
@@ -60,8 +61,10 @@ def find(host: Host) -> Finding:
     for line in host.read("/proc/self/status", 65536).splitlines() if not affinity else ():
         name, _, value = line.partition(":")
         if name == "Cpus_allowed_list":
-            affinity = parse_cpu_list(value)
+            affinity = _switched_on(host, parse_cpu_list(value))
     online = len(parse_cpu_list(host.read(f"{_CPUS}/online", 65536)))
+    if not online and host.platform == "linux":
+        online = len(online_cpus(host, read_blocks(host)))
     if not online and host.platform == "darwin":
         online = control_number(system_controls(host), "hw.activecpu", "hw.logicalcpu") or 0
     if not online and host.pid is None:
@@ -151,16 +154,22 @@ def _cores(host: Host, cpus: tuple[int, ...]) -> int:
     return len(sibling_groups(host, cpus, *names)) if cpus else 0
 
 
+def _switched_on(host: Host, cpus: tuple[int, ...]) -> tuple[int, ...]:
+    """Return those of some CPUs that are not off, which masks and cpusets may list; all if none is on."""
+    off = set(parse_cpu_list(host.read(f"{_CPUS}/offline", 65536)))
+    if not host.is_file(f"{_CPUS}/offline"):  # LXC numbers the CPUs in `online` anew
+        off = set(cpus).difference(parse_cpu_list(host.read(f"{_CPUS}/online", 65536)))
+    return tuple(cpu for cpu in cpus if cpu not in off) or cpus
+
+
 def _groups(host: Host) -> dict[str, Any]:
     """Return the limits of the control groups: infinity for no limit, None if it is not known."""
     quota = cgroups.cpu_quota(host)
     limits = {name: cgroups.limit(host, name) for name in cgroups.LIMITS}
     memory = limits["memory_limit_bytes"]
     throttled = cgroups.throttling(host, quota.folder if quota else "")
-    weight, listed = cgroups.cpu_weight(host), cgroups.allowed_cpus(host)
-    # Version 1 lists CPUs that are off too; no thread can run there.
-    online = frozenset(parse_cpu_list(host.read(f"{_CPUS}/online", 65536)))
-    cpus = tuple(cpu for cpu in listed if cpu in online) or listed
+    weight = cgroups.cpu_weight(host)
+    cpus = _switched_on(host, cgroups.allowed_cpus(host))
     return {
         "cgroup_version": cgroups.version(host),
         "cpu_quota": quota and quota.value,

@@ -31,8 +31,6 @@ from mlbackends.libraries.library_names import native_names
 from mlbackends.model.records import Answer, Device, Finding, Library, Presence, nonempty
 
 GROUP = "accelerator"
-#: Programs bind its functions when they call them, so one that is missing does no harm.
-LAZY = True
 
 
 #: The kernel's part of the driver, under Linux and Windows.

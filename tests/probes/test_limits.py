@@ -242,6 +242,22 @@ def test_affinity_comes_from_the_status_file_where_it_was_not_recorded(tmp_path:
     assert (facts["affinity"], facts["effective_cpus"]) == ("0-3", 4)
 
 
+def test_the_status_file_may_list_cpus_that_are_off_or_could_be_added(tmp_path: Path) -> None:
+    """As nproc counts: `Cpus_allowed_list` has all that the kernel was built or started for."""
+    files = {"proc/self/status": "Cpus_allowed_list:\t0-127\n"}
+    files["sys/devices/system/cpu/offline"] = "3,8-127\n"
+    facts = limits.find(machine(tmp_path, files, affinity=None)).facts
+    assert (facts["affinity"], facts["affinity_cpus"]) == ("0-2,4-7", 7)
+
+
+def test_the_numbers_of_an_lxc_container_are_not_those_of_its_cpuset(tmp_path: Path) -> None:
+    """With a quota lxcfs shows as many CPUs in `online`, from 0 on, and no other list."""
+    files = in_v2(cpuset__cpus__effective="2-5\n")
+    files |= {"sys/devices/system/cpu/online": "0-3\n", "sys/devices/system/cpu/offline": "\n"}
+    facts = limits.find(machine(tmp_path, files, affinity=[2, 3, 4, 5])).facts
+    assert (facts["cpuset"], facts["effective_cpus"]) == ("2-5", 4)
+
+
 def test_ulimits_are_soft_limits_in_plain_numbers(tmp_path: Path) -> None:
     text = (
         "Limit                     Soft Limit           Hard Limit           Units     \n"

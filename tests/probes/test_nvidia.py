@@ -78,8 +78,11 @@ def test_a_function_that_nobody_calls_may_be_missing(
     asked: Asked, fake_library: FakeLibrary
 ) -> None:
     """As programs open the driver, which bind its functions when they call them."""
-    _, library = asked("nvidia", fake_library(*NVML, defines=("UNBOUND",)))
+    path = fake_library(*NVML, defines=("UNBOUND",))
+    report, library = asked("nvidia", path)
     assert library.presence is Presence.USABLE, library.reasons
+    (message,) = [reason.message for reason in report.warnings if reason.code == "missing-symbol"]
+    assert message == f"{path} needs the function no_library_has_this, which no library defines"
 
 
 @pytest.mark.parametrize("defines", [(), ("OLD",)], ids=["new", "old"])

@@ -18,6 +18,7 @@ from mlbackends.base import registry
 from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.host.host import Host
 from mlbackends.isolation.protocol import Reply, Request, send
+from mlbackends.libraries.c_calls import open_driver
 from mlbackends.model.records import Answer, Library, Presence
 
 
@@ -71,9 +72,13 @@ def open_library(job: int, probe: str, library: Library, depth: Presence) -> Ite
 
     try:
         module = registry.load(registry.PROBES, probe)
-        opened = _opened(library.path, lazy=getattr(module, "LAZY", False))
+        opened, missing = _opened(library.path, getattr(module, "GROUP", "") == "accelerator")
+        if missing:
+            message = f"{library.path} needs the function {missing}, which no library defines"
+            hint = "install the driver's libraries again, all of one release"
+            answer = Answer(library, warnings=(Reason("missing-symbol", message, hint),))
         if hasattr(module, "load"):
-            answer = module.load(opened, library)
+            answer = _joined(answer, module.load(opened, library))
         presence = Presence.LOADABLE
         if depth is Presence.USABLE and hasattr(module, "use"):
             yield reply(final=False)
@@ -92,23 +97,14 @@ def open_library(job: int, probe: str, library: Library, depth: Presence) -> Ite
     yield reply()
 
 
-def _opened(path: str, *, lazy: bool) -> ctypes.CDLL:
-    """Open a library. lazy: as programs open a driver, which may lack functions that nobody calls."""
+def _opened(path: str, is_driver: bool) -> tuple[ctypes.CDLL, str]:
+    """Open a library; return also a function that it lacks, which only a driver's may."""
     if sys.platform == "win32":
         # As its package does: cuDNN and NVRTC open files of their folder by name, through PATH.
         folder = os.path.dirname(os.path.normpath(path))
         os.add_dll_directory(folder)
         os.environ["PATH"] = f"{folder};{os.environ.get('PATH', '')}"
-    try:
-        return ctypes.CDLL(path)
-    except OSError as error:
-        if not (lazy and "undefined symbol" in str(error)):
-            raise
-        loader = ctypes.CDLL(None)  # ctypes itself always asks for RTLD_NOW
-        loader.dlopen.restype = ctypes.c_void_p
-        if not (handle := loader.dlopen(os.fsencode(path), os.RTLD_LAZY)):
-            raise
-        return ctypes.CDLL(path, handle=handle)
+    return open_driver(path) if is_driver else (ctypes.CDLL(path), "")
 
 
 def _joined(first: Answer, second: Answer) -> Answer:

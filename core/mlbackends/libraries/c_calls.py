@@ -4,6 +4,8 @@
 needs neither, and a module can name them at its top.
 """
 
+import os
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ __all__ = [
     "ctypes",
     "decimal_version",
     "of_devices",
+    "open_driver",
     "require_sums",
     "status_names",
 ]
@@ -39,6 +42,26 @@ else:
 
     ctypes = _CTypes()
     CDLL = object
+
+
+def open_driver(path: str) -> tuple[CDLL, str]:
+    """Open a driver's library, even if it lacks functions that are not called. Raises OSError.
+
+    Return it and the first function that the loader does not find, "" if there is none. ctypes resolves every
+    function at once; NVIDIA's programs resolve each at its first call. Source: NVIDIA/go-nvml, dlopen.
+    """
+    try:
+        return ctypes.CDLL(path), ""
+    except OSError as error:
+        symbol = re.search(r"undefined symbol: (\w+)|: (\w+): symbol not found", str(error))
+        if symbol is None:
+            raise
+        dlopen = ctypes.CDLL(None).dlopen
+        dlopen.restype, dlopen.argtypes = ctypes.c_void_p, (ctypes.c_char_p, ctypes.c_int)
+        handle = dlopen(os.fsencode(path), os.RTLD_LAZY)
+        if not handle:
+            raise
+        return ctypes.CDLL(path, handle=handle), symbol[1] or symbol[2]
 
 
 def status_names(library: str) -> dict[int, str]:

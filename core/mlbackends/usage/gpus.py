@@ -4,7 +4,6 @@ NVML is opened in a child process that is kept between samples; if it hangs or c
 GPUs are missing for a minute. Source: NVML API reference.
 """
 
-import ctypes
 import os
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Any
 from mlbackends.base.reader import Reader, TooLate
 from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.host.host import Host
+from mlbackends.libraries.c_calls import open_driver
 from mlbackends.libraries.cuda import driver, nvml
 from mlbackends.model.usage import GpuProcess, GpuUsage
 
@@ -79,7 +79,7 @@ class Gpus:
 
 @cache
 def _opened(path: str) -> Any:
-    bound = nvml.bound(ctypes.CDLL(path))
+    bound = nvml.bound(open_driver(path)[0])
     nvml.must(bound, "nvmlInit")
     return bound
 

@@ -26,6 +26,7 @@ import msgspec
 
 from mlbackends.base import registry
 from mlbackends.base.errors import BadInput, Incomplete
+from mlbackends.base.writable import writable
 from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
 from mlbackends.host.redaction import names_of, redacted
@@ -213,7 +214,6 @@ def _bare(report: Report, name: str) -> str:
 
 def node_frames(report: Report) -> str:
     """Return the frames of an envelope with the report, whose own names may be redacted."""
-    from mlbackends.base.writable import writable
     from mlbackends.fleet.frames import frames
     from mlbackends.fleet.payload import node_name
     from mlbackends.model.fleet import Envelope

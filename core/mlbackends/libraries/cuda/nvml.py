@@ -76,6 +76,7 @@ def query(nvml: Any, function: str, *arguments: Any) -> Any:
     """Return what a function returns, None if the value is unavailable; raises GpuGone for a lost GPU."""
     try:
         value = getattr(nvml, function)(*arguments)
+        value = value.decode() if isinstance(value, bytes) else value
     except nvml.NVMLError as error:
         if error.value in _LOST:
             raise GpuGone(function, error.value) from None
@@ -235,11 +236,8 @@ class _Gpu:
             count = licences.licensableFeaturesCount if licences is not None else 0
             if features := licences.gridLicensableFeatures[:count] if count else ():
                 self.facts["licensed"] = any(feature.featureState for feature in features)
-        for name, function in (("vbios", "VbiosVersion"), ("gsp_firmware", "GspFirmwareVersion")):
-            version = self.get(function)  # nvidia-ml-py decodes the first of the two alone
-            if isinstance(version, bytes):
-                version = version.decode("ascii", "replace")
-            if isinstance(version, str) and version:
+        for name, function in (("gsp_firmware", "GspFirmwareVersion"), ("vbios", "VbiosVersion")):
+            if version := self.get(function):
                 self.facts[name] = version
         rows = self.get("RemappedRows")
         if rows is not None:
