@@ -40,7 +40,7 @@ def find(host: Host) -> Finding:
     """Look for each compiler's name in the folders of PATH."""
     packages: dict[str, str] = {}
     rows: list[Any] = [row for name in _NAMES if (row := _compiler(host, name, packages))]
-    facts = {
+    facts: dict[str, Any] = {
         "compilers": rows,
         "versions": {row["name"]: row["version"] for row in rows if "version" in row},
         **steering(host, "compilers"),
