@@ -71,7 +71,7 @@ def guarded_main(arguments: list[str]) -> int:
     except MlBackendsError as error:
         _fail(arguments, str(error), error.hint)
         return error.exit_code
-    except Exception as error:  # noqa: BLE001  a bug: one line, and the traceback in a file
+    except BaseException as error:  # noqa: BLE001  a bug: one line, and the traceback in a file
         if isinstance(error, OSError) and os.name == "nt" and error.errno == errno.EINVAL:
             return _end_without_output(exits.CLOSED_PIPE)  # how Windows reports a closed pipe
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
@@ -120,7 +120,7 @@ def _fail(arguments: list[str], message: str, hint: str = "") -> None:
             write("\n".join(frames(envelope)))
 
 
-def _report_bug(error: Exception, arguments: list[str]) -> None:
+def _report_bug(error: BaseException, arguments: list[str]) -> None:
     import tempfile
     import traceback
 

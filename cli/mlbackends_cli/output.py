@@ -19,17 +19,17 @@ _LACKING = "mlbackends.ascii"
 _HALVES = pattern("[\ud800-\udfff]")
 
 
-def write(text: str | bytes, path: str = "", *, for_all: bool = False) -> None:
+def write(text: str | bytes, path: str = "", *, mode: int | None = None) -> None:
     """Write text to a file, or to standard output if `path` is "" or "-"; bytes as they are.
 
     Characters that the terminal's encoding lacks are replaced. Raises BadInput if
-    the file cannot be written; it then keeps its content. for_all: every user may read it.
+    the file cannot be written; it then keeps its content. mode: of the file, None for the usual one.
     """
     if isinstance(text, str) and text and not text.endswith("\n"):
         text += "\n"
     if path not in ("", "-"):
         try:
-            with whole_file(path, 0o644 if for_all else None) as file:
+            with whole_file(path, mode) as file:
                 file.write(text.encode() if isinstance(text, str) else text)
         except OSError as error:
             folder = os.path.dirname(path) or "."

@@ -10,7 +10,7 @@ Source:   the documentation of each library; ld.so(8) for LD_PRELOAD.
 
 from collections.abc import Iterator
 
-from mlbackends.base.patterns import URL_LOGIN, pattern
+from mlbackends.base.patterns import URL_LOGIN, pattern, without_secrets
 from mlbackends.base.reasons import Reason
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
@@ -56,8 +56,8 @@ def find(host: Host) -> Finding:
 
 
 def _shown(value: str) -> str:
-    """Return a value without the logins in its URLs."""
-    return URL_LOGIN.sub("://***@", value) if "://" in value else value
+    """Return a value without secrets and the logins in its URLs."""
+    return without_secrets(URL_LOGIN.sub("://***@", value) if "://" in value else value, "***")
 
 
 def _warnings(host: Host) -> Iterator[Reason]:

@@ -334,3 +334,35 @@ def test_a_report_without_home_and_user_variables_hides_them_too() -> None:
     )
 
     assert f'"{home}/' not in done.stdout
+
+
+def test_what_an_added_package_raises_is_one_line(tmp_path: Path) -> None:
+    package = tmp_path / "adder-1.0.dist-info"
+    package.mkdir()
+    (package / "entry_points.txt").write_text(
+        "[mlbackends.engines]\nempty = added\n[mlbackends.cli.commands]\nodd = added\nleaves = leaver\n"
+        "[mlbackends.probes]\nstrange = added\nleaver = leaver\n"
+    )
+    (tmp_path / "leaver.py").write_text("raise SystemExit(0)\n")
+    (tmp_path / "added.py").write_text(
+        "import click\nclass Odd(BaseException): pass\n"
+        "def find(host): raise Odd('on purpose')\n"
+        "@click.command()\ndef command(): raise Odd('on purpose')\n"
+    )
+    path = {"PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path)}
+
+    engine = backends_alone("fleet", "run", "--engine", "empty", environment=path)
+    odd = backends_alone("odd", environment=path)
+    leaves = backends_alone("leaves", environment=path)
+    told = backends_alone(
+        "info", "strange", "leaver", "python", "--format", "json", environment=path
+    )
+
+    assert (engine.returncode, "it defines no function `run`" in engine.stderr) == (2, True)
+    assert (odd.returncode, "this is a bug" in odd.stderr) == (70, True)
+    assert (leaves.returncode, "cannot be imported: SystemExit" in leaves.stderr) == (2, True)
+    probes = json.loads(told.stdout)["probes"]
+    assert "Odd: on purpose" in probes["strange"]["failure"]["message"]
+    assert "SystemExit" in probes["leaver"]["failure"]["message"]
+    for done in (engine, odd, leaves, told):
+        assert "Traceback" not in done.stderr

@@ -200,7 +200,7 @@ def finish(
 def write_outcome(outcome: Outcome, form: str, output: str, page: Page) -> None:
     """Write the outcome, and let the format publish it elsewhere, as in GitHub's summary."""
     text = formats.text(form, "outcome", outcome, page)
-    write(text, output, for_all=formats.is_for_collectors(form))
+    write(text, output, mode=0o644 if formats.is_for_collectors(form) else None)
     module = formats.load(form)
     if hasattr(module, "publish"):
         module.publish(outcome)

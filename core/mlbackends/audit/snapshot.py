@@ -76,7 +76,7 @@ def record(
         tree.put("about.txt", about.encode())
         if is_archive:
             text = tree.text()
-            with whole_file(path) as file:
+            with whole_file(path, 0o600) as file:
                 file.write(text)
         else:
             _write_folder(os.path.abspath(path), tree)
@@ -128,6 +128,7 @@ def _write_folder(target: str, tree: "Tree") -> None:
     part = tempfile.mkdtemp(prefix=".backends-", dir=os.path.dirname(target))
     try:
         new, before = os.path.join(part, "machine"), os.path.join(part, "before")
+        os.mkdir(new, 0o700)
         tree.unpack(new)
         exists = os.path.isdir(target)
         if exists:  # Windows replaces no folder, not even an empty one

@@ -29,6 +29,27 @@ def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
 #: The name and password in an address, with the signs around it. No scheme is needed: looking for the
 #: beginning of a word in a long one takes the square of its length.
 URL_LOGIN = pattern(r"://[^/\s@]*@")
+#: Secrets, with what is kept in front of them: the signature or token in an address, an option with one, an
+#: HTTP header, and the tokens of GitHub, GitLab, Hugging Face, OpenAI and its like, Slack and AWS.
+_SECRET = pattern(
+    r"((?:[?&](?i:sig|(?:x-\w{3,4}-)?(?:signature|credential|security-token)|(?:\w{1,20}_)?token|auth"
+    r"|(?:api[-_]?|access[-_]?)?key|password|(?:client_)?secret)"
+    r"|-(?i:(?:[\w-]{1,20}-)?(?:token|api-?key|password|secret)))[= ]"
+    r"|\b(?i:Bearer|Basic) +)[^\s&#\"']+"
+    r"|\b(?:gh[opsur]_|github_pat_|glpat-|hf_|sk-|xox[abprs]-|AKIA)(?=[\w-]{0,30}\d)[\w-]{16,}"
+)
+#: What each of these contains, so that most texts are left alone without a pattern.
+_OF_SECRETS = (
+    "sig=", "ignature", "redential", "oken", "auth=", "key", "assword", "ecret", "earer ", "asic ", "ghp_",
+    "gho_", "ghs_", "ghu_", "ghr_", "hub_pat_", "glpat-", "hf_", "sk-", "xox", "AKIA", "KEY",
+)  # fmt: skip
+
+
+def without_secrets(text: str, stand_in: str = "redacted") -> str:
+    """Return a text without the secrets in it that their form or place shows."""
+    if not any(sign in text for sign in _OF_SECRETS):
+        return text
+    return _SECRET.sub(lambda found: f"{found[1] or ''}{stand_in}", text)
 
 
 UUID = pattern(

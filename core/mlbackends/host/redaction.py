@@ -22,6 +22,7 @@ from mlbackends.base.patterns import (
     URL_LOGIN,
     UUID,
     pattern,
+    without_secrets,
 )
 from mlbackends.base.reasons import Reason
 from mlbackends.base.tables import table
@@ -318,6 +319,7 @@ class _Replacer:
                 value = HOME.sub(r"\1USER", value)
             for numbers in self._present if len(value) >= _LEAST_LETTERS else ():
                 value = numbers.sub(lambda found: self.whole(found[0]), value)
+            value = without_secrets(value)
             if "://" in value:
                 value = URL_LOGIN.sub("://redacted@", value)
                 value = NUMERIC_SERVER.sub(

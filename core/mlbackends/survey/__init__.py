@@ -121,7 +121,9 @@ def survey(
             own_report = reports[name]
             try:
                 facts = modules[name].derive(finding.facts, reports)
-            except Exception as error:  # noqa: BLE001  one broken probe must not cost the others
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001  one broken probe must not cost the others
                 reports[name] = _failed(modules[name], error, own_report.duration_seconds)
                 continue
             changed = {"presence": Presence.FOUND, "reasons": ()} if facts else {}
@@ -223,7 +225,9 @@ class _Search:
                 start = time.perf_counter()
                 try:
                     finding = found(module, self.host)
-                except Exception as error:  # noqa: BLE001  one broken probe must not cost the others
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as error:  # noqa: BLE001  one broken probe must not cost the others
                     self.reports[name] = _failed(module, error, time.perf_counter() - start)
                     continue
                 self.findings[name] = finding
@@ -241,7 +245,7 @@ class _Search:
             meanwhile()
 
 
-def _failed(module: ModuleType, error: Exception, seconds: float) -> ProbeReport:
+def _failed(module: ModuleType, error: BaseException, seconds: float) -> ProbeReport:
     """Return the report of a probe that raised an exception."""
     import traceback
 

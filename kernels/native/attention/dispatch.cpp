@@ -24,6 +24,8 @@ int64_t common_divisor(int64_t a, int64_t b) {
    block. */
 constexpr int64_t short_query = 64, fewest_tasks = 32, split_tasks = 64, shortest_chunk = 512,
                   most_split_rows = 32;
+/* Signals are handled between tasks: of keys that are one row in memory there may be 2^40. */
+constexpr int64_t longest_chunk = 1 << 22;
 
 Partition partition_of(const Problem &p) {
   const Level &level = *level_of(p.level);
@@ -53,7 +55,9 @@ Partition partition_of(const Problem &p) {
   const int64_t tasks = partition.units * partition.blocks;
   if (tasks < fewest_tasks && partition.block_rows <= most_split_rows && p.key_length >= 2 * shortest_chunk) {
     const int64_t wanted = divide_up(split_tasks, tasks), most = p.key_length / shortest_chunk;
+    const int64_t least = p.key_length / longest_chunk;
     partition.splits = wanted < most ? wanted : most;
+    if (partition.splits < least) partition.splits = least;
   }
   partition.chunk =
       partition.splits > 1 ? divide_up(divide_up(p.key_length, partition.splits), 128) * 128 : p.key_length;

@@ -1,6 +1,6 @@
-/* Counters in a file that the capturing process made and mapped before: it reads them whatever
+/* Counters in a file that the capturing process made before: it reads them whatever
  * happens to this process. Their order is enum shim_count; each has 64 bits. The file is whole when
- * we get it (a page of zeros, written, not a hole), so a full disk cannot make the mapping fault.
+ * we get it (a page of zeros, allocated and sealed), so a full disk cannot make the mapping fault.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -3,6 +3,7 @@
  */
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,6 +40,8 @@ static int moved_up(int number) {
 static struct opened *open_trace(pid_t process) {
     /* NONBLOCK: were it a FIFO, opening would wait for a reader. */
     int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+    /* A link in /proc leads to a file in memory; any other was put there by somebody since. */
+    if (strncmp(shim_trace_path, "/proc/", 6)) flags |= O_NOFOLLOW;
     int number = open(shim_trace_path, flags, 0666);
     if (number < 0) return NULL;
     struct opened *file = malloc(sizeof *file);

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -200,6 +201,29 @@ def test_identity_is_kept_where_it_is_asked_for_but_no_secret(tmp_path: Path) ->
     for name in ("/home/marianne", "lab-box-17", "aaaaaaaa-bbbb"):
         assert name in text
     assert "hunter2" not in text
+
+
+@pytest.mark.parametrize("keep_identity", [False, True])
+def test_secrets_inside_values_are_in_no_snapshot(tmp_path: Path, keep_identity: bool) -> None:
+    secret = "a1B2c3D4e5F6g7H8i9J0"
+    told = {
+        "environment": {
+            "PIP_INDEX_URL": f"https://example.org/simple?token={secret}",
+            "HF_HOME": f"/data/hf_{secret}/hub",
+            "NCCL_DEBUG_FILE": f"Bearer {secret}",
+        }
+    }
+    files = {"/usr/lib/os-release": "NAME=x\n", f"/opt/sk-{secret}/lib/libcudnn.so.9": "no library"}
+    told["environment"]["LD_LIBRARY_PATH"] = f"/opt/sk-{secret}/lib"
+    source = machine(tmp_path / "home", files, told)
+
+    report = report_of(str(source))
+    record(str(tmp_path / "copy.machine"), Host(str(source)), keep_identity=keep_identity)
+
+    assert secret not in msgspec.json.encode(report).decode()
+    assert secret not in (tmp_path / "copy.machine").read_text()
+    if os.name != "nt":
+        assert (tmp_path / "copy.machine").stat().st_mode & 0o777 == 0o600
 
 
 def test_nothing_is_left_where_it_was_interrupted(tmp_path: Path) -> None:

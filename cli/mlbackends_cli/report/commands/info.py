@@ -164,7 +164,8 @@ def command(
     else:
         style = page(color, output, details=bool(names), timing=timing, absent=absent)
         text = own[form](shown) if form in own else formats.text(form, "report", shown, style)
-        write(text, output, for_all=form not in own and formats.is_for_collectors(form))
+        for_all = form not in own and formats.is_for_collectors(form)
+        write(text, output, mode=0o644 if for_all else None)
     for reason in missing:
         log(f"requirement not met: {reason}")
     uncertain = undetermined(report)

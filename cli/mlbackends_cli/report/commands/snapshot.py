@@ -90,7 +90,7 @@ def command(
             redact=not keep_identity,
         )
         data = indented(report).encode() + b"\n"
-        write(data, target)
+        write(data, target, mode=0o600)
         about = f"{len(report.probes)} probes at depth {report.depth}"
         variables = report.probes["environment"].facts.get("variables", {})
         lines = [

@@ -13,7 +13,15 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mlbackends.base.patterns import HARDWARE_ADDRESS, HOME, LONG_ID, SID, URL_LOGIN, UUID
+from mlbackends.base.patterns import (
+    HARDWARE_ADDRESS,
+    HOME,
+    LONG_ID,
+    SID,
+    URL_LOGIN,
+    UUID,
+    without_secrets,
+)
 from mlbackends.base.tables import table
 from mlbackends.host.recording import excerpts
 from mlbackends.host.redaction import (
@@ -93,7 +101,7 @@ class Anonymiser:
         """Return an anonymised text."""
         for pattern, replace in self._rules:
             text = pattern.sub(replace, text)
-        return text
+        return without_secrets(text)
 
     def data(self, data: bytes) -> bytes:
         """Return an anonymised content; bytes that are not UTF-8 stay."""

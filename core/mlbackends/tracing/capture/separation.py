@@ -1,7 +1,7 @@
 """How trace lines are kept apart from the command's own output, and which way is taken."""
 
+import contextlib
 import errno
-import mmap
 import os
 import select
 import signal
@@ -21,6 +21,7 @@ from mlbackends.tracing.capture.trace_file import file_in_memory
 if os.name == "nt":
     from mlbackends.tracing.capture.windows import waiting_bytes
 else:
+    import fcntl
     import termios
 
 #: Starts the command, with a descriptor for its output, and returns its process id.
@@ -99,9 +100,11 @@ class _Preloaded(Separation):
     ) -> None:
         super().__init__()
         self._stack = ExitStack()
-        descriptor, path = self._stack.enter_context(file_in_memory("backends-trace-counts"))
-        os.write(descriptor, bytes(_PAGE_BYTES))  # a hole could not be filled when memory is full
-        self._page = mmap.mmap(descriptor, _PAGE_BYTES, access=mmap.ACCESS_READ)
+        self._counts, path = self._stack.enter_context(file_in_memory("backends-trace-counts"))
+        os.posix_fallocate(self._counts, 0, _PAGE_BYTES)
+        # A program that made it shorter would end all that have it mapped.
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(self._counts, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
         words = b"\n".join(marker for those in markers.values() for marker in those)
         self.variables = {
             "LD_PRELOAD": preload_value(shim, environment, self._stack),
@@ -111,10 +114,9 @@ class _Preloaded(Separation):
         }
 
     def counted(self) -> Counted:
-        return Counted(*struct.unpack_from("=8Q", self._page))
+        return Counted(*struct.unpack("=8Q", os.pread(self._counts, 64, 0).ljust(64, b"\0")))
 
     def close(self) -> None:
-        self._page.close()
         self._stack.close()
 
 

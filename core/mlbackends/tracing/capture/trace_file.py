@@ -37,7 +37,14 @@ class TraceFile:
         self._existed = append and os.path.exists(self.path)
         self.descriptor = -1
         try:
-            self.descriptor = os.open(self.path, flags("O_RDWR", "O_CREAT", "O_APPEND"), 0o666)
+            if os.path.islink(self.path) and not self.path.startswith("/proc/"):
+                if os.name != "nt" and os.lstat(self.path).st_uid not in (0, os.geteuid()):
+                    raise OSError(errno.ELOOP, "it is a link of another user")  # noqa: TRY301
+                self.path = with_slashes(os.path.realpath(self.path))
+            # A link of now was put there since; those of /proc lead to a file in memory.
+            follow = () if self.path.startswith("/proc/") else ("O_NOFOLLOW",)
+            how = flags("O_RDWR", "O_CREAT", "O_APPEND", *follow)
+            self.descriptor = os.open(self.path, how, 0o666)
             self.is_shared = not lock(self.descriptor)
             if not append and not self.is_shared:
                 os.ftruncate(self.descriptor, 0)
@@ -147,7 +154,7 @@ def file_in_memory(name: str) -> Iterator[tuple[int, str]]:
             with contextlib.suppress(OSError):
                 os.unlink(path)
         return
-    descriptor = os.memfd_create(name)
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         yield descriptor, f"/proc/{os.getpid()}/fd/{descriptor}"
     finally:

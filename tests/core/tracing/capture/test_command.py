@@ -696,3 +696,28 @@ def test_mkl_alone_needs_no_way_of_its_own(captures: Captures) -> None:
     done = captures.run(sys.executable, "-c", code, tracers=["mkl"], shim="")
     assert done.stdout.decode().strip() == str(captures.trace)
     assert captures.told()["separation"] == "none"
+
+
+def test_a_program_that_shortens_the_counts_ends_nobody(captures: Captures, printer: str) -> None:
+    program = "import os; os.truncate(os.environ['MLBACKENDS_TRACE_COUNTS'], 0)"
+    script = f'{sys.executable} -c "{program}" 2>/dev/null; {printer} trace 3'
+
+    done = captures.run("/bin/sh", "-c", script, separation="preload")
+
+    assert done.returncode == 0, done.stderr
+    assert captures.lines() == printed(0, 3)
+    assert captures.told()["lines"] == 3
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root can give a link away")
+def test_a_link_of_another_user_is_not_followed(captures: Captures, printer: str) -> None:
+    target = captures.folder / "target"
+    captures.trace.symlink_to(target)
+    os.lchown(captures.trace, 12345, 12345)
+
+    refused = captures.run(printer, "trace", "1")
+    os.lchown(captures.trace, os.geteuid(), -1)
+    followed = captures.run(printer, "trace", "1")
+
+    assert b"a link of another user" in refused.stderr
+    assert (followed.returncode, target.read_text().count("\n")) == (0, 1)

@@ -117,6 +117,8 @@ def loaded(name: str) -> ModuleType:
     module = registry.load("mlbackends.fleet.engines", name)
     if error := registry.import_error(module):
         raise BadInput(f"the engine {name} cannot be imported: {type(error).__name__}: {error}")
+    if not callable(getattr(module, "run", None)):
+        raise BadInput(f"the engine {name} cannot be used: it defines no function `run`")
     return module
 
 
