@@ -159,8 +159,13 @@ def environment_of(**versions: str) -> ProbeReport:
     return told(distributions={name.replace("_", "-"): text for name, text in versions.items()})
 
 
-def hopper(torch: str, cudnn: str, capability: str = "9.0") -> Report:
-    return report(torch=told(torch, cuda_version="12.8"), cudnn=told(cudnn), nvidia=gpu(capability))
+def hopper(torch: str, cudnn: str, capability: str = "9.0", **packages: str) -> Report:
+    return report(
+        torch=told(torch, cuda_version="12.8"),
+        cudnn=told(cudnn),
+        nvidia=gpu(capability),
+        packages=environment_of(**packages),
+    )
 
 
 def flashinfer(nvidia: ProbeReport, toolkit: ProbeReport, **parts: str) -> Report:
@@ -290,6 +295,8 @@ CASES += [
     ("cudnn-attention-nan", hopper("2.15.0", "9.25.1"), None),
     ("cudnn-attention-nan", hopper("2.14.0", "9.26.0"), None),
     ("cudnn-attention-nan", hopper("2.14.0", "9.25.1", "8.0"), None),
+    ("cudnn-attention-nan", hopper("2.14.0", "9.25.1", nvidia_cudnn_cu12="9.26.0.51"), None),
+    ("cudnn-attention-nan", hopper("2.14.0", "9.26.0", nvidia_cudnn_cu12="9.20.0.48"), W),
     ("cudnn-attention-nan", hopper("2.14.0", "9.25.1", "10.0"), None),
     ("cudnn-older-than-jax-needs", with_jax("9.8", system="9.1.0"), E),
     ("cudnn-older-than-jax-needs", with_jax("9.8", system="9.8.0"), None),
