@@ -26,7 +26,12 @@ import jax
 def answers(kind):
     return jax.devices(kind)
 
-for point in entry_points(group="jax_plugins"):
+points = entry_points()
+if hasattr(points, "select"):
+    points = points.select(group="jax_plugins")
+else:  # before Python 3.10
+    points = points.get("jax_plugins", ())
+for point in points:
     for kind in ("cuda", "rocm", "tpu", "METAL", "xpu"):
         if kind.lower() in point.name.lower():
             starts(kind.lower(), lambda: answers(kind))

@@ -49,7 +49,7 @@ def runs(provider):
     return provider in session.get_providers()
 
 offered = {
-    name.removesuffix("ExecutionProvider").lower(): name
+    name.replace("ExecutionProvider", "").lower(): name
     for name in onnxruntime.get_available_providers()
 }
 for short, provider in offered.items():

@@ -124,7 +124,7 @@ def find(host: Host) -> Finding:
         texts = (f"{row['package']} needs {row['needs']}{row.get('wanted', '')}" for row in rows)
         count = f"{counted(len(rows), 'requirement')} {'is' if len(rows) == 1 else 'are'} not met"
         message = f"{count}: {'; '.join([*texts][:_SHOWN])}"
-        warnings.append(Reason("requirement-unmet", message, "see backends doctor"))
+        warnings.append(Reason("requirement-unmet", message))
     consumers = table("libraries/consumers")["packages"]
     # The page names these too, by what they use.
     imports = tuple(

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from running import backends
 
+from mlbackends.testing.machine import Machine
+from mlbackends.testing.requirements import demand, unmet_on
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -63,6 +66,25 @@ def test_the_page_marks_both_as_broken(python: str) -> None:
         assert any(line.split()[:2] == ["✗", name] for line in page.splitlines()), page
 
 
+def test_the_page_names_the_cause_once(python: str) -> None:
+    page = backends("info", "--python", python).stdout
+
+    assert page.count("libcudnn-none.so.9") == 1
+    assert "xformers for the same cause" in " ".join(page.split())
+
+
+def test_what_the_page_lists_as_a_package_is_what_was_imported(python: str) -> None:
+    page = backends("info", "--python", python).stdout
+    done = backends("info", "--python", python, "--format", "json")
+
+    section = page.partition("\nPackages")[2].partition("\nLibraries")[0]
+    rows = [line.split()[:2] for line in section.splitlines() if line.strip()]
+    listed = {row[1] for row in rows if row[0] in "✓◐·✗?"} - {"compilers", "packages"}
+    probes = json.loads(done.stdout)["probes"]
+    imported = {name for name, probe in probes.items() if "imports" in probe.get("facts", {})}
+    assert listed == imported == {"torch", "xformers"}
+
+
 def test_the_record_has_the_words_of_the_loader(python: str) -> None:
     done = backends("info", "--python", python, "--format", "json")
 
@@ -81,14 +103,25 @@ def test_the_record_has_the_words_of_the_loader(python: str) -> None:
     assert probes["packages"]["warnings"][0]["code"] == "requirement-unmet"
 
 
-def test_a_requirement_and_a_policy_name_the_reason(python: str, tmp_path: Path) -> None:
-    policy = tmp_path / "policy.toml"
-    policy.write_text('schema = "backends.policy/1"\n[[require]]\nname = "torch"\n')
-
+def test_a_requirement_and_an_assertion_are_not_met(python: str) -> None:
     required = backends("info", "--python", python, "--require", "torch>=2")
+    audited = backends("audit", "--python", python, "--require", "torch == usable")
 
-    assert required.returncode == 1
+    assert (required.returncode, audited.returncode) == (1, 1)
     assert "libcudnn-none.so.9" in required.stderr
+
+
+def test_a_test_that_requires_the_package_is_skipped_with_the_reason(
+    python: str, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.json"
+    report.write_text(backends("info", "--python", python, "--format", "json").stdout)
+    machine = Machine(str(report))
+
+    found = unmet_on(machine, demand(("torch>=2",), {}), ())
+
+    assert found is not None
+    assert WORDS in found.why
 
 
 def test_a_value_from_files_imports_nothing(python: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from mlbackends.base import registry
-from mlbackends.base.errors import UnknownName, counted
+from mlbackends.base.errors import UnknownName, counted, joined
 from mlbackends.base.reasons import UNCHECKED, Reason
 from mlbackends.host.declared import facts_of
 from mlbackends.model.records import Device, Library, Presence, ProbeReport, Report
@@ -190,8 +190,12 @@ def without_row(report: Report) -> dict[str, str]:
 
 
 def broken(report: Report) -> list[tuple[str, Reason]]:
-    """Return why each probe and each device is broken, with the probe's name."""
+    """Return why each probe and each device is broken, with the probe's name.
+
+    Packages that cannot be imported for one cause are one entry: each fails with the words of the first.
+    """
     found: dict[tuple[str, str], Reason] = {}
+    importers: dict[str, list[str]] = {}
     for name, probe in report.probes.items():
         entries: tuple[ProbeReport | Device, ...] = (probe, *probe.devices)
         broken = [entry for entry in entries if state_of(entry) == "broken"]
@@ -203,7 +207,16 @@ def broken(report: Report) -> list[tuple[str, Reason]]:
                 if isinstance(entry, Device) and len(probe.devices) > len(broken):
                     words = f"{entry.kind} {entry.index}: {reason.message}"
                     reason = replace(reason, message=words)
+                if reason.code == "import-failed":
+                    cause = reason.message.partition(" fails: ")[2]
+                    importers.setdefault(cause, []).append(name)
+                    if importers[cause][0] != name:
+                        continue
                 found.setdefault((name, reason.message), reason)
+    for (name, message), reason in found.items():
+        if others := importers.get(message.partition(" fails: ")[2], [name])[1:]:
+            words = f"{message}; {joined(others)} for the same cause"
+            found[name, message] = replace(reason, message=words)
     return [(name, reason) for (name, _), reason in found.items()]
 
 

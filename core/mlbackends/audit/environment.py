@@ -1,7 +1,7 @@
 """The environment of a report as hazards read it: variables, their values, and commands to type in it."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from mlbackends.audit.hazard import ReportView
 from mlbackends.base.patterns import pattern
@@ -63,15 +63,24 @@ FRAMEWORKS = (
 SEARCH_PATHS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
-def required_text(row: Mapping[str, str]) -> str:
-    """Return a row of packages.unmet as a requirement: cuda-toolkit[cublas]==13.2.2."""
-    extras = f"[{row['extras']}]" if "extras" in row else ""
-    return f"{row['needs']}{extras}{row.get('wanted', '')}"
-
-
 def install(report: ReportView, *requirements: str) -> str:
     """Return the command that installs requirements, such as "numpy<2"."""
     return _package_command(report, "install", *requirements)
+
+
+def install_unmet(report: ReportView, rows: Iterable[Mapping[str, str]]) -> str:
+    """Return the command that installs what rows of packages.unmet need, each package once; "" for none."""
+    wanted: dict[str, tuple[set[str], set[str]]] = {}
+    for row in rows:
+        if row["needs"] != "python":
+            extras, clauses = wanted.setdefault(row["needs"], (set(), set()))
+            extras |= {*filter(None, row.get("extras", "").split(","))}
+            clauses |= {*filter(None, row.get("wanted", "").split(","))}
+    requirements = [
+        name + f"[{','.join(sorted(extras))}]" * bool(extras) + ",".join(sorted(clauses))
+        for name, (extras, clauses) in sorted(wanted.items())
+    ]
+    return install(report, *requirements) if requirements else ""
 
 
 def reinstall(report: ReportView, name: str, version: str) -> str:

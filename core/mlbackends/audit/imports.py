@@ -1,20 +1,19 @@
 """Packages that cannot be imported, as hazards read them: what fails, why, and the command that fixes it."""
 
 import os
+from collections.abc import Sequence
 
 from msgspec import Struct
 
-from mlbackends.audit.environment import install, reinstall, required_text
+from mlbackends.audit.environment import install_unmet, reinstall
 from mlbackends.audit.hazard import ReportView
 from mlbackends.audit.libraries import package_of
 from mlbackends.base.patterns import pattern
-from mlbackends.base.reasons import UNCERTAIN
+from mlbackends.base.reasons import UNCERTAIN, UNCHECKED
+from mlbackends.model.records import Presence
 
 _MODULE = pattern(r"No module named '([\w.]+)'")
-_LIBRARY = pattern(
-    r"([^\s'\"]+): (cannot open shared object file|file too short|invalid ELF header|cannot read)"
-)
-_BROKEN = ("file too short", "invalid ELF header", "cannot read")
+_CUT_OFF = ("file too short", "invalid ELF header", "cannot read file data")
 
 
 class Unimportable(Struct, frozen=True):
@@ -31,23 +30,33 @@ class Unimportable(Struct, frozen=True):
 
 def unimportable(report: ReportView) -> list[Unimportable]:
     """Return what cannot be imported, by cause: a package fails with the words of the one that it imports."""
-    found: dict[tuple[str, bool], list[tuple[str, str]]] = {}
+    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for name, probe in report.record.probes.items():
         codes = {reason.message: reason.code for reason in probe.reasons}
         for module, text in report.fact(f"{name}.imports", {}).items():
             if text in codes:
                 cause = text.removeprefix(f"import {module} ").removeprefix("fails: ")
-                is_certain = codes[text] not in UNCERTAIN
-                found.setdefault((cause, is_certain), []).append((module, name))
-    return [
-        Unimportable(
-            cause,
-            tuple(module for module, _ in failing),
-            tuple(dict.fromkeys(name for _, name in failing)),
-            is_certain,
-        )
-        for (cause, is_certain), failing in found.items()
-    ]
+                found.setdefault((cause, codes[text]), []).append((module, name))
+    failures = []
+    for (cause, code), failing in found.items():
+        modules = tuple(module for module, _ in failing)
+        probes = tuple(dict.fromkeys(name for _, name in failing))
+        if code in ("crashed", "exited"):
+            cause += _broken_library(report, probes)
+        failures.append(Unimportable(cause, modules, probes, code not in UNCERTAIN))
+    return failures
+
+
+def _broken_library(report: ReportView, probes: Sequence[str]) -> str:
+    """Return the library of packages that a process cannot open, to end a sentence; "" for none."""
+    owners = tuple(f"{report.fact(f'{probe}.distribution', probe)} " for probe in probes)
+    for probe in report.record.probes:
+        for library in report.libraries(probe):
+            for reason in library.reasons if library.owner.startswith(owners) else ():
+                if library.presence is Presence.FOUND and reason.code not in UNCERTAIN | UNCHECKED:
+                    about = reason.message.removeprefix(f"{library.path}: ")
+                    return f"; {library.path}: {about}"
+    return ""
 
 
 def unmet_causes(report: ReportView, failing: Unimportable) -> list[dict[str, str]]:
@@ -71,23 +80,20 @@ def unmet_causes(report: ReportView, failing: Unimportable) -> list[dict[str, st
 def fix(report: ReportView, failing: Unimportable) -> str:
     """Return the command that makes an import work, "" where none is known to."""
     if rows := unmet_causes(report, failing):
-        # Only one of several ranges for a package is given to pip: it resolves the others itself.
-        wanted = {row["needs"]: required_text(row) for row in reversed(rows)}
-        return install(report, *sorted(wanted.values()))
-    file = _LIBRARY.search(failing.cause)
-    name = os.path.basename(file[1]) if file else ""
+        return install_unmet(report, rows)
     for row in report.fact("packages.missing_files", []):
-        if file and os.path.basename(row["example"]) == name:
+        if os.path.basename(row["example"]) in failing.cause:
             return reinstall(report, row["name"], row["version"])
-    for probe in report.record.probes if file and file[2] in _BROKEN else ():
+    for probe in report.record.probes:
         for library in report.libraries(probe):
-            if os.path.basename(library.path) == name and library.owner:
+            is_named = os.path.basename(library.path) in failing.cause
+            if is_named and library.owner and library.presence is Presence.FOUND:
                 return reinstall(report, *package_of(library))
     module = _MODULE.search(failing.cause)
     is_own = module is not None and module[1].partition(".")[0] == failing.modules[0]
-    if is_own or (file and file[2] in _BROKEN):
-        owner = report.fact(f"{failing.probes[0]}.distribution", "")
-        return reinstall(report, owner, report.package(owner)) if owner else ""
+    owner = report.fact(f"{failing.probes[0]}.distribution", "")
+    if owner and (is_own or any(words in failing.cause for words in _CUT_OFF)):
+        return reinstall(report, owner, report.package(owner))
     return ""
 
 

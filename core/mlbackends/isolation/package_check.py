@@ -61,9 +61,10 @@ def words(error):
     return type(error).__name__ + (": " + text if text else "")
 def starts(accelerator, call):
     ours, pipe = os.dup(2), os.pipe()
-    os.set_blocking(pipe[1], False)
     os.write(pipe[1], b"\n")
-    os.dup2(pipe[1], 2)
+    if os.name != "nt":  # there a full pipe would stop the library
+        os.set_blocking(pipe[1], False)
+        os.dup2(pipe[1], 2)
     why = ""
     try:
         if not call():
@@ -90,6 +91,9 @@ except BaseException as error:
     fail("import-failed", words(error))
 try:
     exec(%r, globals())
+except (AttributeError, NameError, TypeError) as error:  # another release's interface
+    if deep:
+        fail("call-failed", words(error))
 except BaseException as error:
     fail("call-failed", words(error))
 end(None)

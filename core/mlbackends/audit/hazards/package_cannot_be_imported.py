@@ -23,12 +23,13 @@ def symptoms(report: ReportView) -> Symptoms:
             continue
         versions = [report.version(probe) for probe in failing.probes]
         only = f"{modules} {versions[0]}".rstrip() if len(failing.modules) == 1 else modules
+        command, hint = fix(report, failing), ""
+        if not command and "ended the process" in failing.cause:
+            hint = f"see where it ends: python -X faulthandler -c 'import {failing.modules[0]}'"
         yield Symptom(
             f"{only} cannot be imported: {failing.cause}",
-            hint=f"see where it ends: python -X faulthandler -c 'import {failing.modules[0]}'"
-            if "ended the process" in failing.cause
-            else "",
-            command=fix(report, failing),
+            hint=hint,
+            command=command,
             evidence={
                 f"{probe}.imports": report.fact(f"{probe}.imports") for probe in failing.probes
             },

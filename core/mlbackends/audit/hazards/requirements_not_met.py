@@ -1,6 +1,6 @@
 """Packages require others that are not installed, or have another version."""
 
-from mlbackends.audit.environment import install, required_text
+from mlbackends.audit.environment import install_unmet
 from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.audit.imports import unimportable, unmet_causes
 from mlbackends.base.errors import counted
@@ -18,11 +18,11 @@ def symptoms(report: ReportView) -> Symptoms:
     texts = []
     for row in rows[:_SHOWN]:
         installed = f"{row['installed']} is installed" if "installed" in row else "not installed"
-        texts.append(f"{row['package']} {row['version']} needs {required_text(row)} ({installed})")
+        package = f"{row['package']} {row.get('version', '')}".rstrip()
+        texts.append(f"{package} needs {row['needs']}{row.get('wanted', '')} ({installed})")
     more = f"; and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
-    packages = {row["needs"]: required_text(row) for row in rows if row["needs"] != "python"}
     yield Symptom(
         f"{counted(len(rows), 'requirement')} not met: {'; '.join(texts)}{more}",
-        command=install(report, *packages.values()) if packages else "",
+        command=install_unmet(report, rows),
         evidence={"packages.unmet": rows},
     )

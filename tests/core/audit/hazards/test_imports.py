@@ -117,6 +117,45 @@ def test_a_library_that_is_cut_off_is_reported_with_the_import_alone(said: str) 
     assert check.command.endswith("--force-reinstall --no-deps numpy==2.4.6")
 
 
+def test_a_crash_because_of_a_library_that_is_cut_off_is_one_finding_with_the_file() -> None:
+    path = "/site/numpy.libs/libscipy_openblas64_-32a4b2a6.so"
+    library = Library(
+        *("openblas", path, "libscipy_openblas64_-32a4b2a6.so"),
+        found_by="site-packages",
+        owner="numpy 2.4.6",
+        wins=True,
+        reasons=(Reason("not-a-library", f"{path}: the file is cut short"),),
+    )
+    blas = {"openblas": ProbeReport(Presence.FOUND, libraries=(library,))}
+    crash = "import {} ended the process with SIGBUS"
+    packages = [failing(name, crash.format(name), "crashed") for name in ("numpy", "scipy")]
+
+    (check,) = failed(report(*packages, blas), *FINDINGS)
+
+    assert check.message == (
+        f"numpy and scipy cannot be imported: ended the process with SIGBUS; {path}: the file is cut short"
+    )
+    assert check.command.endswith("--force-reinstall --no-deps numpy==2.4.6")
+
+
+def test_a_package_that_several_require_is_installed_in_all_their_ranges() -> None:
+    rows = [
+        {"package": "a", "version": "1", "needs": "torch", "extras": "opt", "wanted": "<3,>=2.4"},
+        {"package": "b", "version": "1", "needs": "torch", "wanted": ">=2.4,!=2.5"},
+        {
+            "package": "c",
+            "version": "1",
+            "needs": "python",
+            "wanted": ">=3.13",
+            "installed": "3.12.4",
+        },
+    ]
+
+    (check,) = failed(report(unmet=rows), *FINDINGS)
+
+    assert check.command == "/venv/bin/python -m pip install 'torch[opt]!=2.5,<3,>=2.4'"
+
+
 def test_a_file_that_is_missing_is_reinstalled_with_its_package() -> None:
     row = {
         "name": "nvidia-cudnn-cu13",
