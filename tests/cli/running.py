@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import warnings
+from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -140,3 +141,33 @@ def report(**probes: Any) -> Report:
         },
         Report,
     )
+
+
+class Reader(HTMLParser):
+    """Holds the elements of a page that are open, and what was met on the way."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+
+    @property
+    def ids(self) -> list[str | None]:
+        return [value for name, value in self.attributes if name == "id"]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in {"meta", "br", "wbr", "link", "input", "img"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] not in (["style"], ["script"]):
+            self.text += data

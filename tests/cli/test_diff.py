@@ -181,21 +181,6 @@ def test_a_filter_that_no_name_fits_is_an_error(option: str, glob: str, said: st
     assert said in done.stderr
 
 
-@pytest.mark.parametrize(
-    "glob",
-    [
-        "*.found_by",
-        "cpu.*",
-        "cudnn.libraries[libcudnn.so.9]",
-        "cpu.mitigations.x",
-        "c?u",
-        "cpu.sve",
-    ],
-)
-def test_a_filter_that_could_fit_is_taken(glob: str) -> None:
-    assert backends("diff", HGX, BROKEN, "--ignore", glob).returncode == 1
-
-
 def test_color_marks_what_came_and_went() -> None:
     done = backends("diff", HGX, BROKEN, "--only", "cpu.amx", "--color", "always")
     assert "\033[31m-\033[0m amx" in done.stdout

@@ -219,26 +219,6 @@ def test_an_addition_that_cannot_be_imported_is_its_own_failure(tmp_path: Path) 
     assert strict.returncode == 3
 
 
-@pytest.mark.slow
-def test_libraries_that_hang_cost_the_time_limit_once(tmp_path: Path) -> None:
-    libraries = hanging(tmp_path)
-    start = time.monotonic()
-
-    done = in_shell("$BACKENDS info --timeout 6 --format json", LD_LIBRARY_PATH=str(libraries))
-
-    # Less than they would take one after another; the benchmark tells how near to 6 it is.
-    assert time.monotonic() - start < 6 * len(NAMES)
-    probes = json.loads(done.stdout)["probes"]
-    codes = [
-        library["reasons"][0]["code"]
-        for probe in ("nccl", "cudnn", "opencl", "vulkan", "fftw")
-        for library in probes[probe]["libraries"]
-        if str(libraries) in library["path"]
-    ]
-    assert codes
-    assert set(codes) == {"timed-out"}
-
-
 @pytest.mark.parametrize(
     "moment", [0.2, *(pytest.param(number, marks=pytest.mark.slow) for number in (0.1, 0.3, 0.6))]
 )
@@ -274,21 +254,6 @@ def with_environment(text: str) -> list[int]:
     return found
 
 
-def test_a_file_behind_a_link_is_replaced_and_the_link_stays(tmp_path: Path) -> None:
-    other = tmp_path / "elsewhere"
-    other.mkdir()
-    link = tmp_path / "report.json"
-    link.symlink_to(other / "real.json")
-
-    done = in_shell(f"$BACKENDS info python --format json --output {link}")
-
-    assert done.returncode == 0
-    assert link.is_symlink()
-    assert json.loads((other / "real.json").read_text())["probes"]["python"]
-    assert [file.name for file in other.iterdir()] == ["real.json"]
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["elsewhere", "report.json"]
-
-
 def test_a_command_that_prints_for_ever_is_stopped() -> None:
     from mlbackends.host import command
 
@@ -301,21 +266,6 @@ def test_a_command_that_prints_for_ever_is_stopped() -> None:
     assert outcome("print('one'); raise SystemExit(3)").status == 3
     assert outcome("print('one', end='')") == (0, "one", False)
     assert psutil.Process().children() == before
-
-
-def test_another_interpreter_imports_nothing_of_the_current_folder(tmp_path: Path) -> None:
-    (tmp_path / "json.py").write_text("raise SystemExit('foreign code')")
-
-    done = subprocess.run(
-        [sys.executable, "-m", "mlbackends", "info", "python", "--python", sys.executable],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONSAFEPATH": ""},
-    )
-
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_report_without_home_and_user_variables_hides_them_too() -> None:

@@ -42,23 +42,6 @@ def test_every_format_is_written_and_changes_no_exit_code(form: str, tmp_path: P
     assert file.read_bytes().endswith(b"\n")
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_a_file_that_cannot_be_written_keeps_what_it_had(form: str, tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    (folder / "outcome").write_text("before")
-    full = tmp_path / "full"
-    full.symlink_to("/dev/full")
-
-    with pytest.raises(BadInput, match="cannot be written: No space left on device"):
-        finish(sample(), form=form, output=str(full))
-    with pytest.raises(BadInput, match="cannot be written"):
-        finish(sample(), form=form, output=str(folder))
-
-    assert os.listdir(folder) == ["outcome"]
-    assert (folder / "outcome").read_text() == "before"
-
-
 def test_a_disk_that_is_full_in_the_middle_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from html.parser import HTMLParser
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import msgspec
 import pytest
 from attention_runs import ran
 from msgspec.structs import replace
+from running import Reader
 from test_sdpa_bench import SAMPLE, problem, run
 
 from mlbackends.base.reasons import Reason
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "</svg><script>alert(1)</script>&\x1b[31m"
-VOID = {"meta"}
 
 
 def changed(one: BenchedProblem, backend: str, **fields: Any) -> BenchedProblem:
@@ -172,28 +171,6 @@ def test_bars_of_one_place_are_together_the_highest_first() -> None:
 
     assert [line.split()[0] for line in lines] == ["speeds", "x:", "down", "up", "x:", "up"]
     assert [line.count("█") for line in lines if "█" in line] == pytest.approx([12, 2, 25], abs=1)
-
-
-class Reader(HTMLParser):
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.text = ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        del attrs
-        self.tags.append(tag)
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data if self.open[-1:] != ["style"] else ""
 
 
 def checked(benched: Benched) -> Checked:

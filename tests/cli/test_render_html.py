@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
-from running import report
+from running import Reader, report
 
 from mlbackends.base import registry
 from mlbackends.host.host import Host
@@ -22,35 +21,6 @@ HOSTILE = (
     "</title></style></script></svg><script>alert(1)</script>"
     "\"><img src=x onerror=alert(1)> ' & ]]> \x00\x1b[31m\u202e\ud800\n::error::x"
 )
-VOID = {"meta", "input"}
-
-
-class Reader(HTMLParser):
-    """Holds what is open, and what was met on the way."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.ids: list[str] = []
-        self.text = ""
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-        self.ids += [value or "" for name, value in attrs if name == "id"]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] not in ("style", "script"):
-            self.text += data
 
 
 def cpu(**facts: Any) -> dict[str, Any]:

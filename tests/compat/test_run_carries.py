@@ -253,46 +253,6 @@ def test_what_torch_refuses_ends_the_program_at_the_import_with_its_reason() -> 
     assert "ValueError: opt_einsum is not available" in done.stderr
 
 
-PROGRAM = """
-import multiprocessing, subprocess, sys
-
-def look():
-    import torch
-    b = torch.backends
-    print(b.cudnn.benchmark, b.mkldnn.conv.fp32_precision, b.cuda.math_sdp_enabled(), flush=True)
-
-if __name__ == "__main__":
-    for method in ("spawn", "fork", "forkserver"):
-        child = multiprocessing.get_context(method).Process(target=look)
-        child.start(), child.join()
-    subprocess.run([sys.executable, __file__, "child"] , check=True) if len(sys.argv) < 2 else look()
-"""
-
-
-def test_children_of_every_kind_inherit(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    settings = ("cudnn.benchmark=true", "mkldnn.conv.fp32_precision=bf16", "cuda.math_sdp=false")
-    done = run(settings, sys.executable, str(program))
-    assert done.stderr == ""
-    assert done.stdout.splitlines() == ["True bf16 False"] * 7
-
-
-def test_threads_that_import_torch_at_once_all_see_it() -> None:
-    code = (
-        "import threading\n"
-        "seen = []\n"
-        "def look():\n"
-        "    import torch.nn as nn, torch\n"
-        "    seen.append(torch.backends.cudnn.benchmark)\n"
-        "threads = [threading.Thread(target=look) for _ in range(6)]\n"
-        "[t.start() for t in threads]\n[t.join() for t in threads]\n"
-        "print(*seen)\n"
-    )
-    done = run(("cudnn.benchmark=true",), sys.executable, "-c", code)
-    assert (done.stdout.split(), done.stderr) == (["True"] * 6, "")
-
-
 def test_a_module_of_torch_that_runs_as_the_program_sees_it(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import torch; print(torch.backends.cudnn.benchmark)\n")

@@ -53,22 +53,6 @@ def test_avx512_without_conflict_detection_is_torchs_avx512_and_not_v4(machine: 
     assert facts["capability"] == "AVX512"
 
 
-def test_an_override_above_the_hardware_is_a_warning(machine: Machine) -> None:
-    environment = {"ATEN_CPU_CAPABILITY": "avx512"}
-    finding = look(machine(uname={"machine": "x86_64"}, files=x86(V3), environment=environment))
-    assert finding.facts["capability"] == "AVX512"
-    assert finding.facts["hardware_capability"] == "AVX2"
-    assert finding.facts["environment"] == environment
-    assert [warning.code for warning in finding.warnings] == ["override-exceeds-hardware"]
-
-
-def test_an_override_in_capitals_is_ignored_with_a_warning(machine: Machine) -> None:
-    environment = {"ATEN_CPU_CAPABILITY": "AVX2"}
-    finding = look(machine(uname={"machine": "x86_64"}, files=x86(V4), environment=environment))
-    assert finding.facts["capability"] == "AVX512"
-    assert [warning.code for warning in finding.warnings] == ["override-invalid"]
-
-
 def graviton(part: str, features: str, sve_bytes: int) -> dict[str, str | bytes]:
     block = (
         f"BogoMIPS\t: 2100.00\nFeatures\t: {features}\nCPU implementer\t: 0x41\n"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.model.records import Presence
 from mlbackends_probes import limits
 
 if TYPE_CHECKING:
@@ -299,14 +298,6 @@ def test_other_schedulers_are_known_by_their_variables(
 def test_a_job_id_alone_is_no_grid_engine(tmp_path: Path) -> None:
     facts = limits.find(machine(tmp_path, {}, environment={"JOB_ID": "7"})).facts
     assert "scheduler" not in facts
-
-
-def test_an_empty_machine_has_no_effective_numbers(tmp_path: Path) -> None:
-    (tmp_path / "proc").mkdir()
-    finding = limits.find(Host(str(tmp_path)))
-    assert finding.presence is Presence.FOUND
-    assert finding.facts == {"cgroup_version": "none"}
-    assert not finding.warnings
 
 
 @pytest.mark.parametrize(

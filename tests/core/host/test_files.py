@@ -81,21 +81,6 @@ def test_records_that_stream_to_a_full_disk_end_with_2(unbuffered: str) -> None:
     assert "Exception" not in done.stderr
 
 
-@UNBUFFERED
-def test_a_reader_that_has_gone_ends_a_command_with_141(unbuffered: str) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "mlbackends", "info", "--depth", "found", "--format", "json"],
-        stdout=writer,
-        stderr=subprocess.PIPE,
-        env=_environment(unbuffered),
-    )
-    os.close(writer)
-    _, said = process.communicate()
-    assert (process.returncode, said) == (141, b"")
-
-
 def test_what_was_printed_before_stands_before(capfd: pytest.CaptureFixture[str]) -> None:
     sys.stdout.write("first ")
     with standard_output() as file:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.base.errors import BadInput
 from mlbackends.inject.steps import plan
 from mlbackends.switches import store
 from mlbackends.switches.files import from_data
@@ -162,8 +161,3 @@ def test_a_workspace_is_not_asked_for_since_that_starts_cuda() -> None:
     made = plan({"cuda.cublas_workspace_size": 32 << 20})
     assert made.variables == {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
     assert made.steps == ()
-
-
-def test_switches_that_contradict_each_other_are_named() -> None:
-    with pytest.raises(BadInput, match=r"allow_tf32=0 and cuda.matmul.fp32_precision=tf32 contr"):
-        plan({"cuda.matmul.fp32_precision": "tf32", "cuda.matmul.allow_tf32": False})

@@ -100,15 +100,6 @@ def test_nonsense_in_a_variable_is_told_and_ignored(
     assert len(problem) < 400
 
 
-def test_nonsense_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLBACKENDS_CUDNN_BENCHMARK", "maybe")
-    with pytest.warns(UserWarning, match="maybe"):
-        store.read("cudnn.benchmark")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert store.read("cudnn.benchmark") is False
-
-
 def test_nonsense_where_warnings_are_errors_is_an_error_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import subprocess
@@ -67,13 +66,6 @@ def test_every_option_is_understood_in_every_spelling() -> None:
             assert getattr(args, option.name) == wanted[option.kind], flag
 
 
-def test_what_is_not_given_has_its_default() -> None:
-    args = create_args(argparse.ArgumentParser()).parse_args(["s.py"])
-    assert {option.name: getattr(args, option.name) for option in OPTIONS} == {
-        option.name: option.default for option in OPTIONS
-    }
-
-
 def test_main_raises_where_the_command_prints() -> None:
     args = create_args().parse_args(["--", "program.txt"])
     with pytest.raises(RuntimeError, match="not a Python script"):
@@ -119,11 +111,6 @@ def test_the_exit_code_and_the_streams_are_the_programs(tmp_path: Path) -> None:
     done = ran(script(tmp_path, code), "--rank", "9", "--", "--c", stdin="typed")
     assert done.returncode == 3
     assert done.stdout == "['--rank', '9', '--', '--c'] typed\n"
-
-
-def test_a_module_runs(tmp_path: Path) -> None:
-    done = ran("-m", "json.tool", "--compact", stdin='{"a": 1}')
-    assert (done.returncode, done.stdout) == (0, '{"a":1}\n')
 
 
 def test_each_command_is_told_on_standard_error(tmp_path: Path) -> None:

@@ -37,13 +37,6 @@ def two_sockets(threads: int = 2, cores: int = 4) -> dict[str, str]:
     return files
 
 
-def test_cpus_that_are_off_are_told_and_not_counted(machine: Machine) -> None:
-    host = machine(two_sockets() | {f"{CPU}/online": "0-7,9-15"})
-    facts = topology_facts(host, "x86_64", [], online_cpus(host, []), [])
-    assert facts["offline_cpus"] == "8"
-    assert (facts["threads"], facts["cores"], facts["threads_per_core"]) == (15, 8, 2)
-
-
 def test_old_kernels_tell_for_each_cpu_whether_it_is_on(machine: Machine) -> None:
     files = {f"{CPU}/cpu{cpu}/topology/core_id": str(cpu) for cpu in range(4)}
     host = machine(files | {f"{CPU}/cpu2/online": "0", f"{CPU}/cpu3/online": "1"})

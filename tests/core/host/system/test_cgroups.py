@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.host.host import Host
 from mlbackends.host.system import cgroups
 from mlbackends.host.system.cgroups import Limit
 from mlbackends.host.system.kernel import Mount, mounts
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.conftest import Machine
 
 GIB = 1 << 30
@@ -92,19 +89,6 @@ def test_an_ancestor_that_is_tighter_than_the_leaf_sets_the_limits_of_v2(machine
     assert cgroups.allowed_cpus(host) == (0, 1, 2, 3)
     assert cgroups.memory_usage(host) == 123456
     assert cgroups.cpu_weight(host) == ("weight", 50)
-
-
-def test_a_v2_container_that_sees_itself_as_the_root_reads_the_mount_point(
-    machine: Machine,
-) -> None:
-    host = machine(
-        {
-            "proc/self/cgroup": "0::/\n",
-            "proc/self/mountinfo": V2_MOUNT,
-            "sys/fs/cgroup/cpu.max": "50000 100000\n",
-        },
-    )
-    assert cgroups.cpu_quota(host) == Limit(0.5, "/sys/fs/cgroup", "cpu.max")
 
 
 def test_a_process_outside_of_our_namespace_is_not_given_our_limits(machine: Machine) -> None:
@@ -252,24 +236,6 @@ def test_garbage_in_every_file_tells_nothing(machine: Machine, text: str) -> Non
     assert cgroups.limit(host, "process_limit") is None
     assert cgroups.throttling(host) is None
     assert all(cpu < 65536 for cpu in cgroups.allowed_cpus(host))
-
-
-@pytest.mark.parametrize("text", GARBAGE, ids=lambda text: repr(text[:12]))
-def test_garbage_in_the_files_that_name_the_groups_is_passed_over(
-    machine: Machine, text: str
-) -> None:
-    host = machine({"proc/self/cgroup": text, "proc/self/mountinfo": text})
-    assert cgroups.version(host) == "none"
-    assert cgroups.cpu_quota(host) is None
-
-
-def test_an_empty_machine_tells_nothing(tmp_path: Path) -> None:
-    (tmp_path / "proc").mkdir()
-    host = Host(str(tmp_path))
-    assert cgroups.groups(host) == ()
-    assert cgroups.version(host) == "none"
-    assert cgroups.limit(host, "memory_limit_bytes") is None
-    assert cgroups.allowed_cpus(host) == ()
 
 
 def test_a_mount_point_with_a_space_in_it_is_read(machine: Machine) -> None:

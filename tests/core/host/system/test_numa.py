@@ -33,17 +33,6 @@ def test_a_node_without_cpus_is_memory_of_its_own(machine: Machine) -> None:
     assert numa_nodes(machine(files)) == [{"node": 1, "cpus": "", "memory_bytes": 4096}]
 
 
-def test_garbage_in_a_node_is_left_out(machine: Machine) -> None:
-    files = {
-        f"{NODE}/node0/cpulist": "\0\x01",
-        f"{NODE}/node0/distance": "10 0x1f z",
-        f"{NODE}/node0/meminfo": "Node 0 MemTotal: lots",
-        f"{NODE}/nodes": "",
-        f"{NODE}/node9999999/cpulist": "0",
-    }
-    assert numa_nodes(machine(files)) == [{"node": 0, "cpus": ""}]
-
-
 def test_a_gpu_without_a_node_leaves_the_memory_as_it_is(machine: Machine) -> None:
     files = node_files(("0-3", 64)) | {
         "proc/meminfo": f"MemTotal: {64 * GIB} kB",

@@ -8,7 +8,6 @@ import pytest
 from msgspec import structs
 
 from mlbackends.base import registry
-from mlbackends.base.errors import UnknownName
 from mlbackends.model.trace import Malformed
 from mlbackends.model.trace_views import Roof
 from mlbackends.tracing.finder import SEVERITIES, finders, percent, took
@@ -358,10 +357,6 @@ def test_the_worst_come_first() -> None:
     assert len(seen.codes) == len(finders())
 
 
-def test_an_empty_trace_gives_nothing_away() -> None:
-    assert cast("Findings", view("findings", [])).findings == ()
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -375,12 +370,6 @@ def test_an_empty_trace_gives_nothing_away() -> None:
 )  # fmt: skip
 def test_shares_and_times_read_as_people_write_them(text: str, expected: str) -> None:
     assert text == expected
-
-
-def test_an_unknown_code_is_refused() -> None:
-    with pytest.raises(UnknownName, match="reorder-shares") as caught:
-        view("findings", [], codes=("reorder-shares",))
-    assert "reorder-share" in caught.value.hint
 
 
 # ---- times that cannot be relied on ----------------------------------------------------------
