@@ -540,6 +540,7 @@ def written(q: Any) -> Any:
     ],
 )
 @pytest.mark.filterwarnings("ignore:flex_attention called without:UserWarning")
+@pytest.mark.filterwarnings("ignore:torch computes this attention:UserWarning")
 def test_the_last_call_names_its_backend_and_why_it_is_torch(
     function: Any, backend: str, why: str
 ) -> None:
@@ -550,6 +551,11 @@ def test_the_last_call_names_its_backend_and_why_it_is_torch(
     assert call is not None
     assert call.backend == backend
     assert why in call.why and bool(why) == bool(call.why)
+
+
+def test_attention_that_is_written_out_gets_a_word() -> None:
+    with pytest.warns(UserWarning, match="torch computes this attention: softmax"):
+        compiled(written)(torch.randn(1, 2, 8, 16))
 
 
 def test_a_softmax_of_no_scores_is_not_taken_for_attention() -> None:

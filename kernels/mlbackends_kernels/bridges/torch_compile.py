@@ -12,9 +12,9 @@ second-order gradients the backward pass recomputes attention with torch's kerne
 
 import contextlib
 import functools
-import operator
 import threading
 import types
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -78,6 +78,7 @@ def compile_graph(
         for node, why in unknown:
             with module.graph.inserting_before(node):
                 module.graph.call_function(calls.note, ("torch", node.args[0], why))
+            warnings.warn(f"torch computes this attention: {why}", UserWarning, stacklevel=2)
         if replaced or unknown:
             module.recompile()
     forward: Callable[..., Any] = graph.forward
@@ -95,9 +96,7 @@ def compile_graph(
     return run
 
 
-_WRITTEN = (
-    "softmax(query @ key) @ value is written out in this code: call scaled_dot_product_attention"
-)
+_WRITTEN = "softmax(query @ key) @ value is written out; call scaled_dot_product_attention instead"
 _PRODUCTS = frozenset({"matmul", "bmm", "baddbmm", "einsum", "__matmul__"})
 #: What may stand between the products and the softmax: scales, masks, casts and dropout.
 _BETWEEN = frozenset(
@@ -115,24 +114,20 @@ def _why_unknown(node: torch.fx.Node) -> str:
     if name == "flex_attention":
         return "flex_attention, which has no replacement here"
     is_softmax = name == "softmax" and bool(node.args) and isinstance(node.args[0], torch.fx.Node)
-    above, below = operator.attrgetter("all_input_nodes"), operator.attrgetter("users")
-    if is_softmax and _leads_to_product(node, above) and _leads_to_product(node, below):
-        return _WRITTEN
-    return ""
+    is_written = is_softmax and all(
+        _leads_to_product(node, side) for side in ("all_input_nodes", "users")
+    )
+    return _WRITTEN if is_written else ""
 
 
-def _leads_to_product(node: torch.fx.Node, neighbours: Callable[[Any], Any]) -> bool:
-    """Return whether a product of matrices is next to a node, apart from what may be between them."""
-    left, seen = list(neighbours(node)), set[torch.fx.Node]()
-    while left:
-        near = left.pop()
-        if near in seen or len(seen) > _FARTHEST:
-            continue
-        seen.add(near)
-        if _name(near) in _PRODUCTS:
-            return True
-        if _name(near) in _BETWEEN:
-            left += neighbours(near)
+def _leads_to_product(node: torch.fx.Node, side: str) -> bool:
+    """Return whether a product of matrices is on a side of a node, apart from what may be between them."""
+    near = [node]
+    for step in near:  # which grows
+        for other in getattr(step, side) if len(near) < _FARTHEST else ():
+            if _name(other) in _PRODUCTS:
+                return True
+            near += [other] if _name(other) in _BETWEEN and other not in near else []
     return False
 
 
