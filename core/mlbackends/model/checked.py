@@ -213,5 +213,5 @@ class Checked(Displayed, Struct, frozen=True):
 
     def glance(self) -> str:
         """Return how many problems were checked, and whether all backends were right."""
-        good = sum(problem.good for problem in self.problems)
+        good = sum(problem.good and not problem.idle for problem in self.problems)
         return f"check of attention: {good} of {len(self.problems)} problems right"

@@ -13,16 +13,12 @@ def outcome_of(checked: Checked) -> Outcome:
     checks: list[Check] = []
     places = [problem.place or checked.processor for problem in checked.problems]
     for problem in checked.problems:
-        if problem.failure:
-            checks.append(
-                Check(
-                    "not-computed",
-                    f"a check of {problem.text}",
-                    status=Status.FAILED,
-                    message=problem.failure,
-                    instance=problem.text,
-                )
-            )
+        code, status, message = "not-computed", Status.FAILED, problem.failure
+        if problem.idle:
+            code, status, message = "nothing-ran", Status.UNKNOWN, "no backend ran"
+        if message:
+            title, text = f"a check of {problem.text}", problem.text
+            checks.append(Check(code, title, status=status, message=message, instance=text))
         checks += [_check(problem, result) for result in problem.results]
     return Outcome(
         schema=SCHEMA,

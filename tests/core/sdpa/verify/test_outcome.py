@@ -60,3 +60,22 @@ def test_ci_reads_the_errors_of_every_gradient() -> None:
     assert wrong.evidence["gradients.key.largest_absolute"] == 9e-7
     assert wrong.evidence["gradients.query.in_reference_errors"] == 1.5
     assert open_.status is Status.UNKNOWN
+
+
+def test_a_problem_that_no_backend_ran_is_neither_passed_nor_counted_as_right() -> None:
+    (wording,) = parse("--shape 1,2,8,4")
+    problem = CheckedProblem(
+        text=wording.text,
+        problem=wording.problem(Device("cpu", 0)),
+        chosen="math",
+        torch_chosen="MATH",
+        flops=1,
+        results=(replace(RIGHT, ended=Ended.CANNOT, errors=None),),
+    )
+    checked = Checked(SCHEMA, "backends 1", "", "", 1, (problem,))
+
+    assert [(check.code, check.status) for check in outcome_of(checked).checks] == [
+        ("nothing-ran", Status.UNKNOWN),
+        ("fast", Status.SKIPPED),
+    ]
+    assert checked.glance() == "check of attention: 0 of 1 problems right"
