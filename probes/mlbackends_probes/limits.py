@@ -249,10 +249,7 @@ def _too_many(
     if cpus >= machine.online > 0:
         message = f"{cause} {cpus} CPUs of this machine"
         return [Reason("override-exceeds-hardware", message, hint)]
-    limit = {
-        "affinity": "the affinity mask",
-        "cpuset": "the cpuset",
-        "quota": f"the CPU quota of {facts.get('cpu_quota')}",
-    }.get(facts["effective_cpus_because"], "the limit")
+    limit = cgroups.CPU_LIMITS[facts["effective_cpus_because"]]
+    limit += f" of {facts['cpu_quota']}" if limit == "the CPU quota" else ""
     message = f"{cause} {cpus} CPU{'' if cpus == 1 else 's'} that {limit} leaves"
     return [Reason("limit-below-hardware", message, hint)]

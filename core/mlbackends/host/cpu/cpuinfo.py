@@ -120,14 +120,11 @@ def identity(architecture: str, blocks: list[Block]) -> Facts:
 
 def processor_numbers(blocks: list[Block]) -> tuple[int, ...]:
     """Return the numbers of the CPUs that /proc/cpuinfo lists, sorted."""
-    # s390x has a count, and "processor 0: version = ...".
-    listed = [block["processor"] for block in blocks if "processor" in block]
-    listed += [key[10:] for block in blocks for key in block if key.startswith("processor ")]
-    # SPARC lists the state of each.
-    states = (
-        (key[3:], value) for block in blocks for key, value in block.items() if key[:3] == "cpu"
-    )
-    listed += [number for number, state in states if number.isdecimal() and state == "online"]
+    pairs = [pair for block in blocks for pair in block.items()]
+    listed = [value for key, value in pairs if key == "processor"]
+    # s390x has a count, and "processor 0: version = ..."; SPARC "CPU0: online".
+    listed += [key[10:] for key, _ in pairs if key.startswith("processor ")]
+    listed += [key[3:] for key, value in pairs if key[:3] == "cpu" and value == "online"]
     numbers = parse_cpu_list(" ".join(listed))
     count = whole_number(first(blocks, "# processors"), 1, 8192) or 0
     return numbers if len(numbers) >= count else tuple(range(count))

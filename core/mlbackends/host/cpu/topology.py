@@ -209,9 +209,7 @@ def _lie_in(inner: Groups, outer: Groups) -> bool:
     return not outer or all(len({at.get(cpu) for cpu in group}) == 1 for group in inner)
 
 
-def kind_groups(
-    host: Host, cpus: tuple[int, ...], blocks: list[Block], limits: Limits | None = None
-) -> Kinds:
+def kind_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block], limits: Limits) -> Kinds:
     """Return each kind of core, the fastest first; [] on the usual machine, where all are equal.
 
     Kinds follow the part number of the core. Capacity, else the highest frequency, distinguishes them only
@@ -231,7 +229,7 @@ def kind_groups(
         if cpu not in by_cpu and (midr := whole_number(host.read(register))) is not None:
             by_cpu[cpu] = design_of_midr(midr)
     # Old kernels state the part of one core alone; then the frequencies distinguish the clusters.
-    is_partial = bool(by_cpu) and (limits or {}).keys() >= set(cpus)
+    has_clocks = bool(by_cpu) and limits.keys() >= set(cpus)
     by_cpu = {cpu: by_cpu[cpu] for cpu in cpus} if by_cpu.keys() >= set(cpus) else {}
     if len({design.key for design in by_cpu.values()}) == 1:
         return []
@@ -240,13 +238,10 @@ def kind_groups(
     strengths: dict[str, tuple[int, int]] = {}  # the most of capacity, and of frequency
     for cpu in cpus:
         text = host.read(f"{CPU}/cpu{cpu}/cpu_capacity") if has_capacity else ""
-        capacity, fastest = (
-            whole_number(text, highest=65536) or 0,
-            (limits or {}).get(cpu, (0, 0))[0],
-        )
-        fastest = fastest if is_partial or by_cpu else 0
-        key = by_cpu[cpu].key if by_cpu else str(capacity or fastest or 0)
-        strengths[key] = max((capacity, fastest or 0), strengths.get(key, (0, 0)))
+        capacity = whole_number(text, highest=65536) or 0
+        fastest = limits.get(cpu, (0, 0))[0] or 0 if has_clocks or by_cpu else 0
+        key = by_cpu[cpu].key if by_cpu else str(capacity or fastest)
+        strengths[key] = max((capacity, fastest), strengths.get(key, (0, 0)))
         groups.setdefault(key, []).append(cpu)
     kinds = []
     for key in sorted(groups, key=lambda key: (strengths[key], key), reverse=True):

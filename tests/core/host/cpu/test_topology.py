@@ -163,7 +163,7 @@ def test_siblings_that_make_no_sense_leave_cores_out(machine: Machine) -> None:
 
 
 def kinds_of(host: Host, blocks: list[dict[str, str]], cpus: int) -> list[tuple[object, ...]]:
-    kinds = kind_groups(host, tuple(range(cpus)), blocks)
+    kinds = kind_groups(host, tuple(range(cpus)), blocks, {})
     return [(name, group, more.get("part"), more.get("capacity")) for name, group, more in kinds]
 
 
