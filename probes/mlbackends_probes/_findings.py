@@ -128,23 +128,3 @@ def find_ggml(finding: Finding, host: Host) -> Finding:
         backends = {match[1] for name in names if (match := backend.match(name))} - {"base"}
         libraries.append(replace(library, facts=nonempty({"backends": sorted(backends)})))
     return replace(finding, libraries=tuple(libraries))
-
-
-def find_hf_kernels(finding: Finding, host: Host) -> Finding:
-    """Add the kernels in the cache, with their builds."""
-    if finding.presence is None:
-        return finding
-    home = (
-        host.env("HF_HOME")
-        or f"{host.env('XDG_CACHE_HOME') or host.env('HOME') + '/.cache'}/huggingface"
-    )
-    cache = host.env("KERNELS_CACHE") or host.env("HF_HUB_CACHE") or f"{home}/hub"
-    builds: dict[str, list[str]] = {}
-    for folder in host.listdir(cache):
-        kind, *name = folder.split("--")
-        for path in host.glob(f"{cache}/{folder}/snapshots/*/build/*") if name else ():
-            if kind in ("kernels", "models"):
-                builds.setdefault("/".join(name), []).append(os.path.basename(path))
-    kernels = {name: sorted(set(names)) for name, names in builds.items()}
-    facts = nonempty({"cache": cache if builds else "", "kernels": kernels})
-    return replace(finding, facts=finding.facts | facts)

@@ -4,7 +4,8 @@ These libraries differ by names and by a few calls; any other probe is a file, N
 `mlbackends.base.registry` lists both. doc: the lines of what would be the file's docstring. kind: "cuda" and
 "shared" have the fields of CudaLibrary and SharedLibrary, "rocm" those of library_finding, "package" those of
 `_package` here. asks: which of load_NAME and use_NAME in _checks.py are asked of an opened library; what
-completes a finding is in _findings.py. unnamed: the name of a status that statuses.json does not have.
+completes a finding is in _findings.py, and of a package in _packages.py. check: the Python source that a
+process runs after it has imported the package. unnamed: the name of a status that statuses.json lacks.
 """
 
 import os
@@ -16,13 +17,13 @@ from typing import Any
 import msgspec
 
 from mlbackends.host.host import Host
-from mlbackends.host.python.frameworks import config_facts, found, package
+from mlbackends.host.python.frameworks import found, package
 from mlbackends.libraries.amd import library_finding, rocm_calls
 from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.cuda.libraries import CudaLibrary
 from mlbackends.libraries.search import SharedLibrary
-from mlbackends.model.records import Answer, Finding, Library
-from mlbackends_probes import _findings
+from mlbackends.model.records import Answer, Finding, Library, nonempty
+from mlbackends_probes import _findings, _packages
 
 _Check = Callable[[Calls, Library], Answer | None]
 
@@ -73,13 +74,9 @@ def load(name: str) -> ModuleType:
     return probe
 
 
-def _package(name: str, host: Host, *, has_config: bool = False, **names: Any) -> Finding:
-    """Find a package. has_config: whether its build has left a __config__.py, as NumPy's does."""
+def _package(name: str, host: Host, **names: Any) -> Finding:
+    """Find a package, with what _packages.py reads of it."""
     own = package(host, **names)
-    has_files = own is not None and own.location
-    return found(
-        host,
-        own,
-        name,
-        config_facts(host, own.location, name) if own and has_config and has_files else {},
-    )
+    read = getattr(_packages, f"facts_{name}", None) if own else None
+    facts, warnings = read(host, own) if read else ({}, ())
+    return found(host, own, name, nonempty(facts), warnings)

@@ -4,10 +4,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends_probes import cupy, jax, onnxruntime, packages, tensorflow
+from mlbackends.base import registry
+from mlbackends_probes import packages
 
 if TYPE_CHECKING:
     from tests.conftest import Machine
+
+cupy, jax, onnxruntime, tensorflow = (
+    registry.load(registry.PROBES, name) for name in ("cupy", "jax", "onnxruntime", "tensorflow")
+)
 
 
 GPU = "DRIVER=nvidia\nPCI_CLASS=30200\nPCI_ID=10DE:2330\n"
