@@ -95,16 +95,21 @@ def test_a_device_that_is_not_there_is_measured_to_the_end(
     (tmp_path / "sitecustomize.py").write_text(DRIVER)
     output = tmp_path / "RESULTS.md"
     output.write_text("# Old\n\n## NVIDIA A100\n\nolder\n\n## NVIDIA H200\n\na whole run\n")
-    done = ran(
-        *("--here", "--quick", "--output", str(output)),
-        LD_LIBRARY_PATH=os.pathsep.join(folders),
-        PYTHONPATH=str(tmp_path),
-        XDG_CACHE_HOME=str(tmp_path),
-        FAKE_KERNELS=str(kernels_on_host),
-        FAKE_NAME="NVIDIA H200",
-        FAKE_CACHE=str(1 << 20),
-        FAKE_MEMORY=str(96 << 20),
-    )
+    variables = {
+        "LD_LIBRARY_PATH": os.pathsep.join(folders),
+        "PYTHONPATH": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path),
+        "FAKE_KERNELS": str(kernels_on_host),
+        "FAKE_NAME": "NVIDIA H200",
+        "FAKE_CACHE": str(1 << 20),
+        "FAKE_MEMORY": str(96 << 20),
+    }
+    words = ("--here", "--quick", "--output", str(output))
+    begun = ran(*words, "--minutes", "0.5", **variables)
+    assert "not run to the end: tests, small, " in begun.stderr, begun.stderr
+    assert "## NVIDIA H200, a rehearsal, not to the end" in output.read_text()
+    done = ran(*words, **variables)
+    assert " check: " not in done.stderr and " tests: " in done.stderr
     text = output.read_text()
 
     assert done.returncode == 0, done.stderr
@@ -113,7 +118,8 @@ def test_a_device_that_is_not_there_is_measured_to_the_end(
     assert "| driver | 580.95.05 |" in text
     assert "| measured | what this Python has |" in text and "| commit of the tests |" in text
     parts = ("set-up", "check", "tests", *measuring.GROUPS)
-    assert all(f"{name}: " in text and f"{name}: " in done.stderr for name in parts)
+    both = begun.stderr + done.stderr
+    assert all(f"{name}: " in text and f"{name}: " in both for name in parts)
     assert "Not run to the end" not in text and not output.with_name("RESULTS.md.state").exists()
     assert "| efficient_cuda | 1 | 0 | 0 | 0 |" in text
     assert "microseconds on the host" in text and "1 passed" in text
