@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 from running import backends
 
@@ -138,3 +141,28 @@ def test_found_opens_nothing(python: str) -> None:
     outcome = {check["code"]: check for check in json.loads(done.stdout)["checks"]}
     assert outcome["package-cannot-be-imported"]["status"] == "unknown"
     assert "nvidia-cudnn-none" in outcome["requirements-not-met"]["message"]
+
+
+def test_an_interrupt_ends_the_packages_that_are_being_imported(tmp_path: Path) -> None:
+    (tmp_path / "triton").mkdir()
+    started = tmp_path / "pid"
+    source = f"import os, time\nopen({str(started)!r}, 'w').write(str(os.getpid()))\ntime.sleep(99)"
+    (tmp_path / "triton" / "__init__.py").write_text(source)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [
+        sys.executable,
+        "-c",
+        "from mlbackends_cli import program; program()",
+        "info",
+        "triton",
+    ]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+    while not (started.exists() and started.read_text()):
+        assert process.poll() is None
+        time.sleep(0.01)
+
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+
+    assert process.returncode == 130
+    assert not psutil.pid_exists(int(started.read_text()))

@@ -211,3 +211,34 @@ def test_every_package_on_the_page_is_imported(tmp_path: Path) -> None:
 
 def _values(fact: object) -> list[object]:
     return list(fact.values()) if isinstance(fact, dict) else []
+
+
+def test_an_interface_that_a_release_does_not_have_is_no_fault_of_the_package(
+    tmp_path: Path,
+) -> None:
+    report = imported(tmp_path, {"faiss": "", "numpy": ""})["faiss"]
+
+    assert report.presence is Presence.LOADABLE
+    assert [reason.code for reason in report.reasons] == ["not-computed"]
+    assert report.facts["imports"] == {"faiss": "imported"}
+
+
+def test_metadata_without_files_stays_a_reason_next_to_a_package_that_is_imported(
+    tmp_path: Path,
+) -> None:
+    for name, module in (("flash_attn-2.8", ""), ("flashinfer_python-0.6", "flashinfer")):
+        (tmp_path / f"{name}.dist-info").mkdir()
+        (tmp_path / f"{name}.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\n\n")
+        if module:
+            (tmp_path / module).mkdir()
+            (tmp_path / module / "__init__.py").touch()
+    host = Host(
+        python={"executable": sys.executable, "path": [str(tmp_path)]},
+        environment={"PYTHONPATH": str(tmp_path)},
+    )
+
+    report = survey(("flash_attention",), host).probes["flash_attention"]
+
+    assert report.presence is Presence.FOUND
+    assert [reason.code for reason in report.reasons] == ["metadata-only"]
+    assert report.facts["imports"] == {"flashinfer": "imported"}

@@ -19,6 +19,8 @@ from mlbackends.host.host import Host, once_per_host
 _RECORD_LIMIT = 32 << 20
 _CREDENTIALS = pattern(r"^(\w[\w+.-]*://)[^/@]*@")
 _FINDERS_LIMIT = 200
+#: Characters of metadata that show how its lines end: one is its first line.
+_LINE_ENDS = 200
 
 
 class Distribution(Struct, frozen=True):
@@ -113,11 +115,13 @@ def metadata(host: Host, dist: Distribution) -> str:
 
     Source: CPython, importlib.metadata, Distribution.requires.
     """
-    if dist.info.endswith(".dist-info"):
-        return host.read(f"{dist.info}/METADATA").replace("\r\n", "\n").partition("\n\n")[0]
-    text = host.read(f"{dist.info}/PKG-INFO") or host.read(dist.info)
-    headers = text.replace("\r\n", "\n").partition("\n\n")[0]
-    if "\nRequires-Dist:" in headers:
+    is_modern = dist.info.endswith(".dist-info")
+    text = host.read(f"{dist.info}/{'METADATA' if is_modern else 'PKG-INFO'}")
+    text = text or ("" if is_modern else host.read(dist.info))
+    if "\r\n" in text[:_LINE_ENDS]:
+        text = text.replace("\r\n", "\n")
+    headers = text.partition("\n\n")[0]
+    if is_modern or "\nRequires-Dist:" in headers:
         return headers
     condition, lines = "", [headers]
     for line in map(str.strip, host.read(f"{dist.info}/requires.txt").splitlines()):
