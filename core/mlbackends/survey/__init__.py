@@ -1,7 +1,8 @@
 """Ask every probe, and merge what it finds with what its libraries return into one report.
 
 `find` runs in this process and reads files. The libraries that it found are opened and used in a child: see
-`mlbackends.isolation.client`. The packages that it found are imported: see `package_check` there. A probe that fails is a failure in the report; the others still run.
+`mlbackends.isolation.client`. The packages that it found are imported: see `package_check` there. A probe
+that fails is a failure in the report; the others still run.
 
 The child is started first, and comes up while probes search. The libraries that take longest to open are
 requested first. When all are requested, `meanwhile` is called: the command imports what renders its page.
