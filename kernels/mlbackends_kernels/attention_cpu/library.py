@@ -35,8 +35,8 @@ _chosen: int | None = None
 
 
 _BUILD = (
-    "install a C++ compiler, then: pip install --force-reinstall --no-cache-dir"
-    " --no-binary mlbackends mlbackends (MLBACKENDS_NATIVE=require reports compiler errors)"
+    "install a C++ compiler, then in a clone of mlbackends: pip install --force-reinstall --no-deps ."
+    " (MLBACKENDS_NATIVE=require reports compiler errors)"
 )
 #: The hint where levels were not compiled.
 NEWER_COMPILER = _BUILD.replace("a C++ compiler", "GCC 11, clang 12 or newer")
