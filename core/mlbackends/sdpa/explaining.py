@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from mlbackends import cudnn
 from mlbackends.base.errors import UnknownName
 from mlbackends.base.version import __version__
 from mlbackends.libraries.cuda import cudnn_release
@@ -34,7 +35,10 @@ def explain(wordings: Sequence[Wording], names: Sequence[str] = ()) -> Explanati
     problems = tuple(explained(wording, devices[wording.device], among) for wording in wordings)
     version = installed_torch()
     torch = ".".join(map(str, release_of(version)))
-    return Explanation(SCHEMA, f"backends {__version__}", torch, problems, basis(version))
+    because = basis(version)
+    if any(problem.torch_cudnn for problem in problems) and not cudnn.version():
+        because += "; cuDNN was not found, and that of torch's wheels is assumed"
+    return Explanation(SCHEMA, f"backends {__version__}", torch, problems, because)
 
 
 def chosen_backends(names: Sequence[str]) -> tuple[AttentionBackend, ...] | None:
@@ -55,7 +59,7 @@ def explained(
     decision = choose(problem, among=among, environment=environment, here=place.here)
     verdicts = torch_verdicts(problem, environment)
     unknown = rules.unknown_device(problem)
-    cudnn = environment.cudnn_version if problem.platform == "cuda" else 0
+    release = environment.cudnn_version if problem.platform == "cuda" else 0
     return Explained(
         text=wording.text,
         problem=problem,
@@ -67,7 +71,7 @@ def explained(
         torch_chosen=next((verdict.backend for verdict in verdicts if verdict.usable), ""),
         torch_verdicts=verdicts,
         torch_unknown_reason=f"torch's rules for {unknown} are not known" if unknown else "",
-        torch_cudnn=cudnn_release(cudnn) if cudnn else "",
+        torch_cudnn=cudnn_release(release) if release else "",
     )
 
 
