@@ -74,6 +74,9 @@ def guarded_main(arguments: list[str]) -> int:
     except BaseException as error:  # noqa: BLE001  a bug: one line, and the traceback in a file
         if isinstance(error, OSError) and os.name == "nt" and error.errno == errno.EINVAL:
             return _end_without_output(exits.CLOSED_PIPE)  # how Windows reports a closed pipe
+        if isinstance(error, FileNotFoundError) and "temporary directory" in str(error):
+            _fail(arguments, "no folder for temporary files can be written", "set TMPDIR to one")
+            return exits.USAGE
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             log(f"standard output cannot be written: {error.strerror}")
             return _end_without_output(exits.USAGE)

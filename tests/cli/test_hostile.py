@@ -316,3 +316,38 @@ def test_what_an_added_package_raises_is_one_line(tmp_path: Path) -> None:
     assert "SystemExit" in probes["leaver"]["failure"]["message"]
     for done in (engine, odd, leaves, told):
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("gone", ["/proc /sys", "/sys", "/tmp /var/tmp /dev/shm"])
+def test_a_machine_may_lack_what_others_have(gone: str) -> None:
+    """Folders are empty and read-only: no /proc as in some chroots, no place for temporary files."""
+    hide = "; ".join(
+        f"mount -t tmpfs -o ro none {folder}" for folder in gone.split() if os.path.isdir(folder)
+    )
+    commands = (
+        "top --once",
+        "sdpa check --shape 1,1,8,8 --backend math",
+        "info python",
+        "fleet envelope -- info python",
+    )
+    script = f"cd /; umount -l /sys /proc; {hide}; " if "/proc" in gone else f"cd /sys; {hide}; "
+    script += "; ".join(f"$BACKENDS {command}; echo code $?" for command in commands)
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this process may not mount anything")
+
+    environment = {
+        **os.environ,
+        "BACKENDS": f"{sys.executable} -m mlbackends",
+        "TMPDIR": "/nonexistent",
+    }
+    done = subprocess.run(
+        ["unshare", "-m", "bash", "-c", script],
+        capture_output=True, text=True, check=False, env=environment, timeout=120,
+    )  # fmt: skip
+
+    codes = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("code ")]
+    assert len(codes) == len(commands)
+    assert set(codes) <= {0, 1, 2, 3}, done.stderr
+    assert not {"Traceback", "bug in"} & {
+        word for word in ("Traceback", "bug in") if word in done.stderr
+    }

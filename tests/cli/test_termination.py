@@ -61,3 +61,27 @@ def test_a_cancelled_check_leaves_no_files_behind(tmp_path: Path) -> None:
     assert process.returncode == 128 + signal.SIGTERM
     assert (out, complaints) == ("", "")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="a process of Windows that is killed takes its files along"
+)
+def test_the_next_check_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    words = ("sdpa", "check", "--shape", "1,2,2048,64", "--rounds", "1000", "--backend", "math")
+    command, environment = [sys.executable, "-m", "mlbackends"], {**PLAIN, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([*command, *words], env=environment, stdout=subprocess.DEVNULL) as killed:
+        while not list(tmp_path.glob("backends-sdpa-*/*.stderr")) and killed.poll() is None:
+            time.sleep(0.05)
+        killed.kill()
+    (left,) = tmp_path.glob("backends-sdpa-*")
+    with subprocess.Popen(
+        [*command, *words], env=environment, stdout=subprocess.DEVNULL
+    ) as at_work:
+        while len(list(tmp_path.glob("backends-sdpa-*/lock"))) != 1 or left.exists():
+            assert at_work.poll() is None
+            time.sleep(0.05)
+        (in_use,) = tmp_path.glob("backends-sdpa-*")
+        subprocess.run([*command, "sdpa", "check", "--shape", "1,1,8,8", "--backend", "math"],
+                       env=environment, stdout=subprocess.DEVNULL, check=False)  # fmt: skip
+        assert [*tmp_path.glob("backends-sdpa-*")] == [in_use]
+        at_work.terminate()

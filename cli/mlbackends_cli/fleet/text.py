@@ -163,7 +163,8 @@ def unlike(name: str, *values: Any) -> list[str]:
         rest = rest if len(own) == 2 else "what others have"
         texts = [f"with {_whole(name, items)}" if items else f"without {rest}" for items in own]
     if len({text[:_LONGEST] for text in texts}) < len({*texts}):  # they begin alike
-        alike = next(at for at, signs in enumerate(zip(*texts, strict=False)) if len({*signs}) > 1)
+        differing = (at for at, signs in enumerate(zip(*texts, strict=False)) if len({*signs}) > 1)
+        alike = next(differing, min(map(len, texts)))
         texts = [f"…{text[max(0, alike - _BEFORE) :]}" for text in texts]
     return [*map(_cut, texts)]
 

@@ -31,9 +31,17 @@ def escaped(data: bytes) -> bytes:
 
 
 def csv_cell(value: object) -> object:
-    """Return a value as CSV has it: truths in lower case, U+FFFD for what must not be shown."""
+    """Return a value as CSV has it: truths in lower case, U+FFFD for what must not be shown.
+
+    A text that spreadsheets would compute, such as =1+1, +1+1 or @SUM(A1), begins with an apostrophe.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        try:
+            float(value)
+        except ValueError:
+            value = f"'{value}"
     if not isinstance(value, str) or (value.isascii() and value.isprintable()):
         return value
     return "\r\n".join(UNFIT.sub("\ufffd", line) for line in value.split("\r\n"))

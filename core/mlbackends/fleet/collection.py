@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
+from msgspec.structs import replace
 
 from mlbackends.audit.canonical import Canonical, prefix_of
 from mlbackends.audit.compare import TOLERANCE
@@ -337,14 +338,18 @@ class Collection:
                 self._failed(self._name(node), silent.status, silent.error)
         for name, values in fleet.figures.items():
             self.figures[name] = {**values, **self.figures.get(name, {})}
-        self.hazards.extend(fleet.hazards)
+        for hazard in fleet.hazards:
+            self.hazards.append(replace(hazard, nodes=tuple(map(self._name, hazard.nodes))))
         self.flagged = {**fleet.flagged, **self.flagged}
         self.repeated.update(fleet.repeated)
         self.garbled.update(fleet.garbled)
         self.unchecked += fleet.unchecked
         for name, ranges in fleet.ranges.items():
             for text, (least, most) in ranges.items():
-                self._range(name, msgspec.json.decode(text), least, most)
+                value = msgspec.json.decode(text)
+                if isinstance(value, dict | list):
+                    raise ValueError(f"the ranges of {name[:80]} are not of numbers")  # noqa: TRY004
+                self._range(name, value, least, most)
         if isinstance(self.expected, tuple) and isinstance(fleet.expected, tuple):
             self.expected = tuple(dict.fromkeys((*self.expected, *fleet.expected)))
         elif isinstance(self.expected, int) and isinstance(fleet.expected, int):

@@ -133,8 +133,8 @@ def _envelopes(source: Source, reader: Reader, collection: Collection) -> Iterat
                 for envelope in envelopes:
                     has_any = True
                     yield envelope
-    except (OSError, ValueError, BadInput) as error:
-        failure = error
+    except (OSError, ValueError, msgspec.DecodeError, RecursionError, BadInput) as error:
+        failure: Exception = error
         if not isinstance(error, BadInput):
             why = error.strerror if isinstance(error, OSError) else str(error)
             failure = BadInput(f"{path} cannot be read: {why}")

@@ -117,7 +117,7 @@ class Child:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             for number in (signal.SIGTERM, signal.SIGCONT):
                 process.send_signal(number)
-            _wait(process, 0.3)
+            _wait(process, EXIT_SECONDS)
             return
         kill_group(process)
 

@@ -4,6 +4,7 @@ Text comes as UTF-8 without mark: PowerShell's `>` writes UTF-16, some editors p
 """
 
 import codecs
+import io
 import os
 import stat
 import sys
@@ -106,7 +107,7 @@ class Source:
 
 def _opened(name: str) -> BinaryIO:
     if name == "-":
-        return sys.stdin.buffer
+        return sys.stdin.buffer if sys.stdin else io.BytesIO()
     try:
         return open_named(name)
     except (OSError, ValueError) as error:

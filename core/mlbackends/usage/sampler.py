@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from msgspec.structs import replace
 
-from mlbackends.base.errors import some
+from mlbackends.base.errors import BadInput, some
 from mlbackends.base.quantities import numbers_by_name, whole_number
 from mlbackends.base.reasons import Reason
 from mlbackends.base.version import __version__
@@ -60,6 +60,8 @@ class Sampler:
 
     def sample(self) -> Usage:
         """Return the use since the last sample, of all processes."""
+        if sys.platform == "linux" and not os.path.exists("/proc/stat"):
+            raise BadInput("/proc is not mounted, which lists processes and their use")
         gpus, problem = self._gpus.read()  # the first time it may take seconds
         now = time.monotonic()
         seconds, self._time = now - self._time if self._time else 0.0, now

@@ -96,11 +96,19 @@ def _text(source: Path) -> str:
 def _cache() -> Any:
     from cuda.core.utils import FileStreamProgramCache
 
+    return FileStreamProgramCache(cache_folder(), max_size_bytes=_MOST_CACHED_BYTES)
+
+
+def cache_folder() -> Path:
+    """Return the user's folder for machine code. Raises OSError where others can write to it."""
     base = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME", "")
     folder = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
-    return FileStreamProgramCache(
-        folder / "mlbackends" / "kernels", max_size_bytes=_MOST_CACHED_BYTES
-    )
+    folder = folder / "mlbackends" / "kernels"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.stat()
+    if os.name != "nt" and (status.st_uid != os.geteuid() or status.st_mode & 0o022):
+        raise PermissionError(f"other users can write to {folder}")
+    return folder
 
 
 @cache

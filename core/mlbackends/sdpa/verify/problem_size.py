@@ -12,6 +12,8 @@ from mlbackends.model.problem import AttentionProblem, TensorSpec
 
 #: The most that the exact computation and an interpreter with numpy take, without the tensors.
 _WORKSPACE = 512 << 20
+#: What is taken for free where the system does not report it.
+_UNKNOWN_BYTES = 2 << 30
 #: A larger problem on a GPU is compared in some heads only.
 _MOST_FLOPS = 10**11
 
@@ -205,4 +207,8 @@ def free_bytes(host: Host | None = None) -> int:
     import psutil
 
     lowest = limit(host or Host("/"), "memory_limit_bytes")
-    return int(min(psutil.virtual_memory().available, lowest.value if lowest else inf))
+    try:
+        available: float = psutil.virtual_memory().available
+    except OSError:  # no /proc is mounted
+        available = _UNKNOWN_BYTES
+    return int(min(available, lowest.value if lowest else inf))

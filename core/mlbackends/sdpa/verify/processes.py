@@ -1,6 +1,9 @@
 """The plan of a run of `sdpa check` or `sdpa bench`, and the processes in which it computes."""
 
+import contextlib
+import glob
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,11 +15,13 @@ from mlbackends.base import registry
 from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.base.mounts import check_temporary
 from mlbackends.base.reader import python_command
+from mlbackends.host.files import lock
 from mlbackends.isolation.service import Service
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.dispatch import backends
 from mlbackends.sdpa.verify.peer import Peer, interpreter, peers
 
+_PREFIX, _LOCK = "backends-sdpa-", "lock"
 #: The processes without a backend: inputs and exact result, and the machine's speeds.
 VALUES, PEAK, BANDWIDTH = "the values", "the peak", "the bandwidth"
 
@@ -150,11 +155,25 @@ def program_command(python: str, path: str, arguments: Sequence[str]) -> list[st
     return [python, "-c", program]
 
 
+def _remove_leftovers() -> None:
+    """Remove the folders of runs of this user that were killed: nobody has their lock any more."""
+    for path in glob.glob(os.path.join(tempfile.gettempdir(), f"{_PREFIX}*", _LOCK)):
+        with contextlib.suppress(OSError), open(path, "r+b") as file:
+            is_ours = os.name == "nt" or os.fstat(file.fileno()).st_uid == os.geteuid()
+            if is_ours and lock(file.fileno()):
+                shutil.rmtree(os.path.dirname(path), ignore_errors=True)
+
+
 @contextmanager
 def started(plan: Plan) -> Iterator[Processes]:
     """Yield processes and a folder for their files; both are removed after the block."""
     check_temporary()
-    with tempfile.TemporaryDirectory(prefix="backends-sdpa-", ignore_cleanup_errors=True) as folder:
+    _remove_leftovers()
+    with (
+        tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as folder,
+        open(os.path.join(folder, _LOCK), "wb") as own,
+    ):
+        lock(own.fileno())
         processes = Processes(plan, folder)
         try:
             yield processes
