@@ -360,19 +360,10 @@ CHECK_COLUMNS = (
     *("relative", "error ratio", "out", *GRADIENTS.values(), "memory"),
 )
 #: The columns that a narrow page leaves out, in this order.
-_CHECK_SPARED = (
-    ("spread",),
-    ("relative",),
-    ("error ratio",),
-    ("out", *GRADIENTS.values()),
-    ("GFLOP/s",),
-    ("launch",),
-    ("of stated",),
-    ("memory",),
-    ("of memory",),
-    ("max error",),
-    ("of peak",),
-)
+_CHECK_SPARED = [
+    *(("spread",), ("relative",), ("error ratio",), ("out", *GRADIENTS.values()), ("GFLOP/s",)),
+    *(("launch",), ("of stated",), ("memory",), ("of memory",), ("max error",), ("of peak",)),
+]
 
 
 def check_text(checked: Checked, page: Page) -> str:
@@ -439,15 +430,10 @@ def check_markdown(checked: Checked, _page: Page) -> str:
     return "\n\n".join(filter(None, [*parts, *map(literal, check_notes(checked))])) + "\n"
 
 
-_BENCH_SPARED = (
-    ("of stated",),
-    ("launch",),
-    ("of memory",),
-    ("spread",),
-    ("GFLOP/s",),
-    ("quarters",),
+_BENCH_SPARED = [
+    *(("of stated",), ("launch",), ("of memory",), ("spread",), ("GFLOP/s",), ("quarters",)),
     ("slower by",),
-)
+]
 
 
 def baseline(benched: Benched) -> str:

@@ -1,6 +1,5 @@
 """AttentionBackend: the interface of a file in kernels/."""
 
-from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, final
 
 from mlbackends.base.errors import NoBackend
@@ -22,9 +21,6 @@ OPTIONAL = {
     "nested": need.not_nested(),
     **need.BEYOND_TORCH,
 }
-
-#: Not used any more.
-Prepared = Callable[..., Any]
 
 
 class Gradients(NamedTuple):

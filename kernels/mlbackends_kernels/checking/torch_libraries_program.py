@@ -66,48 +66,38 @@ class FlashAttention2(Library):
     module = "flash_attn"
     packages: tuple[str, ...] = ("flash-attn",)
     function = "flash_attn_func"
-
-    def more(self) -> dict[str, Any]:
-        """Return the arguments that only this version has."""
-        return {}
+    #: Arguments that only this version has, and what stands for all keys in a window.
+    more: dict[str, Any] = {}  # noqa: RUF012  Python 3.8
+    unbounded: int | None = -1
 
     def by_rows(self, query: Any, key: Any, value: Any, mask: Any, options: dict[str, Any]) -> Any:
         del mask
+        window = self.problem.get("window", (-1, -1))
         result = self.library.flash_attn_func(
             query,
             key,
             value,
             softmax_scale=options["scale"],
             causal=options["is_causal"],
-            window_size=self.window(),
+            window_size=tuple(self.unbounded if side < 0 else side for side in window),
             softcap=self.problem.get("softcap", 0.0),
-            **self.more(),
+            **self.more,
         )
         return result[0] if isinstance(result, tuple) else result  # with the logsumexp
-
-    def window(self) -> tuple[Any, Any]:
-        """Return the number of keys that a row sees to its left and right, -1 for all."""
-        left, right = self.problem.get("window", (-1, -1))
-        return left, right
 
 
 class FlashAttention3(FlashAttention2):
     """flash-attn-3, for Hopper."""
 
     module, packages = "flash_attn_interface", ("flash-attn-3", "flash_attn_3")
-
-    def more(self) -> dict[str, Any]:
-        return {"num_splits": 0}  # it chooses the number of splits of the keys
+    more = {"num_splits": 0}  # noqa: RUF012  it chooses the number of splits of the keys
 
 
 class FlashAttention4(FlashAttention2):
     """flash-attn-4, in CuTe DSL."""
 
     module, packages = "flash_attn.cute", ("flash-attn-4", "flash-attn-cute")
-
-    def window(self) -> tuple[Any, Any]:
-        left, right = super().window()
-        return None if left < 0 else left, None if right < 0 else right
+    unbounded = None
 
 
 class Xformers(Library):
@@ -171,6 +161,16 @@ class FlashInfer(Library):
     def _steps(self, count: int, step: int, like: Any) -> Any:
         return torch.arange(0, (count + 1) * step, step, dtype=torch.int32, device=like.device)
 
+    def _options(self, query: Any, key: Any, options: dict[str, Any]) -> dict[str, Any]:
+        """Return what both plans are given."""
+        cap, types = self.problem.get("softcap") or None, {"q_data_type": query.dtype}
+        return {
+            **types,
+            "kv_data_type": key.dtype,
+            "logits_soft_cap": cap,
+            "sm_scale": options["scale"],
+        }
+
     def _workspace(self, like: Any) -> Any:
         return torch.empty(_WORKSPACE, dtype=torch.uint8, device=like.device)
 
@@ -185,10 +185,7 @@ class FlashInfer(Library):
             width,
             head_dim_vo=value.shape[3],
             causal=options["is_causal"],
-            logits_soft_cap=self.problem.get("softcap") or None,
-            sm_scale=options["scale"],
-            q_data_type=query.dtype,
-            kv_data_type=key.dtype,
+            **self._options(query, key, options),
         )
         return wrapper
 
@@ -207,10 +204,7 @@ class FlashInfer(Library):
             key.shape[2],
             width,
             _PAGE,
-            logits_soft_cap=self.problem.get("softcap") or None,
-            sm_scale=options["scale"],
-            q_data_type=query.dtype,
-            kv_data_type=key.dtype,
+            **self._options(query, key, options),
         )
         return wrapper
 
