@@ -42,6 +42,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     ):
         (site / name).mkdir()
         (site / name / "__init__.py").write_text(source)
+    (site / "torch/_C.so").write_bytes(b"no library")
     return str(folder / "env/bin/python")
 
 
@@ -63,22 +64,57 @@ def test_doctor_ends_with_1_and_one_finding_for_the_cause(python: str) -> None:
 
 
 def test_the_page_marks_both_as_broken(python: str) -> None:
-    page = backends("info", "--python", python).stdout
+    page = backends("info", "--deep", "--python", python).stdout
 
     for name in ("torch", "xformers"):
         assert any(line.split()[:2] == ["✗", name] for line in page.splitlines()), page
 
 
+def test_without_deep_only_what_does_not_open_is_imported(python: str) -> None:
+    done = backends("info", "--python", python, "--format", "json")
+
+    probes = json.loads(done.stdout)["probes"]
+    assert probes["torch"]["facts"]["imports"] == {"torch": f"import torch fails: {WORDS}"}
+    assert probes["torch"]["reasons"][0]["code"] == "import-failed"
+    assert "imports" not in probes["xformers"]["facts"]
+    assert any(line.split()[:2] == ["✗", "torch"] for line in
+               backends("info", "--python", python).stdout.splitlines())  # fmt: skip
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="NumPy's extension module has another name")
+def test_an_extension_module_that_opens_is_not_imported() -> None:
+    done = backends("info", "--format", "json")
+    named = backends("info", "numpy", "--format", "json")
+
+    opened, imported = (json.loads(run.stdout)["probes"]["numpy"] for run in (done, named))
+    assert opened["facts"]["imports"] == {"numpy": "opened"}
+    assert opened["presence"] == "loadable"
+    assert imported["facts"]["imports"] == {"numpy": "imported"}
+    assert imported["presence"] == "usable"
+
+
+def test_a_report_whose_packages_were_only_opened_judges_no_import(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    report.write_text(backends("info", "--format", "json").stdout)
+    done = backends(
+        "doctor", str(report), "--format", "json", "--only", "package-cannot-be-imported"
+    )
+
+    (check,) = json.loads(done.stdout)["checks"]
+    assert check["status"] == "unknown"
+    assert "without --deep" in check["message"]
+
+
 def test_the_page_names_the_cause_once(python: str) -> None:
-    page = backends("info", "--python", python).stdout
+    page = backends("info", "--deep", "--python", python).stdout
 
     assert page.count("libcudnn-none.so.9") == 1
     assert "xformers for the same cause" in " ".join(page.split())
 
 
 def test_what_the_page_lists_as_a_package_is_what_was_imported(python: str) -> None:
-    page = backends("info", "--python", python).stdout
-    done = backends("info", "--python", python, "--format", "json")
+    page = backends("info", "--deep", "--python", python).stdout
+    done = backends("info", "--deep", "--python", python, "--format", "json")
 
     section = page.partition("\nPackages")[2].partition("\nLibraries")[0]
     rows = [line.split()[:2] for line in section.splitlines() if line.strip()]
@@ -89,7 +125,7 @@ def test_what_the_page_lists_as_a_package_is_what_was_imported(python: str) -> N
 
 
 def test_the_record_has_the_words_of_the_loader(python: str) -> None:
-    done = backends("info", "--python", python, "--format", "json")
+    done = backends("info", "--deep", "--python", python, "--format", "json")
 
     probes = json.loads(done.stdout)["probes"]
     assert probes["torch"]["facts"]["imports"] == {"torch": f"import torch fails: {WORDS}"}
@@ -118,7 +154,7 @@ def test_a_test_that_requires_the_package_is_skipped_with_the_reason(
     python: str, tmp_path: Path
 ) -> None:
     report = tmp_path / "report.json"
-    report.write_text(backends("info", "--python", python, "--format", "json").stdout)
+    report.write_text(backends("info", "--deep", "--python", python, "--format", "json").stdout)
     machine = Machine(str(report))
 
     found = unmet_on(machine, demand(("torch>=2",), {}), ())

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -61,13 +61,15 @@ def report_of(
     depth: Presence = Presence.USABLE,
     timeout: float = 5.0,
     redact: bool = True,
+    packages: Literal["imported", "opened"] = "imported",
     progress: "Progress | None" = None,
 ) -> Report:
     """Return the report of a subject: the live machine, "-", a recorded one, or a file with a report.
 
     names: the probes to ask, all by default; a saved report keeps what it has. python: the interpreter
-    whose environment is looked at, "" for our own. pid: a running process. These, depth and
-    timeout concern the live machine alone. redact: whether what names the machine or its user is replaced.
+    whose environment is looked at, "" for our own. pid: a running process. packages: whether
+    they are imported, as `survey` has it. These, depth and timeout concern the live machine alone. redact:
+    whether what names the machine or its user is replaced.
     Raises BadInput, with the file and what is wrong with it.
     """
     if subject != LIVE and not mounts.call(_is_machine, subject, seconds=timeout):
@@ -80,7 +82,7 @@ def report_of(
     described = query(python, timeout) if python else of_process(pid, timeout) if pid else None
     host = Host("/" if live else subject, pid=pid, python=described, timeout=timeout)
     depth = depth if live else Presence.FOUND
-    report = survey(names, host, depth, timeout=timeout, progress=progress)
+    report = survey(names, host, depth, timeout=timeout, packages=packages, progress=progress)
     return redacted(report, names_of(host)) if redact else report
 
 
@@ -113,7 +115,12 @@ def reports_of(
     for subject in subjects:
         if subject not in reports:
             reports[subject] = report_of(
-                LIVE, python=subject[1], depth=depth, timeout=timeout, progress=progress
+                LIVE,
+                python=subject[1],
+                depth=depth,
+                timeout=timeout,
+                packages="opened",
+                progress=progress,
             )
     return reports[subjects[0]], reports[subjects[1]]
 

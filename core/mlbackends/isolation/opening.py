@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mlbackends.base import registry
 from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.host.host import Host
-from mlbackends.isolation.protocol import Reply, Request, send
+from mlbackends.isolation.protocol import EXTENSION, Reply, Request, send
 from mlbackends.libraries.c_calls import open_driver
 from mlbackends.model.records import Answer, Library, Presence
 
@@ -77,10 +77,11 @@ def open_library(job: int, probe: str, library: Library, depth: Presence) -> Ite
             message = f"{library.path} needs the function {missing}, which no library defines"
             hint = "install the driver's libraries again, all of one release"
             answer = Answer(library, warnings=(Reason("missing-symbol", message, hint),))
-        if hasattr(module, "load"):
+        is_extension = library.found_by == EXTENSION
+        if hasattr(module, "load") and not is_extension:
             answer = _joined(answer, module.load(opened, library))
         presence = Presence.LOADABLE
-        if depth is Presence.USABLE and hasattr(module, "use"):
+        if depth is Presence.USABLE and hasattr(module, "use") and not is_extension:
             yield reply(final=False)
             answer = _joined(answer, module.use(opened, answer.library))
             presence = Presence.USABLE

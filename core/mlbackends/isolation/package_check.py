@@ -21,19 +21,42 @@ from msgspec.structs import replace
 from mlbackends.base.reasons import UNCHECKED, Reason
 from mlbackends.host.command import outcome_of
 from mlbackends.host.host import Host
+from mlbackends.host.python.packages import module_location
 from mlbackends.isolation.client import running, side_by_side
 from mlbackends.isolation.protocol import reason_of
-from mlbackends.model.records import Finding, Presence, ProbeReport, speaking_copy
+from mlbackends.model.records import (
+    IMPORTED,
+    OPENED,
+    Finding,
+    Presence,
+    ProbeReport,
+    speaking_copy,
+)
 
 #: How many times the seconds of a library's answer a package has to be imported, and to compute: importing
 #: a framework from a slow disk takes half a minute.
 IMPORT_TIMES, COMPUTE_TIMES = 6, 12
 
-#: What the fact `imports` has for a module that was imported; its code, where computing failed afterwards.
-IMPORTED = "imported"
+#: Reasons that computing failed after the import.
 _AFTER_IMPORT = ("call-failed", "wrong-result")
 #: What the fact `accelerators` has for one that works.
 STARTS = "starts"
+
+#: The extension modules of packages, below site-packages: the first that exists counts. They open without
+#: another package.
+EXTENSIONS = {
+    "bitsandbytes": ("bitsandbytes/libbitsandbytes_cpu.*",),
+    "ctranslate2": ("ctranslate2/_ext.*",),
+    "faiss": ("faiss/_swigfaiss.*",),
+    "jax": ("jaxlib/_jax.*", "jaxlib/xla_extension.*"),
+    "numpy": ("numpy/_core/_multiarray_umath.*", "numpy/core/_multiarray_umath.*"),
+    "onnxruntime": ("onnxruntime/capi/onnxruntime_pybind11_state.*",),
+    "openvino": ("openvino/_pyopenvino.*",),
+    "scipy": ("scipy/linalg/_fblas.*",),
+    "torch": ("torch/_C.*",),
+    "triton": ("triton/_C/libtriton.*",),
+}
+_ENDINGS = (".so", ".pyd", ".dll", ".dylib")
 
 _FRAME = r'''
 import sys
@@ -113,6 +136,25 @@ class _Result(NamedTuple):
     reason: Reason | None
     seconds: float
     computed: bool = False
+
+
+def extension_of(host: Host, finding: Finding) -> str:
+    """Return the extension module of the package that a probe found, "" if none is listed or exists."""
+    module = finding.imports[0] if finding.imports else ""
+    patterns = EXTENSIONS.get(module, ())
+    folder = os.path.dirname(module_location(host, module)) if patterns else ""
+    paths = (path for pattern in patterns for path in host.glob(f"{folder}/{pattern}"))
+    return next((path for path in paths if path.endswith(_ENDINGS)), "") if folder else ""
+
+
+def opened(name: str, module: str, report: ProbeReport) -> ProbeReport:
+    """Return the report of a package whose extension module was opened."""
+    facts = {**report.facts, "imports": {module: OPENED}}
+    if report.presence is not Presence.FOUND or report.reasons:
+        return replace(report, facts=facts)
+    why = f"its extension module opens; `backends info {name}` and `backends doctor` import it"
+    reasons = (Reason("not-computed", why),)
+    return replace(report, facts=facts, presence=Presence.LOADABLE, reasons=reasons)
 
 
 def imported(

@@ -16,6 +16,8 @@ OPENED_FIRST = (
     *("torch", "fbgemm", "kleidiai", "mkl", "nnpack", "onednn", "qnnpack", "xnnpack"),
     "vulkan",
 )
+#: What a library is found by that is the extension module of a package: it is only opened.
+EXTENSION = "extension"
 
 
 class Job(Struct, frozen=True):

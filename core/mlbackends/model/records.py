@@ -23,6 +23,9 @@ from mlbackends.base.reasons import Reason
 
 SCHEMA = "backends.report/1"
 
+#: What the fact `imports` has for a module that was imported, and for one whose extension module was opened.
+IMPORTED, OPENED = "imported", "opened"
+
 FactValue = bool | int | float | str | list[Any] | dict[str, Any]
 
 

@@ -12,7 +12,7 @@ import itertools
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
@@ -26,6 +26,7 @@ from mlbackends.model.records import (
     SCHEMA,
     Failure,
     Finding,
+    Library,
     Presence,
     ProbeReport,
     Report,
@@ -64,7 +65,7 @@ def survey(
     *,
     timeout: float = TIMEOUT,
     computing: Collection[str] = (),
-    importing: bool = True,
+    packages: Literal["imported", "opened", "found"] = "imported",
     progress: Progress | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> Report:
@@ -73,7 +74,8 @@ def survey(
     On a recorded host nothing can be opened, so the depth is always FOUND. So it is for another process;
     libraries that it has mapped are opened for their version only, and only if the process is this user's.
     timeout: seconds for each answer of a library. computing: probes whose package computes, at USABLE.
-    importing: whether the packages of all others are imported, there too. meanwhile: called once while
+    packages: what becomes of all other packages there: "imported", which takes seconds; "opened", which
+    opens their extension modules and imports what does not open; or "found". meanwhile: called once while
     libraries are queried, if any are.
     Raises UnknownName, with the nearest name, and BadInput for a process that may not be inspected.
     """
@@ -84,7 +86,7 @@ def survey(
     opens = depth is not Presence.FOUND and not host.root and host.is_ours
     depth = depth if host.is_live and host.pid is None else Presence.FOUND
     requested = names or probe_names()
-    search = _Search(host, depth, timeout, opens)
+    search = _Search(host, depth, timeout, opens, packages == "opened")
     replies = search.opened(requested, not names, progress, meanwhile)
     modules, findings, reports = search.modules, search.findings, search.reports
     for name, finding in findings.items():
@@ -109,13 +111,25 @@ def survey(
             duration_seconds=round(total, 6),
         )
     if depth is Presence.USABLE and opens and host.python.get("executable"):
-        from mlbackends.isolation.package_check import imported
+        from mlbackends.isolation.package_check import imported, opened
 
         def waiting(name: str) -> None:
             if progress is not None:
                 progress(len(replies), len(search.jobs) + 1, name)
 
-        chosen = {name: findings[name] for name in findings if importing or name in computing}
+        chosen = {
+            name: finding
+            for name, finding in findings.items()
+            if packages == "imported" or name in computing
+        }
+        for name, job in search.extensions.items():
+            reply = replies.get(job)
+            if name not in reports or name in chosen:
+                continue
+            if reply and reply.presence is Presence.LOADABLE and not reply.reason:
+                reports[name] = opened(name, findings[name].imports[0], reports[name])
+            else:
+                chosen[name] = findings[name]
         reports |= imported(reports, modules, chosen, host, timeout, computing, waiting)
     for name, finding in findings.items():
         if hasattr(modules[name], "derive"):
@@ -142,26 +156,34 @@ def survey(
 
 
 def report(
-    *names: str, depth: Presence | str = Presence.USABLE, timeout: float = TIMEOUT
+    *names: str,
+    depth: Presence | str = Presence.USABLE,
+    deep: bool = False,
+    timeout: float = TIMEOUT,
 ) -> Report:
     """Return what `backends info` shows of this machine: all probes, or the named ones.
 
     mlbackends.report("cpu").probes["cpu"].facts["cores"] is a value; msgspec.json.encode of the report is
     what `backends info --format json --no-redact` prints. depth: "found" reads files only, "loadable" opens
-    libraries, "usable" computes with them, in child processes. timeout: seconds for each answer.
+    libraries, "usable" computes with them, in child processes; deep: it imports the packages, too, which
+    takes seconds. timeout: seconds for each answer of a library.
     Raises UnknownName, with the nearest name, and BadInput for a depth that does not exist.
     """
     levels = tuple(str(level) for level in Presence if level is not Presence.ABSENT)
     if depth not in levels:
         raise UnknownName("depth", str(depth), levels)
-    return survey(names, depth=Presence(depth), timeout=timeout)
+    packages: Literal["imported", "opened"] = "imported" if deep else "opened"
+    return survey(names, depth=Presence(depth), timeout=timeout, packages=packages)
 
 
 class _Search:
     """The probes of one survey, their findings, and the jobs to open the libraries that they found."""
 
-    def __init__(self, host: Host, depth: Presence, timeout: float, opens: bool) -> None:
+    def __init__(
+        self, host: Host, depth: Presence, timeout: float, opens: bool, opens_extensions: bool
+    ) -> None:
         self.host, self.timeout, self.opens = host, timeout, opens
+        self.opens_extensions = opens and opens_extensions and depth is Presence.USABLE
         self.depth = depth if host.pid is None else Presence.LOADABLE
         self.modules: dict[str, ModuleType] = {}
         self.findings: dict[str, Finding] = {}
@@ -169,6 +191,8 @@ class _Search:
         self.reports: dict[str, ProbeReport] = {}
         self.seconds: dict[str, float] = {}
         self.jobs: list[Job] = []
+        #: The jobs that open the extension modules of packages, by probe.
+        self.extensions: dict[str, int] = {}
 
     def opened(
         self,
@@ -211,7 +235,8 @@ class _Search:
     ) -> "Iterator[list[Request]]":
         """Run groups of probes with those that they need; yield requests to open what each group found."""
         if self.opens:
-            from mlbackends.isolation.protocol import Job, Request
+            from mlbackends.isolation.package_check import extension_of
+            from mlbackends.isolation.protocol import EXTENSION, Job, Request
 
         for group in groups:
             before = len(self.jobs)
@@ -236,11 +261,19 @@ class _Search:
                     # Of a process, only what it has mapped.
                     if not library.reasons and (self.host.pid is None or library.used is True):
                         self.jobs.append(Job(len(self.jobs), name, library))
+                if self.opens_extensions and (path := extension_of(self.host, finding)):
+                    self.extensions[name] = len(self.jobs)
+                    extension = Library("", path, found_by=EXTENSION)
+                    self.jobs.append(Job(len(self.jobs), name, extension))
                 self.seconds[name] = time.perf_counter() - start
-            # One request for each file: a big library is opened once for all its probes.
+            # One request for each file: a big library is opened once for all its probes, and for the
+            # extension module that needs it.
             by_file: dict[str, list[Job]] = {}
             for job in self.jobs[before:]:
-                by_file.setdefault(self.host.realpath(job.library.path), []).append(job)
+                path = job.library.path
+                if job.library.found_by == EXTENSION:
+                    path = next((lib.path for lib in self.findings[job.probe].libraries), path)
+                by_file.setdefault(self.host.realpath(path), []).append(job)
             yield [Request(tuple(jobs), self.depth, self.timeout) for jobs in by_file.values()]
         if self.jobs and meanwhile is not None:
             meanwhile()

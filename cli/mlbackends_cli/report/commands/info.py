@@ -4,8 +4,9 @@ Without NAME: one page. With names of probes, such as cpu, cudnn or openmp: ever
 including every copy of a library with its path, version, owner, how it was found and which one is loaded.
 
 Each copy is opened and used in a separate child process, so that a crash or a hang affects only
-its own line. The network is not used. Each package is imported in a separate process, and has half a
-minute for that. One that can compute (torch, jax) does so if you name it or pass --deep, within a minute.
+its own line. The network is not used. Of a package the extension module is opened; what does not open is
+imported. A package that you name, and each with --deep, is imported in a separate process, within half a
+minute, and one that can compute (torch, jax) does so.
 
 Examples:
   backends info                               what was found and what is broken, on one page
@@ -140,7 +141,7 @@ def command(
             presence,
             timeout=timeout,
             computing=_probes() if deep else computing,
-            importing=not wanted,
+            packages="found" if wanted else "imported" if deep else "opened",
             progress=progress,
             # Not in a thread: an interrupt amid an import leaves locks held for which another
             # thread's import would wait indefinitely.

@@ -11,6 +11,7 @@ from mlbackends.audit.hazard import (
 from mlbackends.audit.imports import fix, unimportable
 from mlbackends.audit.libraries import is_of_a_driver
 from mlbackends.base.errors import joined
+from mlbackends.model.records import IMPORTED, Presence
 
 
 def symptoms(report: ReportView) -> Symptoms:
@@ -38,6 +39,8 @@ def symptoms(report: ReportView) -> Symptoms:
     if unsure:
         raise NotReported(unsure)
     installed = [name for name in FRAMEWORKS if report.fact(f"{name}.location")]
-    if installed and not any("imports" in probe.facts for probe in report.record.probes.values()):
+    imports = [report.fact(f"{probe}.imports", {}).values() for probe in report.record.probes]
+    if installed and not any(IMPORTED in outcomes for outcomes in imports):
         depth = report.record.depth
-        raise NotReported(f"no package was imported; the report was made with --depth {depth}")
+        how = "without --deep" if depth is Presence.USABLE else f"with --depth {depth}"
+        raise NotReported(f"no package was imported; the report was made {how}")
