@@ -185,9 +185,7 @@ class DSLController:
                 self.enable()
 
 
-@cache
-def _controller(dsl_name: str) -> DSLController:
-    return DSLController(dsl_name)
+_controller = cache(DSLController)
 
 
 @cache

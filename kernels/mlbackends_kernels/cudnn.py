@@ -27,11 +27,6 @@ _SECONDS = 20.0
 _FRONTEND, _LIBRARY = "nvidia-cudnn-frontend", "nvidia-cudnn-cu13"
 
 
-@constraint("length-unsupported", "for gradients, more than one query row")
-def _rows_for_gradient(problem: AttentionProblem) -> str:
-    return broken_row(problem)
-
-
 class Cudnn(AttentionBackend):
     """cuDNN's operations sdpa and sdpa_backward, with cached plans; not run on a GPU yet.
 
@@ -55,7 +50,7 @@ class Cudnn(AttentionBackend):
         need.last_dim_contiguous(),
         need.no_bool_mask(),
         need.mask_fixed(),
-        _rows_for_gradient(),
+        constraint("length-unsupported", "for gradients, more than one query row")(broken_row)(),
     )
     takes = frozenset({"gradient", "grouped_heads", "logsumexp", "lower_right", "mask"})
     tolerance = {"float16": 2.0, "bfloat16": 2.0}  # noqa: RUF012

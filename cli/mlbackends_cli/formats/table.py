@@ -24,7 +24,7 @@ from mlbackends_cli.text.layout import (
     widths,
     wrapped,
 )
-from mlbackends_cli.text.plain import Listing, amount, without_commands
+from mlbackends_cli.text.plain import Listing, amount, fitting_widths, without_commands
 
 _COLORS = {
     "usable": "green",
@@ -59,31 +59,29 @@ def _printed(found: Iterable[str], page: Page) -> str:
 
 def listing(listing: Listing, page: Page) -> str:
     """Return groups of rows below their titles; rows that differ from the usual are highlighted."""
-    return _printed(_listed(listing, page), page)
-
-
-def _listed(listing: Listing, page: Page) -> Iterator[str]:
+    lines: list[str] = []
     columns = _widths(listing, page)
     if columns and any(group.rows for group in listing.groups):
-        yield from grid([[Cell(title, DIM) for title in listing.columns]], columns, page)
+        lines += grid([[Cell(title, DIM) for title in listing.columns]], columns, page)
     for at, group in enumerate(listing.groups):
         indent = 2 if group.title else 0
         if group.title:
-            yield from grid([[Cell(group.title, NAME)]], [page.width], page)
+            lines += grid([[Cell(group.title, NAME)]], [page.width], page)
         for number, (first, *others) in enumerate(group.rows):
             style = "yellow" if (at, number) in listing.marked else ""
             if columns:
                 row = [Cell(text, style) for text in (first, *others)]
-                yield from grid([row], [columns[0] - indent, *columns[1:]], page, indent)
+                lines += grid([row], [columns[0] - indent, *columns[1:]], page, indent)
                 continue
             # On a page that is too narrow, the other cells go below the first.
             titled = zip(listing.columns[1:], others, strict=True)
             below = " · ".join(f"{title} {cell}" for title, cell in titled if cell)
-            yield from grid([[Cell(first, style)]], [page.width - indent], page, indent)
+            lines += grid([[Cell(first, style)]], [page.width - indent], page, indent)
             if below:
-                yield from grid([[Cell(below, style)]], [page.width - indent - 2], page, indent + 2)
+                lines += grid([[Cell(below, style)]], [page.width - indent - 2], page, indent + 2)
     for note in listing.notes:
-        yield from grid([[Cell(note, DIM)]], [page.width], page)
+        lines += grid([[Cell(note, DIM)]], [page.width], page)
+    return _printed(lines, page)
 
 
 def _widths(listing: Listing, page: Page) -> list[int]:
@@ -102,10 +100,7 @@ def _widths(listing: Listing, page: Page) -> list[int]:
     room = page.width - 2 * (len(most) - 1)
     if sum(least) > room:
         return []
-    while sum(most) > room:
-        at = max(range(len(most)), key=lambda each: (most[each] > least[each], most[each]))
-        most[at] -= 1
-    return most
+    return fitting_widths(most, least, room)
 
 
 def report(report: Report, page: Page) -> str:

@@ -398,7 +398,16 @@ def picture(report: Report) -> str:
             node = f"node {card.node}" if card.node is not None and not is_lone else ""
             rows.append(element("div", bus, _card_box(card, node, package is not None), kind="row"))
         beside = element("div", *rows, kind="cards") if rows else ""
-        frame = element("div", _package_box(package) if package else "", kind="place")
+        socket = ""
+        if package:  # a frame, its nodes, and the caches that they share
+            count = _counted([core for node in package.nodes for core in node.cores])
+            is_divided = len(package.nodes) > 1
+            name = f"{package.title} · {count}" if count and is_divided else package.title
+            inside = map(_node_box, package.nodes)
+            halves = element("div", *inside, kind="nodes two" if is_divided else "nodes")
+            caches = _caches(package.caches)
+            socket = element("div", words("b", name), halves, caches, kind="frame")
+        frame = element("div", socket, kind="place")
         drawn += [element("div", frame, beside, kind="group")] if package or rows else []
     more = {
         "more socket": len(every_package) - len(packages),
@@ -427,15 +436,6 @@ def picture(report: Report) -> str:
         role="img",
         aria_label=about,
     )
-
-
-def _package_box(one: Package) -> str:
-    """Return a socket: a frame, its nodes, and the caches that they share."""
-    cores = _counted([core for node in one.nodes for core in node.cores])
-    title = f"{one.title} · {cores}" if cores and len(one.nodes) > 1 else one.title
-    kind = "nodes two" if len(one.nodes) > 1 else "nodes"
-    nodes = element("div", *map(_node_box, one.nodes), kind=kind)
-    return element("div", words("b", title), nodes, _caches(one.caches), kind="frame")
 
 
 def _node_box(one: Node) -> str:

@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlbackends.base.patterns import UNFIT, pattern, unbroken
@@ -36,6 +36,15 @@ def shortened(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     return f"{text[:most]}… ({len(text):,} characters in total)"
+
+
+def fitting_widths(most: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Return the widths of columns that fit the room if their least do, taken from what is furthest above."""
+    found = list(most)
+    while sum(found) > room and found != least:
+        at = max(range(len(found)), key=lambda column: found[column] - least[column])
+        found[at] -= 1
+    return found
 
 
 def without_commands(text: str, dot: str = "·") -> str:

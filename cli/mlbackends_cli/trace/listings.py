@@ -12,7 +12,7 @@ from mlbackends.tracing.finder import percent, times, took
 from mlbackends_cli import formats
 from mlbackends_cli.charts.plot import short_number
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text.plain import Group, Listing, one_line, shortened
+from mlbackends_cli.text.plain import Group, Listing, fitting_widths, one_line, shortened
 from mlbackends_cli.trace.rows import ROWS
 
 _TITLES = {
@@ -369,7 +369,12 @@ def narrowed(listing: Listing, page: Page) -> Listing:
     names = shortened.columns
     wide = _cell_widths(shortened, indent)
     room = width - _GAP * (len(wide) - 1)
-    shrunk = _shrunk(names, wide, room, indent)
+    least = [
+        each if name in _NUMERIC else min(each, max(len(name), _LEAST_OF.get(name, _LEAST)))
+        for name, each in zip(names, wide, strict=True)
+    ]
+    least[0] = min(wide[0], least[0] + indent)
+    shrunk = fitting_widths(wide, least, room)
     if sum(shrunk) <= room:
         dropped += ["whole names"] if shrunk != wide else []
         shrunk[0] -= indent
@@ -399,20 +404,6 @@ def _cell_widths(listing: Listing, indent: int) -> list[int]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     widths[0] += indent
     return widths
-
-
-def _shrunk(names: Sequence[str], widths: Sequence[int], room: int, indent: int) -> list[int]:
-    """Return widths that fit the room, taken from what is furthest above its least."""
-    found = list(widths)
-    least = [
-        width if name in _NUMERIC else min(width, max(len(name), _LEAST_OF.get(name, _LEAST)))
-        for name, width in zip(names, widths, strict=True)
-    ]
-    least[0] = min(widths[0], least[0] + indent)
-    while sum(found) > room and found != least:
-        at = max(range(len(found)), key=lambda column: found[column] - least[column])
-        found[at] -= 1
-    return found
 
 
 def middle_left_out(text: str, width: int) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlbackends.model.trace import Header, Malformed, Record, Text
-from mlbackends.model.trace_views import Finding, Refused, Summary, SummaryRow
+from mlbackends.model.trace_views import Finding, Refused, Summary
 from mlbackends.tracing import LIBRARIES
 from mlbackends.tracing.finder import percent, times, took
 from mlbackends.tracing.machine import UNKNOWN, Machine
@@ -181,13 +181,22 @@ def _groups(summary: Summary, colours: Colours) -> str:
     """Return the groups that took longest, each with a bar against all of the time."""
     shown = [row for row in summary.rows[:_MOST_BARS] if row.total_ns]
     bars = [bar(row.share, colours.of(row.values[0]), percent(row.share)) for row in shown]
-    body = [
-        [share, *(words("td", value) for value in row.values), *map(_number, _numbers(row))]
-        for row, share in zip(shown, bars, strict=True)
-    ]
+    body = []
+    for row, share in zip(shown, bars, strict=True):
+        rates = (row.gflops, row.gigabytes_per_second)
+        numbers = ["" if row.mean_ns is None else took(row.total_ns), f"{row.count:,}"]
+        numbers += ["" if rate is None else short_number(rate) for rate in rates]
+        body.append([share, *(words("td", value) for value in row.values), *map(_number, numbers)])
+    if not body:
+        return ""
     longest = table(("share", *summary.by), body, "numbers", numbers=_RATES, caption=_ORDER)
-    rest = _rest(summary, len(shown))
-    return scrolled(longest, "Where the time went") + rest if body else ""
+    found = scrolled(longest, "Where the time went")
+    if (more := summary.groups - len(shown)) > 0:
+        others = (*summary.rows[len(shown) :], *filter(None, [summary.others]))
+        left = sum(row.total_ns for row in others)
+        share = percent(left / summary.total_ns if summary.total_ns else 0)
+        found += words("p", f"and {more:,} more, {took(left)}, {share} of the time", "dim")
+    return found
 
 
 def _calls(summary: Summary) -> str:
@@ -203,23 +212,6 @@ def _calls(summary: Summary) -> str:
     ]
     calls = table(found.columns[:at], body, "numbers", numbers=found.columns[at:], caption=_ORDER)
     return scrolled(calls, "Calls") if body else ""
-
-
-def _numbers(row: SummaryRow) -> list[str]:
-    """Return the cells of a row below `_RATES`."""
-    rates = (row.gflops, row.gigabytes_per_second)
-    numbers = ["" if row.mean_ns is None else took(row.total_ns), f"{row.count:,}"]
-    return numbers + ["" if rate is None else short_number(rate) for rate in rates]
-
-
-def _rest(summary: Summary, shown: int) -> str:
-    """Return a line on the rows that are not shown; "" if all are."""
-    if summary.groups <= shown:
-        return ""
-    left = sum(row.total_ns for row in (*summary.rows[shown:], *filter(None, [summary.others])))
-    share = percent(left / summary.total_ns if summary.total_ns else 0)
-    text = f"and {summary.groups - shown:,} more, {took(left)}, {share} of the time"
-    return words("p", text, "dim")
 
 
 def _refused(operation: Refused) -> str:

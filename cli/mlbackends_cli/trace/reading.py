@@ -270,7 +270,13 @@ class Fitting:
             if value not in self._by_field.get(name, (value,))
         )
         name, wanted = next(unmet, ("", ""))
-        values = sorted(self._by_field.get(name, ()), key=lambda value: _order(wanted, value))
+        import difflib
+
+        def unlikeness(value: str) -> tuple[float, str]:
+            left, right = (each[:_LONGEST_COMPARED].lower() for each in (wanted, value))
+            return -difflib.SequenceMatcher(None, left, right).ratio(), value
+
+        values = sorted(self._by_field.get(name, ()), key=unlikeness)
         if values:
             behind += f"; {name}{'s here are' if name in _PLURALS else ' here is'}: "
             behind += ", ".join(
@@ -279,11 +285,3 @@ class Fitting:
         if len(values) > _MOST_SHOWN:
             behind += f" and {len(values) - _MOST_SHOWN:,} more"
         return f"no {noun} fits --where '{text}'{behind}"
-
-
-def _order(wanted: str, value: str) -> tuple[float, str]:
-    """Return where a value belongs in an order by similarity."""
-    import difflib
-
-    left, right = (text[:_LONGEST_COMPARED].lower() for text in (wanted, value))
-    return -difflib.SequenceMatcher(None, left, right).ratio(), value

@@ -1,6 +1,5 @@
 """Merge what a probe found in files with what its opened libraries answered, into one report."""
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -18,6 +17,8 @@ from mlbackends.model.records import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mlbackends.isolation.protocol import Reply
 
 #: What a library that was not opened answers.
@@ -49,7 +50,15 @@ def merged(
     )
     devices = _merged_devices(finding.devices, answer.devices)
     facts = {**finding.facts, **answer.facts}
-    presence: Presence | None = finding.presence or _highest(name, opened, devices, finding)
+    presence: Presence | None = finding.presence
+    if presence is None:  # the highest among devices and the copies that no other copy shadows
+        own = [library for library in opened if library.name == name] or opened
+        levels = [library.presence for library in own if library.wins or not library.wins_because]
+        levels += [device.presence for device in devices]
+        # Facts alone mean that the thing is present, unless a reason is against it.
+        has_facts = bool((finding.facts or finding.version) and not finding.reasons)
+        default = Presence.FOUND if has_facts else Presence.ABSENT
+        presence = max(levels, key=lambda each: each.level, default=default)
     reasons = finding.reasons
     if speaker:
         reasons += tuple(reason for reason in speaker.reasons if reason not in reasons)
@@ -93,19 +102,6 @@ def _opened(
 def _answer_of(library: Library, replies: "Mapping[str, Reply]") -> Answer:
     reply = replies.get(library.path)
     return reply.answer if reply and reply.answer else _NO_ANSWER
-
-
-def _highest(
-    name: str, libraries: Sequence[Library], devices: Sequence[Device], finding: Finding
-) -> Presence:
-    """Return the highest level among devices and the copies that no other copy shadows."""
-    own = [library for library in libraries if library.name == name] or libraries
-    levels = [library.presence for library in own if library.wins or not library.wins_because]
-    levels += [device.presence for device in devices]
-    # Facts alone mean that the thing is present, unless a reason is against it.
-    has_facts = bool((finding.facts or finding.version) and not finding.reasons)
-    default = Presence.FOUND if has_facts else Presence.ABSENT
-    return max(levels, key=lambda presence: presence.level, default=default)
 
 
 def _merged_devices(found: tuple[Device, ...], opened: tuple[Device, ...]) -> tuple[Device, ...]:

@@ -34,7 +34,8 @@ def set_num_threads(count: int) -> None:
 
 def get_num_threads() -> int:
     """Return the number of threads that a large attention problem on the CPU gets now."""
-    limits = [_affinity(), _quota()]
+    has_mask = hasattr(os, "sched_getaffinity")
+    limits = [len(os.sched_getaffinity(0)) if has_mask else _affinity_at_first(), _quota()]
     variable = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     if variable.isascii() and variable.isdigit():
         limits.append(int(variable[:9]))
@@ -50,12 +51,6 @@ def worth(operations: float, moved_bytes: float) -> int:
     """Return the number of threads for this amount of work."""
     most = int(max(operations / _OPERATIONS_EACH, moved_bytes / _BYTES_EACH))
     return 1 if most < 2 else min(most, get_num_threads())
-
-
-def _affinity() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return _affinity_at_first()
 
 
 @cache

@@ -92,17 +92,16 @@ class OnDevice:
             host.append(clock() - start)
             self._call("cuEventRecord", last, _STREAM)
         self._call("cuCtxSynchronize")
-        seconds = [self._between(*pair) for pair in pairs]
+        seconds = []
+        between = ctypes.c_float()  # milliseconds
+        for pair in pairs:
+            self._call("cuEventElapsedTime", ctypes.byref(between), *pair)
+            seconds.append(between.value / 1e3)
         times = {"seconds": seconds, "host_seconds": statistics.median(host)}
         return {**times, "timed_by": self.timed_by}
 
     def _empty_cache(self) -> None:
         self._call("cuMemsetD8Async", self._scratch, 0, ctypes.c_size_t(self._size), _STREAM)
-
-    def _between(self, first: ctypes.c_void_p, last: ctypes.c_void_p) -> float:
-        milliseconds = ctypes.c_float()
-        self._call("cuEventElapsedTime", ctypes.byref(milliseconds), first, last)
-        return milliseconds.value / 1e3
 
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self._driver, name)(*arguments)

@@ -121,7 +121,13 @@ def responder(prepare: Callable[[dict[str, Any]], Prepared]) -> Responder:
             ready = prepare(request)
             return {"details": ready.details}
         if request["do"] == "compute":
-            return _compute(ready, request["into"])
+            ready.warm()
+            ready.before()
+            before = ready.measure.memory_before()
+            result = ready.call()
+            found: dict[str, Any] = ready.measure.memory_after(before, ready.output_bytes)
+            ready.save(result, request["into"])
+            return found
         times: dict[str, Any] = ready.measure.time(ready.call, request["seconds"], request["calls"])
         return times
 
@@ -149,17 +155,6 @@ def answer_all(answer: Responder) -> None:
             reply = {"error": f"{type(error).__name__}: {message}".rstrip(": ")}
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
-
-
-def _compute(ready: Prepared, path: str) -> dict[str, Any]:
-    """Compute once, save the result, and return the extra memory that was used."""
-    ready.warm()
-    ready.before()
-    before = ready.measure.memory_before()
-    result = ready.call()
-    answer: dict[str, Any] = ready.measure.memory_after(before, ready.output_bytes)
-    ready.save(result, path)
-    return answer
 
 
 def _waited() -> float | None:

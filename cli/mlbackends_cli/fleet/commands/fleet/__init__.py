@@ -47,14 +47,13 @@ from mlbackends_cli.report.judgement import HAZARDS, POLICIES, finish
 command = FolderGroup(__name__, name="fleet")
 
 
-def _words(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words without a leading "--", which click keeps after another argument."""
-    del ctx, param
-    return words[1:] if words[:1] == ("--",) else words
-
-
 COMMAND = click.argument(
-    "command_line", metavar="[COMMAND...]", nargs=-1, type=click.UNPROCESSED, callback=_words
+    "command_line",
+    metavar="[COMMAND...]",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    # click keeps a leading "--" after another argument
+    callback=lambda _ctx, _param, words: words[1:] if words[:1] == ("--",) else words,
 )
 
 

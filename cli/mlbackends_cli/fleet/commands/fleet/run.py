@@ -81,8 +81,10 @@ def command(
         raise BadInput("name an engine that runs the command on the nodes", hint)
     ((name, where),) = found
     envelope = ("fleet", "envelope", "--timeout", f"{timeout:g}", "--", *command_line)
+    beside = os.path.join(os.path.dirname(sys.executable), "backends")
+    itself = beside if os.path.isfile(beside) else shutil.which("backends") or "backends"
     job = Job(
-        command=(program or _this_program(), *envelope),
+        command=(program or itself, *envelope),
         seconds=timeout,
         where=where,
         nodes=expanded(hosts),
@@ -117,9 +119,3 @@ def command(
         return collection
 
     return Summary(**options).of(gather)
-
-
-def _this_program() -> str:
-    """Return the path of the program that runs."""
-    path = os.path.join(os.path.dirname(sys.executable), "backends")
-    return path if os.path.isfile(path) else shutil.which("backends") or "backends"

@@ -200,7 +200,14 @@ def env(
     apply(files, settings)
     variables = store.environment()
     if form == "shell":
-        shell = shell or _usual_shell()
+        if not shell and os.name == "nt":
+            import psutil
+
+            names = []
+            with suppress(psutil.Error, OSError):  # one of them has ended
+                names = [parent.name() for parent in psutil.Process().parents()]
+            shell = own_shell(names, os.environ)
+        shell = shell or "sh"
         lines = [assignment(name, text, shell) for name, text in variables.items()]
         if shell == "cmd":  # which would print each command that it reads from a file
             lines = [f"@{line}" for line in lines]
@@ -216,14 +223,3 @@ def env(
     else:
         write(formats.text(form, "record", variables, page("auto", output)), output)
     return exits.YES
-
-
-def _usual_shell() -> str:
-    if os.name != "nt":
-        return "sh"
-    import psutil
-
-    names = []
-    with suppress(psutil.Error, OSError):  # one of them has ended
-        names = [parent.name() for parent in psutil.Process().parents()]
-    return own_shell(names, os.environ)

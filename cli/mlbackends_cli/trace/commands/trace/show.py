@@ -102,7 +102,15 @@ def command(
         hint = "leave one of them out"
         raise BadInput("--list-malformed cannot be combined with --follow", hint)
     if list_malformed:
-        return _list_malformed(files, options["output"])
+        with closing(Logs(files)) as logs:
+            lines = [
+                f"{_name(name)}:{record.line_number}: {record.reason}\n  {fit_line(record.raw)}"
+                for name, record in logs.records_with_names()
+                if isinstance(record, Malformed)
+            ]
+        write("".join(lines) or "all library lines could be read\n", options["output"])
+        logs.print_problems(hint=False)
+        return exits.UNKNOWN if logs.damage else exits.YES
     form = options["form"]
     names_view = options["group_by"] or options["of"] != "work"
     default = _RECORDS if form in EXPORTS and not names_view else "summary"
@@ -204,19 +212,6 @@ def _write_records(logs: "Logs", request: Request, where: "Where") -> None:
         write(raw_lines(map(str, records)), output)
         return
     exporting.export(records, output or "-", form)
-
-
-def _list_malformed(files: Sequence[str], output: str) -> int:
-    """Print each line that could not be read, with its place and the reason."""
-    with closing(Logs(files)) as logs:
-        lines = [
-            f"{_name(name)}:{record.line_number}: {record.reason}\n  {fit_line(record.raw)}"
-            for name, record in logs.records_with_names()
-            if isinstance(record, Malformed)
-        ]
-    write("".join(lines) or "all library lines could be read\n", output)
-    logs.print_problems(hint=False)
-    return exits.UNKNOWN if logs.damage else exits.YES
 
 
 _REDRAW_SECONDS = 0.5
