@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import os
 import shlex
 from pathlib import Path
 
@@ -502,3 +503,13 @@ def test_an_interpreter_without_a_name_is_refused(words: str) -> None:
 
     assert done.returncode == 2
     assert done.stderr.startswith(f"backends: --python {words!r} names no interpreter\n")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+@pytest.mark.parametrize("command", ["check", "bench"])
+def test_a_saved_run_is_a_file_that_ends(command: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (str(tmp_path / "pipe"), "/dev/zero", str(tmp_path)):
+        done = ran(command, "--from", path)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"backends: {path} cannot be read: ")

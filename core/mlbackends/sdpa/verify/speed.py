@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from mlbackends.base.errors import BadInput, some
 from mlbackends.base.patterns import UNFIT
 from mlbackends.base.tables import table
+from mlbackends.host.files import open_named
 from mlbackends.model.benched import SCHEMA, Benched, BenchedProblem, Change, Ratio
 from mlbackends.model.checked import SCHEMA as CHECK_SCHEMA
 from mlbackends.model.checked import Checked, CheckedProblem, DeviceSpeeds
@@ -66,14 +67,16 @@ def read_saved(path: str, record: type[Saved], texts: Collection[str] = ()) -> S
     """
     command, schema = _SAVED_BY[record]
     try:
-        with open(path, "rb") as file:
+        with open_named(path, waits=False) as file:
             data = file.read(_LARGEST_FILE + 1)
-        if len(data) > _LARGEST_FILE:
-            raise BadInput(f"{path} is larger than any saved run")
-        saved = msgspec.convert(_fit_to_show(msgspec.json.decode(data)), record)
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
         hint = f"`{command} ... --format json --output FILE` writes one"
-        raise BadInput(f"{path} cannot be read: {error.strerror}", hint) from None
+        raise BadInput(f"{path} cannot be read: {why}", hint) from None
+    if len(data) > _LARGEST_FILE:
+        raise BadInput(f"{path} is larger than any saved run")
+    try:
+        saved = msgspec.convert(_fit_to_show(msgspec.json.decode(data)), record)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = f"{path} was not saved by `{command} --format json`: {error}"
         raise BadInput(message) from None
