@@ -73,6 +73,12 @@ def end(reason):
     os._exit(0)
 def fail(code, message):
     end([code, message])
+import re
+def of_loader(text):
+    """The loader's complaint in a text, or ""."""
+    pattern = r"[^\s\"]+: (cannot open shared|undefined symbol|file too short|invalid ELF)[^\n]*"
+    match = re.search(pattern, text)
+    return match.group() if match else ""
 def words(error):
     """The error that began it: numpy and others wrap the loader's words in pages of advice."""
     while isinstance(error, (ImportError, OSError)) and not isinstance(error, ModuleNotFoundError):
@@ -80,7 +86,8 @@ def words(error):
         if not isinstance(first, (ImportError, OSError)):
             break
         error = first
-    text = " ".join(str(error).split())[:500]
+    text = str(error)
+    text = " ".join((of_loader(text) if len(text) > 300 else text).split() or text.split())[:500]
     return type(error).__name__ + (": " + text if text else "")
 def starts(accelerator, call):
     ours, pipe = os.dup(2), os.pipe()
@@ -97,15 +104,13 @@ def starts(accelerator, call):
     finally:
         os.dup2(ours, 2)
         os.close(pipe[1])
-    printed = os.read(pipe[0], 65536).decode(errors="replace")
-    import re
-    text = re.sub(r"\x1b\[[0-9;]*m", "", why + "\n" + printed)
-    loader = re.search(
-        r"[^\s\"]+: (cannot open shared|undefined symbol|file too short|invalid ELF)[^\n]*", text
-    )
-    complaint = loader or re.search(r"[^\n]*([Ee]rror|[Ff]ailed|[Cc]annot|[Cc]ould not)[^\n]*", text)
     if why:
-        why = " ".join(complaint.group().split())[:300] if complaint else why
+        printed = os.read(pipe[0], 65536).decode(errors="replace")
+        text = re.sub(r"\x1b\[[0-9;]*m", "", why + "\n" + printed)
+        said = re.search(r"[^\n]*([Ee]rror|[Ff]ailed|[Cc]annot|[Cc]ould not)[^\n]*", text)
+        why = of_loader(text) or (said.group() if said else why)
+        # A line of a log begins with its time, and with where it was written.
+        why = " ".join(re.sub(r"^\S.*?\.cc:\d+\] ", "", why).split())[:300]
     facts.setdefault("accelerators", {})[accelerator] = why or STARTS
 try:
     import importlib

@@ -114,6 +114,18 @@ def test_pages_of_advice_around_the_first_error_are_left_out(tmp_path: Path) -> 
     )
 
 
+def test_of_a_long_list_of_attempts_the_loaders_words_are_kept(tmp_path: Path) -> None:
+    attempts = "Could not load any common_ops library! " + "attempted location; " * 50
+    words = "ImportError: libnvrtc.so.12: cannot open shared object file: No such file"
+    source = f"raise ImportError({attempts!r} + '\\n- {words}\\n- another')"
+
+    report = imported(tmp_path, {"triton": source})["triton"]
+
+    assert report.reasons[0].message == (
+        "import triton fails: ImportError: libnvrtc.so.12: cannot open shared object file: No such file"
+    )
+
+
 FAISS = """
 import os
 

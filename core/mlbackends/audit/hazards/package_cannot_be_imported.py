@@ -11,7 +11,11 @@ from mlbackends.audit.hazard import (
 from mlbackends.audit.imports import fix, unimportable
 from mlbackends.audit.libraries import is_of_a_driver
 from mlbackends.base.errors import joined
+from mlbackends.base.patterns import pattern
 from mlbackends.model.records import IMPORTED, Presence
+
+#: The libraries of CUDA whose number is CUDA's own.
+_OF_CUDA = pattern(r"lib(?:cudart|nvrtc|cublas|cublasLt|nvJitLink)\.so\.(?P<major>\d+)")
 
 
 def symptoms(report: ReportView) -> Symptoms:
@@ -27,6 +31,10 @@ def symptoms(report: ReportView) -> Symptoms:
         command, hint = fix(report, failing), ""
         if not command and "ended the process" in failing.cause:
             hint = f"see where it ends: python -X faulthandler -c 'import {failing.modules[0]}'"
+        major, _, _ = str(report.fact("torch.cuda_version", "")).partition(".")
+        library = _OF_CUDA.search(failing.cause)
+        if library and major not in ("", library["major"]):
+            hint = f"install the builds for CUDA {major}, which torch is built for"
         yield Symptom(
             f"{only} cannot be imported: {failing.cause}",
             hint=hint,

@@ -197,6 +197,15 @@ def test_a_package_that_lacks_only_the_driver_is_a_note() -> None:
     assert check.severity is Severity.NOTE
 
 
+def test_a_package_for_another_cuda_than_torchs_is_replaced() -> None:
+    words = "ImportError: libnvrtc.so.12: cannot open shared object file: No such file or directory"
+    torch = ProbeReport(Presence.LOADABLE, "2.15.0+cu132", {"cuda_version": "13.2"})
+
+    (check,) = failed(report(failing("sgl_kernel", words), {"torch": torch}), *FINDINGS)
+
+    assert check.hint == "install the builds for CUDA 13, which torch is built for"
+
+
 def falling_back(words: str, devices: int = 0) -> Report:
     facts: dict[str, Any] = {"distribution": "onnxruntime-gpu", "accelerators": {"cuda": words}}
     warning = Reason("falls-back", f"onnxruntime-gpu 1.31 loads, then falls back: cuda: {words}")
