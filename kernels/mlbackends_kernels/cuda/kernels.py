@@ -80,7 +80,10 @@ def compiled(
         program = Program(_text(source), "c++", chosen)
         if is_cached:
             try:
-                return program.compile("cubin", cache=_cache())
+                from cuda.core.utils import FileStreamProgramCache
+
+                stored = FileStreamProgramCache(cache_folder(), max_size_bytes=_MOST_CACHED_BYTES)
+                return program.compile("cubin", cache=stored)
             except OSError:  # the folder is read-only, or the disk is full
                 program = Program(_text(source), "c++", chosen)
         return program.compile("cubin", logs=logs)
@@ -91,12 +94,6 @@ def _text(source: Path) -> str:
     """Return a file with its includes in place: the key of the cache is made from the text."""
     text = source.read_text(encoding="utf-8")
     return _INCLUDED.sub(lambda match: _text(source.with_name(match[1])), text)
-
-
-def _cache() -> Any:
-    from cuda.core.utils import FileStreamProgramCache
-
-    return FileStreamProgramCache(cache_folder(), max_size_bytes=_MOST_CACHED_BYTES)
 
 
 def cache_folder() -> Path:
