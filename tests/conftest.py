@@ -214,11 +214,7 @@ class Machine(Protocol):
     """
 
     def __call__(
-        self,
-        files: Mapping[str, str | bytes] = ...,
-        *,
-        extracts: Any = ...,
-        **more: Any,
+        self, files: Mapping[str, str | bytes] = ..., *, extracts: Any = ..., **more: Any
     ) -> Host: ...
 
 

@@ -27,12 +27,7 @@ from mlbackends.host.python.frameworks import (
 from mlbackends.host.python.packages import Distribution, distribution, metadata
 from mlbackends.host.python.requirements import same_public_version
 from mlbackends.host.system.kernel import mounted_above
-from mlbackends.libraries.cuda.driver import (
-    cuda_of_driver,
-    decode,
-    driver_release,
-    driver_warning,
-)
+from mlbackends.libraries.cuda.driver import cuda_of_driver, decode, driver_release, driver_warning
 from mlbackends.libraries.library_names import stem_of
 
 _Read = tuple[dict[str, Any], Sequence[Reason | None]]

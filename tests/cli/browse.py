@@ -53,12 +53,7 @@ severity = "note"
 """
 # Light and dark differ in colours alone, widths in what scrolls: two looks pass all rules, the others these.
 RULES = ["color-contrast", "link-in-text-block", "scrollable-region-focusable"]
-LOOKS = (
-    (390, "light", None),
-    (390, "dark", RULES),
-    (1280, "light", RULES),
-    (1280, "dark", None),
-)
+LOOKS = ((390, "light", None), (390, "dark", RULES), (1280, "light", RULES), (1280, "dark", None))
 TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 UNFOLD = "document.querySelectorAll('details').forEach(one => { one.open = true })"
 FOLD = UNFOLD.replace("true", "false")

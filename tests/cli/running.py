@@ -26,12 +26,7 @@ if os.name == "nt":  # what each process needs there, and pipes in UTF-8
     root = os.environ["SYSTEMROOT"]
     PLAIN = {"PATH": rf"{root}\system32", "SYSTEMROOT": root, "PYTHONUTF8": "1"}
 #: These replace the process, or hand their own output to a program.
-OF_A_PROCESS = {
-    ("run",),
-    ("trace", "mkl"),
-    ("trace", "onednn"),
-    ("trace", "all"),
-}
+OF_A_PROCESS = {("run",), ("trace", "mkl"), ("trace", "onednn"), ("trace", "all")}
 
 
 def backends(

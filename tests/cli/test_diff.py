@@ -60,9 +60,7 @@ def test_two_that_differ_end_with_1_and_say_how_many() -> None:
     assert done.stderr == ""
 
 
-def test_versions_come_first_and_an_upgrade_is_no_warning(
-    environment: Callable[..., str],
-) -> None:
+def test_versions_come_first_and_an_upgrade_is_no_warning(environment: Callable[..., str]) -> None:
     old, new = (
         environment(numpy=version, library=f"libscipy_openblas64_-{digest}.so")
         for version, digest in (("2.2.6", "56d6093b"), ("2.4.6", "32a4b2a6"))

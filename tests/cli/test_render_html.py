@@ -374,8 +374,7 @@ def test_mig_instances_are_parts_of_their_card() -> None:
         for i in range(3)
     ]
     one = report(
-        cpu=cpu(cores=4, threads=4),
-        nvidia={"presence": "loadable", "devices": [gpu(0), *parts]},
+        cpu=cpu(cores=4, threads=4), nvidia={"presence": "loadable", "devices": [gpu(0), *parts]}
     )
     picture = pictures(rendered(one))[0]
 

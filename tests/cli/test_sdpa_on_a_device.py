@@ -31,10 +31,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stubs are L
 
 PROBLEM = ("--shape", "1,2,16,8", "--dtype", "float16", "--device", "cuda")
 HOST = ("--backend", "math")
-LIBRARIES = (
-    ("computing_driver", "libcuda.so.1"),
-    ("fake_nvrtc", "libnvrtc.so.13"),
-)
+LIBRARIES = (("computing_driver", "libcuda.so.1"), ("fake_nvrtc", "libnvrtc.so.13"))
 
 
 @pytest.fixture

@@ -247,9 +247,7 @@ def test_a_refused_scope_leaves_torchs_cudnn_disabled_and_ours_as_it_was() -> No
 
 @shows("all-or-nothing")
 @without_cuda
-def test_a_refused_library_is_kept_by_torch_and_not_by_us(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_refused_library_is_kept_by_torch_and_not_by_us(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = torch.backends.cuda.preferred_linalg_library
     with put_back(theirs, theirs):
         with pytest.raises(RuntimeError):

@@ -269,10 +269,7 @@ BAD_CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "integers": ((Q.int(), Q.int(), Q.int()), {}),
     "booleans": ((Q.bool(), Q.bool(), Q.bool()), {}),
     "complex numbers": ((Q.cfloat(), Q.cfloat(), Q.cfloat()), {}),
-    "a bias beside causal": (
-        (Q, Q, Q, torch_bias.causal_upper_left(3, 3)),
-        {"is_causal": True},
-    ),
+    "a bias beside causal": ((Q, Q, Q, torch_bias.causal_upper_left(3, 3)), {"is_causal": True}),
     "a bias that does not fit": ((Q, Q, Q, torch_bias.causal_lower_right(3, 5)), {}),
 }
 

@@ -528,11 +528,7 @@ def written(q: Any) -> Any:
     [
         (lambda q: F.scaled_dot_product_attention(q, q, q), "flash_cpu", ""),
         (lambda q: F.scaled_dot_product_attention(q, q, q, dropout_p=0.5), "torch", "dropout"),
-        (
-            torch.vmap(lambda one: F.scaled_dot_product_attention(one, one, one)),
-            "torch",
-            "vmap",
-        ),
+        (torch.vmap(lambda one: F.scaled_dot_product_attention(one, one, one)), "torch", "vmap"),
         (written, "torch", "is written out"),
         (lambda q: (q @ q.mT).softmax(-1) @ q, "torch", "is written out"),
         (lambda q: flex_attention(q, q, q), "torch", "flex_attention"),

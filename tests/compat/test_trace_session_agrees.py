@@ -63,9 +63,7 @@ def test_a_session_has_the_calls_of_the_mkl_inside_torch() -> None:
     assert not shim_path() or [call.thread for call in calls] == [threading.get_native_id()]
 
 
-def test_lines_are_those_that_torchs_own_scope_prints(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_lines_are_those_that_torchs_own_scope_prints(capfd: pytest.CaptureFixture[str]) -> None:
     multiply()
     with torch.backends.mkl.verbose(torch.backends.mkl.VERBOSE_ON):
         multiply()

@@ -189,8 +189,7 @@ def test_metadata_without_a_module_is_no_installation(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "serves"),
-    [("pytorch_triton", True), ("triton_nightly", True), ("triton_rocm", False)],
+    ("name", "serves"), [("pytorch_triton", True), ("triton_nightly", True), ("triton_rocm", False)]
 )
 def test_only_the_flavours_for_nvidia_serve(machine: Machine, name: str, serves: bool) -> None:
     host = machine(*triton("3.6.0", name), DRIVER)
@@ -241,9 +240,7 @@ def test_flydsl_serves_beside_rocm(machine: Machine) -> None:
 
 def test_cutedsl_needs_the_module_that_it_calls_through(machine: Machine) -> None:
     host = machine(
-        "site/nvidia_cutlass_dsl-4.8.0.dist-info/METADATA",
-        "site/cutlass/__init__.py",
-        DRIVER,
+        "site/nvidia_cutlass_dsl-4.8.0.dist-info/METADATA", "site/cutlass/__init__.py", DRIVER
     )
 
     assert "no module tvm_ffi" in unavailable_reason("cutedsl", host)

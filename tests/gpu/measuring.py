@@ -601,10 +601,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     options = argparse.ArgumentParser("tests/gpu/run", description=__doc__, formatter_class=shape)
     where = options.add_mutually_exclusive_group()
     where.add_argument(
-        "--from",
-        dest="source",
-        default="",
-        help="install this requirement, not this tree",
+        "--from", dest="source", default="", help="install this requirement, not this tree"
     )
     where.add_argument(
         "--here", action="store_true", help="install nothing: use this Python's packages"

@@ -16,10 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-_LIBRARIES = (
-    ("computing_driver", "libcuda.so.1"),
-    ("fake_nvrtc", "libnvrtc.so.13"),
-)
+_LIBRARIES = (("computing_driver", "libcuda.so.1"), ("fake_nvrtc", "libnvrtc.so.13"))
 
 _BEFORE = """
 import json

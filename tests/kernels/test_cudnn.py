@@ -145,8 +145,7 @@ def test_the_graph_is_that_of_the_problem(frontend: Callable[[str], None]) -> No
 
 
 @pytest.mark.parametrize(
-    ("lower_right", "option"),
-    [(False, "use_causal_mask"), (True, "use_causal_mask_bottom_right")],
+    ("lower_right", "option"), [(False, "use_causal_mask"), (True, "use_causal_mask_bottom_right")]
 )
 def test_gradients_have_a_graph_of_their_own(
     frontend: Callable[[str], None], lower_right: bool, option: str

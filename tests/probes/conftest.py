@@ -22,21 +22,14 @@ class Asked(Protocol):
     """
 
     def __call__(
-        self,
-        probe: str,
-        library: Path | tuple[str, str],
-        timeout: Any = ...,
-        **variables: str,
+        self, probe: str, library: Path | tuple[str, str], timeout: Any = ..., **variables: str
     ) -> tuple[ProbeReport, Library]: ...
 
 
 @pytest.fixture
 def asked(fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Asked:
     def ask(
-        probe: str,
-        library: Path | tuple[str, str],
-        timeout: Any = 5.0,
-        **variables: str,
+        probe: str, library: Path | tuple[str, str], timeout: Any = 5.0, **variables: str
     ) -> tuple[ProbeReport, Library]:
         path = library if isinstance(library, Path) else fake_library(*library)
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

@@ -198,10 +198,7 @@ def test_npus_of_both_makers(tmp_path: Path) -> None:
 
     found = npu.find(Host(str(tmp_path)))
 
-    assert [device.name for device in found.devices] == [
-        "Intel NPU (Lunar Lake)",
-        "AMD XDNA 2 NPU",
-    ]
+    assert [device.name for device in found.devices] == ["Intel NPU (Lunar Lake)", "AMD XDNA 2 NPU"]
     assert found.devices[1].facts == {"pci_id": "1022:17f0", "firmware_version": "1.5.2.380"}
     assert found.facts == {"driver": "amdxdna intel_vpu"}
 

@@ -100,8 +100,7 @@ def test_a_product_that_is_wrong_keeps_openblas_below_usable(
 
 
 def test_an_openblas_that_returns_no_text_is_not_asked_further_for_it(
-    asked: Asked,
-    fake_library: FakeLibrary,
+    asked: Asked, fake_library: FakeLibrary
 ) -> None:
     source = "char *openblas_get_config(void) { return 0; }\n" + RIGHT.replace("DGEMM", "dgemm_")
     path = fake_library("openblas", "libopenblas.so.0", source=source)
@@ -191,15 +190,12 @@ def test_mkl_inside_torch_is_found_by_its_function(
 
 
 def test_an_mkl_that_ends_the_process_over_a_missing_layer_keeps_its_rung(
-    asked: Asked,
-    fake_library: FakeLibrary,
+    asked: Asked, fake_library: FakeLibrary
 ) -> None:
     source = MKL.replace(
-        "int MKL_Get_Max_Threads(void) { return 4; }",
-        "#include <stdio.h>\n#include <stdlib.h>\n",
+        "int MKL_Get_Max_Threads(void) { return 4; }", "#include <stdio.h>\n#include <stdlib.h>\n"
     ).replace(
-        "(void)a;",
-        '(void)a; fprintf(stderr, "Cannot load libmkl_tbb_thread.so.2.\\n"); exit(2);',
+        "(void)a;", '(void)a; fprintf(stderr, "Cannot load libmkl_tbb_thread.so.2.\\n"); exit(2);'
     )
     path = fake_library("mkl", "libmkl_rt.so.2", source=source.replace("DGEMM", "dgemm_"))
 
@@ -276,8 +272,7 @@ def test_blis_names_its_kernels_and_threads(asked: Asked, fake_library: FakeLibr
 
 
 def test_a_blis_without_the_names_of_blas_is_loadable_and_says_why(
-    asked: Asked,
-    fake_library: FakeLibrary,
+    asked: Asked, fake_library: FakeLibrary
 ) -> None:
     source = 'char *bli_info_get_version_str(void) { return "1.0"; }\n'
     path = fake_library("blis", "libblis.so.4", source=source)

@@ -73,11 +73,7 @@ def fakes(fake_library: FakeLibrary) -> Callable[[str], Path]:
 def asked(fakes: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
     """Survey the probe of a fake, with the fake before whatever this machine has."""
 
-    def ask(
-        name: str,
-        driver: bool = True,
-        **variables: str,
-    ) -> tuple[ProbeReport, Library]:
+    def ask(name: str, driver: bool = True, **variables: str) -> tuple[ProbeReport, Library]:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         for needed in (name, "driver") if driver else (name,):
             shutil.copy(fakes(needed), tmp_path)

@@ -137,10 +137,7 @@ NUMPY = "float32 = 'f'\ndef ones(shape, kind): return [1.0]\n"
 
 @pytest.mark.parametrize(
     ("preloads", "verdict"),
-    [
-        (False, CUBLAS),
-        (True, f"{CUBLAS}; it starts after onnxruntime.preload_dlls()"),
-    ],
+    [(False, CUBLAS), (True, f"{CUBLAS}; it starts after onnxruntime.preload_dlls()")],
 )
 def test_a_provider_of_onnxruntime_that_does_not_start_is_not_claimed(
     tmp_path: Path, *, preloads: bool, verdict: str

@@ -65,8 +65,7 @@ def test_qnnpack_clamps_under_either_name(
 
 
 def test_qnnpack_that_refuses_the_processor_is_unsupported_hardware(
-    asked: Asked,
-    fake_library: FakeLibrary,
+    asked: Asked, fake_library: FakeLibrary
 ) -> None:
     defines = ("STATUS=4", "PREFIX=qnnp")
 

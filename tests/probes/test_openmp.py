@@ -157,13 +157,7 @@ def test_two_wheels_that_each_bring_a_runtime_are_a_conflict(
 
 def headers(soname: str, needed: Sequence[str] = (), **paths: list[str]) -> dict[str, Any]:
     """Return what `read_elf` would return of such a library. paths: its rpath and its runpath."""
-    texts = {
-        "soname": soname,
-        "needed": needed,
-        "rpath": [],
-        "runpath": [],
-        **paths,
-    }
+    texts = {"soname": soname, "needed": needed, "rpath": [], "runpath": [], **paths}
     return {"machine": "x86_64", **texts}
 
 

@@ -73,10 +73,7 @@ def test_old_metadata_in_the_same_folder_is_a_conflict(machine: Machine) -> None
 
 
 def test_the_same_name_in_another_folder_is_told_without_a_warning(machine: Machine) -> None:
-    files = {
-        "user/thing-1.1.dist-info/METADATA": "",
-        "site/thing-1.0.dist-info/METADATA": "",
-    }
+    files = {"user/thing-1.1.dist-info/METADATA": "", "site/thing-1.0.dist-info/METADATA": ""}
 
     finding = packages.find(machine(files, python=on("/user", "/site")))
 
@@ -89,10 +86,7 @@ def test_the_same_name_in_another_folder_is_told_without_a_warning(machine: Mach
 
 
 def test_what_a_broken_uninstall_left_is_listed(machine: Machine) -> None:
-    files = {
-        "site/thing-1.0.dist-info/METADATA": "",
-        "site/~umpy-2.0.dist-info/METADATA": "",
-    }
+    files = {"site/thing-1.0.dist-info/METADATA": "", "site/~umpy-2.0.dist-info/METADATA": ""}
 
     facts = packages.find(machine(files)).facts
 
@@ -129,10 +123,7 @@ def test_an_egg_info_beside_a_dist_info_is_the_same_installation(machine: Machin
 
 
 def test_an_egg_info_of_another_folder_is_another_installation(machine: Machine) -> None:
-    files = {
-        "site/thing-2.0.dist-info/METADATA": "",
-        "dist/thing-1.0.egg-info": "",
-    }
+    files = {"site/thing-2.0.dist-info/METADATA": "", "dist/thing-1.0.egg-info": ""}
 
     finding = packages.find(machine(files, python=on("/site", "/dist")))
 
@@ -140,10 +131,7 @@ def test_an_egg_info_of_another_folder_is_another_installation(machine: Machine)
 
 
 def test_metadata_without_a_version_is_told_as_such(machine: Machine) -> None:
-    files = {
-        "site/thing-1.0.egg-info": "",
-        "site/thing.egg-info": "",
-    }
+    files = {"site/thing-1.0.egg-info": "", "site/thing.egg-info": ""}
 
     (warning,) = packages.find(machine(files)).warnings
 

@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 
 def headers(soname: str, needed: Sequence[str] = (), **paths: list[str]) -> dict[str, Any]:
     """Return what `read_elf` would return of such a library. paths: its rpath and its runpath."""
-    texts = {
-        "soname": soname,
-        "needed": needed,
-        "rpath": [],
-        "runpath": [],
-        **paths,
-    }
+    texts = {"soname": soname, "needed": needed, "rpath": [], "runpath": [], **paths}
     return {"machine": "x86_64", **texts}
 
 
@@ -478,10 +472,7 @@ def test_a_torch_that_does_not_compute_is_not_usable(
 def test_torch_is_imported_and_does_not_compute_where_it_is_not_named(tmp_path: Path) -> None:
     report = imported(tmp_path, "", computing=())
 
-    assert (report.presence, report.facts["imports"]) == (
-        Presence.LOADABLE,
-        {"torch": "imported"},
-    )
+    assert (report.presence, report.facts["imports"]) == (Presence.LOADABLE, {"torch": "imported"})
     assert [reason.code for reason in report.reasons] == ["not-computed"]
 
 

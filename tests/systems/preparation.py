@@ -345,11 +345,7 @@ def unpack_source(job: dict[str, Any], part: Path, target: Path) -> None:
     (part / "apt/sources.list").write_text(
         f"deb-src [signed-by={KEYRING}] {MIRROR} {job['suite']} main\n", encoding="utf-8"
     )
-    places = (
-        "Dir::Etc::sourcelist=sources.list",
-        "Dir::State::lists=lists",
-        "Dir::Cache=cache",
-    )
+    places = ("Dir::Etc::sourcelist=sources.list", "Dir::State::lists=lists", "Dir::Cache=cache")
     settings = ["Dir::Etc::sourceparts=/dev/null", "Acquire::Check-Valid-Until=false"]
     for place in places:
         key, _, name = place.partition("=")

@@ -24,14 +24,7 @@ from mlbackends.host.host import Host
 from mlbackends.host.python.packages import module_location
 from mlbackends.isolation.client import running, side_by_side
 from mlbackends.isolation.protocol import reason_of
-from mlbackends.model.records import (
-    IMPORTED,
-    OPENED,
-    Finding,
-    Presence,
-    ProbeReport,
-    speaking_copy,
-)
+from mlbackends.model.records import IMPORTED, OPENED, Finding, Presence, ProbeReport, speaking_copy
 
 #: How many times the seconds of a library's answer a package has to be imported, and to compute: importing
 #: a framework from a slow disk takes half a minute.

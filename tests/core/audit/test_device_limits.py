@@ -119,10 +119,7 @@ def test_gpus_of_several_generations_are_told_apart() -> None:
     told = limits("cuda", made(cuda_driver=gpus("7.5", "8.6", "12.0")))
 
     assert told["bfloat16"] == Here(
-        None,
-        "device 1, 2 have compute capability 8.0, device 0 not",
-        on=(0,),
-        not_on=(1, 2),
+        None, "device 1, 2 have compute capability 8.0, device 0 not", on=(0,), not_on=(1, 2)
     )
     assert told["float16"] == Here(
         False, "compute capability is 7.5, 8.6, 12.0", on=(), not_on=(0, 1, 2)

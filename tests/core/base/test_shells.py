@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.base.errors import BadInput
-from mlbackends.base.shells import (
-    assignment,
-    command_line,
-    in_powershell,
-    own_shell,
-)
+from mlbackends.base.shells import assignment, command_line, in_powershell, own_shell
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,13 +15,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("parts", "built"),
-    [
-        ((), False),
-        (("nvrtc",), True),
-        (("cudnn",), True),
-        (("cublas",), False),
-    ],
+    ("parts", "built"), [((), False), (("nvrtc",), True), (("cudnn",), True), (("cublas",), False)]
 )
 def test_it_is_built_where_a_part_is_that_we_compute_with(
     parts: tuple[str, ...], built: bool, reported: Callable[..., None]

@@ -8,13 +8,7 @@ import pytest
 
 from mlbackends.audit.canonical import Canonical
 from mlbackends.base.reasons import Reason
-from mlbackends.fleet.fingerprint import (
-    VERSION,
-    canonical_facts,
-    fingerprints,
-    rounded,
-    whole,
-)
+from mlbackends.fleet.fingerprint import VERSION, canonical_facts, fingerprints, rounded, whole
 from mlbackends.model.records import SCHEMA, Device, Library, Presence, ProbeReport, Report
 
 FOUND = Presence.FOUND

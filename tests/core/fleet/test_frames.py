@@ -60,11 +60,7 @@ def test_shuffled_repeated_and_lost_lines_mix_nothing_up(data: st.DataObject) ->
 
 
 @settings(max_examples=25)
-@given(
-    size=st.integers(50, 2000),
-    seed=st.integers(0, 1 << 30),
-    label=st.booleans(),
-)
+@given(size=st.integers(50, 2000), seed=st.integers(0, 1 << 30), label=st.booleans())
 def test_frames_that_are_cut_anywhere_are_whole_or_their_loss_is_told(
     size: int, seed: int, label: bool
 ) -> None:

@@ -226,12 +226,7 @@ def test_a_baseline_says_what_is_usual() -> None:
     fleet = fleet_of(collection, baseline=baseline)
 
     assert fleet.compared_with == "good.json"
-    assert split(fleet) == [
-        (
-            ("n0", "n1", "n2", "n3"),
-            ["nvidia.devices"],
-        )
-    ]
+    assert split(fleet) == [(("n0", "n1", "n2", "n3"), ["nvidia.devices"])]
 
 
 def test_an_unknown_fact_is_named_with_the_nearest() -> None:

@@ -124,9 +124,7 @@ def test_it_is_text_in_which_a_change_is_a_line() -> None:
     st.lists(PATHS),
 )
 def test_what_is_written_is_read(
-    tmp_path_factory: pytest.TempPathFactory,
-    contents: dict[str, bytes | str],
-    folders: list[str],
+    tmp_path_factory: pytest.TempPathFactory, contents: dict[str, bytes | str], folders: list[str]
 ) -> None:
     tree = Tree()
     for path, entry in [*contents.items(), *((folder, set[str]()) for folder in folders)]:
@@ -157,10 +155,7 @@ HOSTILE = {
         "'root/a' appears twice in it",
     ),
     "a long name": (text_of("file " + "a/" * 600 + "a"), "is too long for a name"),
-    "no name of a kind": (
-        text_of("device root/a"),
-        "line 2 is not a known entry",
-    ),
+    "no name of a kind": (text_of("device root/a"), "line 2 is not a known entry"),
     "content of a link": (text_of("link root/a -> b", "\tx"), "line 2 is not a known entry"),
     "an odd escape": (text_of("escaped root/a", "\t\\N{DIGIT ONE}"), "line 2 is not a known entry"),
     "content of nothing": (text_of("\tx"), "line 2 is not a known entry"),

@@ -157,10 +157,7 @@ def test_reasons_and_hints_are_cleaned_too() -> None:
 
 def test_equal_identities_stay_equal_and_different_ones_different() -> None:
     uuid = "GPU-11111111-2222-3333-4444-555555555555"
-    devices = (
-        Device("cuda", 0, uuid=uuid, serial="1"),
-        Device("cuda", 1, uuid=uuid, serial="2"),
-    )
+    devices = (Device("cuda", 0, uuid=uuid, serial="1"), Device("cuda", 1, uuid=uuid, serial="2"))
 
     first, second = hidden(ProbeReport(Presence.FOUND, devices=devices)).devices
     assert first.uuid == second.uuid

@@ -71,10 +71,7 @@ def test_a_package_that_prints_without_end_while_it_is_imported_is_imported(tmp_
 
     report = imported(tmp_path, {"triton": flood})["triton"]
 
-    assert (report.presence, report.facts["imports"]) == (
-        Presence.LOADABLE,
-        {"triton": "imported"},
-    )
+    assert (report.presence, report.facts["imports"]) == (Presence.LOADABLE, {"triton": "imported"})
 
 
 @pytest.mark.parametrize(

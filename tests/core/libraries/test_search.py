@@ -120,13 +120,7 @@ BROUGHT = f"{SITE}/pkg.libs/{OWN}"
 
 def headers(soname: str = "", needed: Sequence[str] = (), **paths: list[str]) -> dict[str, Any]:
     """Return what `read_elf` would return of such a library. paths: its rpath and its runpath."""
-    texts = {
-        "soname": soname,
-        "needed": needed,
-        "rpath": [],
-        "runpath": [],
-        **paths,
-    }
+    texts = {"soname": soname, "needed": needed, "rpath": [], "runpath": [], **paths}
     return {"machine": "x86_64", **texts}
 
 

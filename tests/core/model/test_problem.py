@@ -35,10 +35,7 @@ def spec(*shape: int, dtype: str = "float32", **more: Any) -> TensorSpec:
 
 def test_a_problem_says_its_sizes() -> None:
     told = problem(
-        query=spec(2, 8, 5, 64),
-        key=spec(2, 2, 7, 64),
-        value=spec(2, 4, 7, 32),
-        enable_gqa=True,
+        query=spec(2, 8, 5, 64), key=spec(2, 2, 7, 64), value=spec(2, 4, 7, 32), enable_gqa=True
     )
 
     assert (told.heads, told.key_heads, told.query_length, told.key_length) == (8, 2, 5, 7)

@@ -64,10 +64,7 @@ def test_packed_sequences_see_themselves_alone() -> None:
 
     apart = [
         attend(Q[:1, :, rows], K[:1, :, keys], V[:1, :, keys], causal_lower_right(*size))
-        for rows, keys, size in (
-            (slice(2), slice(3), (2, 3)),
-            (slice(2, 5), slice(3, 7), (3, 4)),
-        )
+        for rows, keys, size in ((slice(2), slice(3), (2, 3)), (slice(2, 5), slice(3, 7), (3, 4)))
     ]
     assert np.allclose(seen, np.concatenate(apart, 2))
 
@@ -145,11 +142,7 @@ PAGES: dict[str, Any] = {"page_table": np.zeros((2, 2), "int32"), "key_lengths":
         ({"key_lengths": "73"}, TypeError, "argument 'key_lengths' must be tuple of ints, not str"),
         ({**PAGES, "page_table": [[0]]}, TypeError, "argument 'page_table' must be Tensor"),
         ({**PAGES, "key_lengths": (7, 99)}, NoBackend, "a sequence has 99 keys"),
-        (
-            {**PAGES, "attn_mask": causal_lower_right(5, 7)},
-            ValueError,
-            "a CausalBias has one size",
-        ),
+        ({**PAGES, "attn_mask": causal_lower_right(5, 7)}, ValueError, "a CausalBias has one size"),
     ],
 )
 def test_a_wrong_argument_is_named(

@@ -44,12 +44,7 @@ PAGED_OF_9 = {
 PAGED = {"page_table": spec(2, 1, dtype="int32"), "key_lengths": (3, 16)}
 CASES: list[tuple[Constraint, dict[str, Any], dict[str, Any], str]] = [
     (c.on_device("cuda"), {"device": sm("9.0")}, {}, "needs cuda tensors; these are on cpu"),
-    (
-        c.on_device("cpu", "cuda"),
-        {},
-        {"device": Device("xpu", 0)},
-        "needs cpu or cuda tensors",
-    ),
+    (c.on_device("cpu", "cuda"), {}, {"device": Device("xpu", 0)}, "needs cpu or cuda tensors"),
     (
         c.capability_between((8, 0), (12, 1)),
         {"device": sm("12.1")},
@@ -64,12 +59,7 @@ CASES: list[tuple[Constraint, dict[str, Any], dict[str, Any], str]] = [
         all_three(spec(1, 1, 2, 2, dtype="int8")),
         "the dtype is int8; supported: float16, float32",
     ),
-    (
-        c.rank_is(4),
-        {},
-        all_three(spec(4, 16, 64)),
-        "have 3, 3 and 3 dimensions; 4 are needed",
-    ),
+    (c.rank_is(4), {}, all_three(spec(4, 16, 64)), "have 3, 3 and 3 dimensions; 4 are needed"),
     (
         c.equal_batch(),
         PAGED_OF_9,
@@ -101,12 +91,7 @@ CASES: list[tuple[Constraint, dict[str, Any], dict[str, Any], str]] = [
         "4, 1 and 4 heads",
     ),
     (c.same_head_dim(), {}, {"value": spec(2, 4, 16, 32)}, "head_dim is 64 and value_dim is 32"),
-    (
-        c.head_dim_at_most(64),
-        {},
-        {"value": spec(2, 4, 16, 65)},
-        "head_dim is 65; the limit is 64",
-    ),
+    (c.head_dim_at_most(64), {}, {"value": spec(2, 4, 16, 65)}, "head_dim is 65; the limit is 64"),
     (
         c.head_dim_multiple_of(8),
         {},
@@ -132,12 +117,7 @@ CASES: list[tuple[Constraint, dict[str, Any], dict[str, Any], str]] = [
         {"key": ROWS_APART, "value": ROWS_APART},
         "must be 1; they are key 16, value 16",
     ),
-    (
-        c.last_dim_contiguous(),
-        {},
-        all_three(ONE_WIDE),
-        "they are query 16",
-    ),
+    (c.last_dim_contiguous(), {}, all_three(ONE_WIDE), "they are query 16"),
     (
         c.last_dim_contiguous(singleton_exempt=True),
         all_three(ONE_WIDE),

@@ -53,11 +53,7 @@ def answers(fake_library: FakeLibrary, capability: str) -> list[str]:
     library = fake_library("computing_driver", "libcuda.so.1")
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
-        env={
-            **os.environ,
-            "LD_LIBRARY_PATH": str(library.parent),
-            "FAKE_CAPABILITY": capability,
-        },
+        env={**os.environ, "LD_LIBRARY_PATH": str(library.parent), "FAKE_CAPABILITY": capability},
         capture_output=True,
         text=True,
         check=False,

@@ -57,10 +57,7 @@ def test_elements_among_others_do_not_lie_side_by_side() -> None:
     [
         (view(np.zeros((2, 3), "float32")), TensorSpec((2, 3), "float32", device="cpu")),
         (view(np.zeros((2, 3), "float16")), TensorSpec((2, 3), "float16", device="cpu")),
-        (
-            view(np.zeros((3, 2), "bool")).toreadonly(),
-            TensorSpec((3, 2), "bool", device="cpu"),
-        ),
+        (view(np.zeros((3, 2), "bool")).toreadonly(), TensorSpec((3, 2), "bool", device="cpu")),
         (array.array("d", [1.0, 2.0]), TensorSpec((2,), "float64", device="cpu")),
         ((ctypes.c_float * 3 * 2)(), TensorSpec((2, 3), "float32", device="cpu")),
     ],

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from mlbackends.sdpa.backend import AttentionBackend
-from mlbackends.sdpa.constraints import (
-    capability_between,
-    dtype_in,
-    on_device,
-    unmet,
-)
+from mlbackends.sdpa.constraints import capability_between, dtype_in, on_device, unmet
 from mlbackends.sdpa.listing import ABILITIES, abilities
 from mlbackends.sdpa.switches import SDPBackend
 
 
 class OnHopper(AttentionBackend):
     name, answers_to = "on_hopper", SDPBackend.FLASH_ATTENTION
-    constraints = (
-        on_device("cuda"),
-        capability_between((9, 0), (9, 0)),
-        dtype_in("bfloat16"),
-    )
+    constraints = (on_device("cuda"), capability_between((9, 0), (9, 0)), dtype_in("bfloat16"))
     takes = frozenset({"gradient", "grouped_heads"})
 
 

@@ -10,13 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mlbackends
-from mlbackends.sdpa.switches import (
-    PRIORITY_ORDER,
-    SWITCHES,
-    SDPBackend,
-    allowed,
-    priority_order,
-)
+from mlbackends.sdpa.switches import PRIORITY_ORDER, SWITCHES, SDPBackend, allowed, priority_order
 from mlbackends.switches import store
 
 KINDS = tuple(SWITCHES)

@@ -102,10 +102,7 @@ def test_what_is_left_open_is_named() -> None:
         "mtia": ProbeReport(None, reasons=surely),
         "nccl": ProbeReport(
             Presence.USABLE,
-            libraries=(
-                Library("nccl", "/a", reasons=late),
-                Library("nccl", "/b", reasons=surely),
-            ),
+            libraries=(Library("nccl", "/a", reasons=late), Library("nccl", "/b", reasons=surely)),
         ),
         "nvidia": ProbeReport(Presence.USABLE, devices=(Device("cuda", 1, reasons=late),)),
         "memory": ProbeReport(Presence.FOUND, warnings=late),

@@ -128,8 +128,7 @@ def test_a_file_that_contradicts_itself_is_refused(written: Any) -> None:
     path = written("[cuda.matmul]\nallow_tf32 = true\nfp32_precision = 'ieee'\n")
 
     with pytest.raises(
-        BadInput,
-        match=r"flags.toml:3: cuda.matmul.allow_tf32=1 and .* contradict each other",
+        BadInput, match=r"flags.toml:3: cuda.matmul.allow_tf32=1 and .* contradict each other"
     ):
         files.read(path)
 

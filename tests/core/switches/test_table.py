@@ -11,12 +11,7 @@ import pytest
 
 import mlbackends
 from mlbackends.switches import conditions
-from mlbackends.switches.table import (
-    NOT_IN_FLAGS,
-    PROBED,
-    SWITCHES,
-    Switch,
-)
+from mlbackends.switches.table import NOT_IN_FLAGS, PROBED, SWITCHES, Switch
 
 ROWS = list(SWITCHES.values())
 each_row = pytest.mark.parametrize("flag", ROWS, ids=lambda flag: flag.name)

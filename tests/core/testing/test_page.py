@@ -25,12 +25,7 @@ MACHINE = f"--backends-report={ROOT / 'tests' / 'hosts' / 'ivy-bridge-desktop.ma
 
 @pytest.mark.parametrize(
     ("number", "outcomes"),
-    [
-        (0, {"skipped": 2}),
-        (1, {"passed": 2, "skipped": 1}),
-        (3, {"passed": 2}),
-        (4, {"passed": 2}),
-    ],
+    [(0, {"skipped": 2}), (1, {"passed": 2, "skipped": 1}), (3, {"passed": 2}), (4, {"passed": 2})],
 )
 def test_an_example_does_what_the_page_says(
     pytester: pytest.Pytester, number: int, outcomes: dict[str, int]

@@ -115,9 +115,7 @@ def test_pieces_stay_small_whatever_was_packed(kind: str) -> None:
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="Python 3.14 reads zstd itself")
-def test_zstd_says_what_it_needs_where_nothing_can_read_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_zstd_says_what_it_needs_where_nothing_can_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zstandard", None)
     with pytest.raises(BadInput, match="zstd") as caught:
         list(decompressed("zstd", [b"\x28\xb5\x2f\xfd"]))

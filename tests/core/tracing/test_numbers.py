@@ -67,8 +67,7 @@ def test_too_few_and_far_too_many_fields_are_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [("1.5", 1.5e6), ("1,5", 1.5e6), ("0", 0.0), ("1e+20", 1e26), ("-0", 0.0)],
+    ("text", "expected"), [("1.5", 1.5e6), ("1,5", 1.5e6), ("0", 0.0), ("1e+20", 1e26), ("-0", 0.0)]
 )
 def test_a_time_in_milliseconds(text: str, expected: float) -> None:
     assert nanoseconds(text, 1e6) == expected
@@ -81,5 +80,5 @@ def test_what_is_no_time(text: str) -> None:
 
 def test_no_time_is_endless_or_negative() -> None:
     assert [is_time(number) for number in (0.0, 1e27, 1e28, inf, -inf, nan, -1e-9)] == [
-        *(True, True, False, False, False, False, False),
+        *(True, True, False, False, False, False, False)
     ]

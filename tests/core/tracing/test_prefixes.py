@@ -90,5 +90,5 @@ def test_a_part_of_a_text_has_the_colours_in_it_and_at_its_ends(
 def test_one_part_behind_the_other() -> None:
     text = Coloured(b"\x1b[1mab\x1b[0mcd\x1b[31me\x1b[0m\x1b[K")
     assert [text.part(0, 1), text.part(1, 2), text.part(3, 4), text.part(5, 5)] == [
-        *(b"\x1b[1ma", b"b\x1b[0m", b"d\x1b[31m", b"\x1b[0m\x1b[K"),
+        *(b"\x1b[1ma", b"b\x1b[0m", b"d\x1b[31m", b"\x1b[0m\x1b[K")
     ]

@@ -11,15 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.model.trace import (
-    AnyRecord,
-    Call,
-    Malformed,
-    MklCall,
-    Primitive,
-    Record,
-    Text,
-)
+from mlbackends.model.trace import AnyRecord, Call, Malformed, MklCall, Primitive, Record, Text
 from mlbackends.tracing.prefixes import prefix
 from mlbackends.tracing.reader import LONGEST_LINE, read, records
 

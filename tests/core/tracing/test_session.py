@@ -256,9 +256,7 @@ except OSError:
     assert done.stderr == b"2\n2\nclosed still\n"
 
 
-def test_a_reader_who_has_gone_is_an_error_when_the_session_ends(
-    fake_library: FakeLibrary,
-) -> None:
+def test_a_reader_who_has_gone_is_an_error_when_the_session_ends(fake_library: FakeLibrary) -> None:
     program = f"""
 import ctypes, os, sys
 import mlbackends

@@ -116,9 +116,7 @@ class Theirs:
 report(error_of(lambda: report(as_device_array(Theirs()).device)))
 """
     host = on_fake_cuda(program, FAKE_POINTER_KIND="1")
-    assert host.values == [
-        ["CudaUnavailable", "the memory at 0x1000 is not a CUDA device's"],
-    ]
+    assert host.values == [["CudaUnavailable", "the memory at 0x1000 is not a CUDA device's"]]
     second = on_fake_cuda(program, FAKE_GPUS="2", FAKE_POINTER_DEVICE="1")
     assert second.values == [1, None]
 

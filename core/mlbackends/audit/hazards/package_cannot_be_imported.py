@@ -1,13 +1,7 @@
 """A package is installed, but importing it fails."""
 
 from mlbackends.audit.environment import FRAMEWORKS
-from mlbackends.audit.hazard import (
-    NotReported,
-    ReportView,
-    Severity,
-    Symptom,
-    Symptoms,
-)
+from mlbackends.audit.hazard import NotReported, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.imports import fix, unimportable
 from mlbackends.audit.libraries import is_of_a_driver
 from mlbackends.base.errors import joined

@@ -92,11 +92,7 @@ class _Preloaded(Separation):
     name = "preload"
 
     def __init__(
-        self,
-        shim: str,
-        markers: Markers,
-        environment: Mapping[str, str],
-        ranks: Sequence[str],
+        self, shim: str, markers: Markers, environment: Mapping[str, str], ranks: Sequence[str]
     ) -> None:
         super().__init__()
         self._stack = ExitStack()

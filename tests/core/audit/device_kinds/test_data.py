@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 KINDS = device_limits.kinds()
 PROBES = registry.names("mlbackends_probes")
 OF_DEVICES = {"capability", "features", "float64"}
-DTYPES = re.compile(
-    r"(b?float|complex|q?u?int)\d+(x\d)?(_e\dm\d(fn|fnuz)?(_x2)?)?",
-)
+DTYPES = re.compile(r"(b?float|complex|q?u?int)\d+(x\d)?(_e\dm\d(fn|fnuz)?(_x2)?)?")
 
 
 def needs(kind: str) -> Iterator[Need]:

@@ -328,11 +328,7 @@ CASES += [
             ({"tensorboard": "2.20.0"}, None),
         )
     ),
-    (
-        "xla-without-code-for-blackwell",
-        tensorflow("12.0", "sm_60", "sm_89", "compute_90"),
-        E,
-    ),
+    ("xla-without-code-for-blackwell", tensorflow("12.0", "sm_60", "sm_89", "compute_90"), E),
     ("xla-without-code-for-blackwell", tensorflow("12.0", "sm_90", "sm_120"), None),
     ("xla-without-code-for-blackwell", tensorflow("9.0", "sm_60", "compute_90"), None),
     ("xla-without-code-for-blackwell", tensorflow("12.0"), None),

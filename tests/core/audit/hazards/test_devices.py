@@ -391,10 +391,7 @@ def linked(*active: int, **facts: FactValue) -> Report:
 
 
 def switched(
-    facts: dict[str, FactValue],
-    state: str = "",
-    host: ProbeReport = BARE,
-    **probes: ProbeReport,
+    facts: dict[str, FactValue], state: str = "", host: ProbeReport = BARE, **probes: ProbeReport
 ) -> Report:
     device = gpu(facts={"fabric_state": state} if state else {})
     return report(nvidia=nvidia(device, facts=facts), host=host, **probes)
@@ -669,7 +666,7 @@ CASES: dict[str, list[tuple[Report, Status | Severity]]] = {
         (closed(Presence.USABLE, installations=[{"path": "/opt"}]), PASSED),
     ],
     "rocm-gpus-forbidden": [
-        (report(rocm=told(facts={"unreadable_node_count": 6, "visible_gpu_count": 2})), PASSED),
+        (report(rocm=told(facts={"unreadable_node_count": 6, "visible_gpu_count": 2})), PASSED)
     ],
 }
 

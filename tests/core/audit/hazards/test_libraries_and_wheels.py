@@ -666,10 +666,7 @@ def test_how_bad_a_shared_file_is_goes_by_what_it_is(example: str, severity: Sev
     row = {"first": "one", "second": "two", "files": 1, "differing": 1, "example": example}
     warning = Reason("file-owned-twice", "one and two own it", "uninstall both")
     subject = with_probe(
-        report("hgx-h100-eight-gpus"),
-        "packages",
-        facts={"owned_twice": [row]},
-        warnings=(warning,),
+        report("hgx-h100-eight-gpus"), "packages", facts={"owned_twice": [row]}, warnings=(warning,)
     )
 
     assert only(subject, "wheel-files-overlap").severity is severity

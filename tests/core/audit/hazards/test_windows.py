@@ -83,11 +83,7 @@ HAS: list[tuple[str, dict[str, ProbeReport], str]] = [
         {"python": found(library_folder_on_path=False, prefix="C:/conda/envs/a")},
         "C:/conda/envs/a/Library/bin",
     ),
-    (
-        "cuda-on-path-differs",
-        {"cudnn": found(WHEEL, OTHER)},
-        "PATH has C:/cuda/bin/cudnn64_9.dll",
-    ),
+    ("cuda-on-path-differs", {"cudnn": found(WHEEL, OTHER)}, "PATH has C:/cuda/bin/cudnn64_9.dll"),
     (
         "dll-of-another-processor",
         {"tbb": found(copy(f"{SITE}/tbb12.dll", "", "site-packages", ANOTHER))},

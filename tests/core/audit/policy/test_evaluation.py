@@ -13,14 +13,7 @@ from mlbackends.audit.policy.evaluation import audit
 from mlbackends.audit.policy.rules import read
 from mlbackends.base.reasons import Reason
 from mlbackends.model.audit import Check, Outcome, Severity, Status
-from mlbackends.model.records import (
-    SCHEMA,
-    Failure,
-    Library,
-    Presence,
-    ProbeReport,
-    Report,
-)
+from mlbackends.model.records import SCHEMA, Failure, Library, Presence, ProbeReport, Report
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -162,11 +162,7 @@ def test_every_rule_of_the_examples_has_a_fault_that_it_finds() -> None:
     rules = {rule.id for file in FILES for rule in read(str(file)).rules}
 
     # cudnn is waived; numpy-2 and cpu-build-of-torch are notes.
-    assert rules - {code for *_, code in PLANTED} == {
-        "cudnn",
-        "numpy-2",
-        "cpu-build-of-torch",
-    }
+    assert rules - {code for *_, code in PLANTED} == {"cudnn", "numpy-2", "cpu-build-of-torch"}
 
 
 def test_a_lost_gpu_is_told_once() -> None:

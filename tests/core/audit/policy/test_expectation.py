@@ -13,15 +13,7 @@ from mlbackends.audit.policy.selection import Values
 from mlbackends.base.errors import BadInput
 from mlbackends.base.reasons import Reason
 from mlbackends.model.audit import Severity, Status
-from mlbackends.model.records import (
-    SCHEMA,
-    Device,
-    Failure,
-    Library,
-    Presence,
-    ProbeReport,
-    Report,
-)
+from mlbackends.model.records import SCHEMA, Device, Failure, Library, Presence, ProbeReport, Report
 
 GIB = 1 << 30
 

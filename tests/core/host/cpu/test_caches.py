@@ -48,12 +48,7 @@ def test_nonsense_is_left_out(machine: Machine) -> None:
     files |= cache(0, 3, 3, "Trace", "1M", "0")
     files |= {f"{CPU}/cpu0/cache/index0/ways_of_associativity": "0"}
     assert caches(machine(files), (0,), [], []) == [
-        {
-            "level": 1,
-            "type": "data",
-            "size_bytes": 32 << 10,
-            "line_bytes": 64,
-        }
+        {"level": 1, "type": "data", "size_bytes": 32 << 10, "line_bytes": 64}
     ]
 
 

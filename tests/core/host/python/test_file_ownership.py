@@ -100,8 +100,7 @@ def test_a_record_out_of_order_is_read_to_its_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["../../bin/tool", "a/__pycache__/b.pyc", "/etc/tool.conf", "one-1.dist-info/RECORD"],
+    "path", ["../../bin/tool", "a/__pycache__/b.pyc", "/etc/tool.conf", "one-1.dist-info/RECORD"]
 )
 def test_what_is_outside_or_made_by_python_is_not_counted(tmp_path: Path, path: str) -> None:
     records: dict[str, str | bytes] = {

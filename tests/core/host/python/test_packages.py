@@ -59,10 +59,7 @@ def test_names_are_compared_as_pep_503_says(machine: Machine) -> None:
 
 
 def test_an_egg_info_file_is_a_distribution_too(machine: Machine) -> None:
-    files = {
-        "site/PyYAML-6.0.1-py3.11.egg-info": "",
-        "site/~umpy-2.0.dist-info/METADATA": "",
-    }
+    files = {"site/PyYAML-6.0.1-py3.11.egg-info": "", "site/~umpy-2.0.dist-info/METADATA": ""}
 
     host = machine(files)
 
@@ -123,10 +120,7 @@ def test_a_folder_that_an_uninstall_left_behind_is_nothing(machine: Machine) -> 
 
 
 def test_a_package_without_init_is_found_by_its_metadata(machine: Machine) -> None:
-    files = {
-        "site/thing-1.2.dist-info/METADATA": "",
-        "site/thing/part.py": "",
-    }
+    files = {"site/thing-1.2.dist-info/METADATA": "", "site/thing/part.py": ""}
 
     finding = about(machine(files))
 
@@ -240,9 +234,7 @@ def test_an_editable_install_is_followed_to_its_source(machine: Machine) -> None
 
 def test_an_editable_install_without_a_finder_is_not_without_files(machine: Machine) -> None:
     url = {"url": "file:///src/thing", "dir_info": {"editable": True}}
-    files = {
-        "site/thing-1.0.dist-info/direct_url.json": json.dumps(url),
-    }
+    files = {"site/thing-1.0.dist-info/direct_url.json": json.dumps(url)}
 
     finding = about(machine(files))
 
@@ -272,9 +264,7 @@ def test_a_source_tree_with_an_egg_link_is_editable(machine: Machine) -> None:
     ],
 )
 def test_a_source_is_told_without_credentials(machine: Machine, told: str, source: str) -> None:
-    files = {
-        "site/thing-1.0.dist-info/direct_url.json": json.dumps({"url": told}),
-    }
+    files = {"site/thing-1.0.dist-info/direct_url.json": json.dumps({"url": told})}
     host = machine(files)
 
     assert origin_of(host, distributions(host)["thing"][0]) == {"url": source}

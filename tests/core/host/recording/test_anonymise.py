@@ -28,10 +28,7 @@ NAMES = Names(node="node7.cluster.example", user="alice", home="/home/alice")
         ("a" * 40 + "://me:pass@h", "a" * 40 + "://***@h"),
         ("https://***@example.org/x", "https://***@example.org/x"),
         ("link 52:54:00:ab:cd:ef up", "link 02:00:00:00:00:01 up"),
-        (
-            "GPU-5a1e3f2c-0b4d-4c8e-9f00-112233445566",
-            "GPU-00000000-0000-4000-8000-000000000001",
-        ),
+        ("GPU-5a1e3f2c-0b4d-4c8e-9f00-112233445566", "GPU-00000000-0000-4000-8000-000000000001"),
         ("1321020045678", "0000000000000"),
         ("/mnt/c/Users/Bob/x", "/mnt/c/Users/other-1/x"),
         ("C:\\Users\\Bob\\x", "C:\\Users\\other-1\\x"),

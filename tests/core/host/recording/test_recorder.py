@@ -111,7 +111,7 @@ def test_links_are_written_relative_and_lead_to_the_same_file(
             "/opt/cuda-12/version": "12\n",
             "/usr/local/cuda": "->/opt/cuda-12",
             "/sys/bus/gpu": "->../../../../../../opt",
-        },
+        }
     )
     recording = Recording(host)
     assert recording.read("/usr/local/cuda/version") == "12"
@@ -141,7 +141,7 @@ def test_a_relative_link_that_stays_inside_is_written_as_it_is(
             "/opt/new/bin/tool": "",
             "/usr/bin": "->../opt/new/bin",
             "/usr/lib": "->bin/../lib",
-        },
+        }
     )
     recording = Recording(host)
     assert accel_nodes(recording) == {"accel0": "0000:3d:00.0"}

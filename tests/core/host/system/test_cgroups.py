@@ -32,7 +32,7 @@ def test_a_v1_path_that_the_mount_does_not_show_falls_back_to_what_it_shows(
             "proc/self/cgroup": "4:memory:/docker/0123abcd\n",
             "proc/self/mountinfo": v1_mount("memory", "/system.slice/other"),
             "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{2 * GIB}\n",
-        },
+        }
     )
     limit = cgroups.limit(host, "memory_limit_bytes")
     assert limit is not None and (limit.value, limit.folder) == (2 * GIB, "/sys/fs/cgroup/memory")
@@ -47,7 +47,7 @@ def test_a_hidden_ancestor_of_v1_still_counts_through_the_hierarchical_limit(
             "proc/self/mountinfo": v1_mount("memory", "/kubepods/pod1/c1"),
             "sys/fs/cgroup/memory/memory.limit_in_bytes": NO_LIMIT,
             "sys/fs/cgroup/memory/memory.stat": f"cache 1\nhierarchical_memory_limit {3 * GIB}\n",
-        },
+        }
     )
     limit = cgroups.limit(host, "memory_limit_bytes")
     assert limit == Limit(3 * GIB, "/sys/fs/cgroup/memory", "memory.stat")
@@ -74,7 +74,7 @@ def test_an_ancestor_that_is_tighter_than_the_leaf_sets_the_limits_of_v2(machine
             f"{top}/b.scope/leaf/memory.swap.max": "0\n",
             f"{top}/b.scope/leaf/memory.current": "123456\n",
             f"{top}/b.scope/leaf/cpu.weight": "50\n",
-        },
+        }
     )
     assert cgroups.version(host) == "v2"
     assert cgroups.cpu_quota(host) == Limit(2.0, f"/{top}", "cpu.max")
@@ -97,7 +97,7 @@ def test_a_process_outside_of_our_namespace_is_not_given_our_limits(machine: Mac
             "proc/self/cgroup": "0::/../elsewhere\n",
             "proc/self/mountinfo": V2_MOUNT,
             "sys/fs/cgroup/cpu.max": "50000 100000\n",
-        },
+        }
     )
     assert cgroups.cpu_quota(host) is None
     assert cgroups.groups(host) == ()
@@ -109,7 +109,7 @@ def test_a_mount_above_the_namespace_shows_a_group_beside_ours(machine: Machine)
             "proc/self/cgroup": "0::/../elsewhere\n",
             "proc/self/mountinfo": V2_MOUNT.replace(" / ", " /.. ", 1),
             "sys/fs/cgroup/elsewhere/cpu.max": "300000 100000\n",
-        },
+        }
     )
     assert cgroups.cpu_quota(host) == Limit(3.0, "/sys/fs/cgroup/elsewhere", "cpu.max")
 
@@ -132,7 +132,7 @@ def test_a_hybrid_machine_has_its_controllers_in_v1_and_an_empty_v2(machine: Mac
             "sys/fs/cgroup/memory/job/memory.limit_in_bytes": NO_LIMIT,
             "sys/fs/cgroup/unified/cgroup.controllers": "",
             "sys/fs/cgroup/unified/cpu.stat": "usage_usec 5\n",
-        },
+        }
     )
     assert cgroups.version(host) == "hybrid"
     assert cgroups.cpu_quota(host) == Limit(inf)
@@ -147,7 +147,7 @@ def test_a_named_v1_hierarchy_beside_v2_does_not_make_it_hybrid(machine: Machine
             "proc/self/cgroup": "1:name=systemd:/\n0::/\n",
             "proc/self/mountinfo": f"{v1_mount('name=systemd')}\n{V2_MOUNT}",
             "sys/fs/cgroup/cpu.max": "max 100000\n",
-        },
+        }
     )
     assert cgroups.version(host) == "v2"
 
@@ -171,7 +171,7 @@ def test_ancestors_of_v1_without_use_hierarchy_do_not_bind(machine: Machine) -> 
             "sys/fs/cgroup/memory/outer/memory.limit_in_bytes": f"{GIB}\n",
             "sys/fs/cgroup/memory/outer/memory.use_hierarchy": "0\n",
             "sys/fs/cgroup/memory/outer/inner/memory.limit_in_bytes": f"{5 * GIB}\n",
-        },
+        }
     )
     limit = cgroups.limit(host, "memory_limit_bytes")
     assert limit is not None and limit.value == 5 * GIB
@@ -186,7 +186,7 @@ def test_the_largest_number_of_pages_is_no_limit(machine: Machine, largest: int)
             "proc/self/cgroup": "4:memory:/\n",
             "proc/self/mountinfo": v1_mount("memory"),
             "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{largest}\n",
-        },
+        }
     )
     assert cgroups.limit(host, "memory_limit_bytes") == Limit(inf)
 
@@ -194,14 +194,8 @@ def test_the_largest_number_of_pages_is_no_limit(machine: Machine, largest: int)
 @pytest.mark.parametrize(
     ("stat", "expected"),
     [
-        (
-            "nr_periods 200\nnr_throttled 50\nthrottled_usec 1500000\n",
-            (200, 50, 1.5),
-        ),
-        (
-            "nr_periods 200\nnr_throttled 50\nthrottled_time 2500000000\n",
-            (200, 50, 2.5),
-        ),
+        ("nr_periods 200\nnr_throttled 50\nthrottled_usec 1500000\n", (200, 50, 1.5)),
+        ("nr_periods 200\nnr_throttled 50\nthrottled_time 2500000000\n", (200, 50, 2.5)),
         ("usage_usec 7\n", None),
         ("nr_periods 1\nnr_throttled 50\n", None),
         ("nr_periods x\nnr_throttled\n", None),
@@ -215,7 +209,7 @@ def test_throttling_is_told_in_seconds_or_not_at_all(
             "proc/self/cgroup": "0::/\n",
             "proc/self/mountinfo": V2_MOUNT,
             "sys/fs/cgroup/cpu.stat": stat,
-        },
+        }
     )
     assert cgroups.throttling(host) == expected
 
@@ -229,7 +223,7 @@ def test_garbage_in_every_file_tells_nothing(machine: Machine, text: str) -> Non
     names += ["cpuset.cpus.effective", "cpuset.mems.effective", "cpu.weight", "memory.stat"]
     host = machine(
         {"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": V2_MOUNT}
-        | {f"sys/fs/cgroup/{name}": text for name in names},
+        | {f"sys/fs/cgroup/{name}": text for name in names}
     )
     assert cgroups.cpu_quota(host) is None
     assert cgroups.limit(host, "memory_limit_bytes") is None

@@ -37,10 +37,7 @@ def test_a_number_is_decoded(number: int, release: str) -> None:
 @pytest.mark.parametrize(
     ("line", "release"),
     [
-        (
-            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19",
-            "535.129.03",
-        ),
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19", "535.129.03"),
         (
             "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release",
             "580.65.06",

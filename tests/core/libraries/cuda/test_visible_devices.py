@@ -3,11 +3,7 @@ from __future__ import annotations
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.libraries.cuda.visible_devices import (
-    environment,
-    visibility_warnings,
-    visible,
-)
+from mlbackends.libraries.cuda.visible_devices import environment, visibility_warnings, visible
 
 
 @pytest.mark.parametrize(

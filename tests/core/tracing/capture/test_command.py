@@ -350,9 +350,7 @@ def test_a_command_without_the_library_is_told(captures: Captures) -> None:
     assert "oneDNN and MKL printed no line" in captures.warnings()
 
 
-def test_a_file_that_was_there_and_is_added_to_stays_though_it_is_empty(
-    captures: Captures,
-) -> None:
+def test_a_file_that_was_there_and_is_added_to_stays_though_it_is_empty(captures: Captures) -> None:
     captures.trace.touch()
     captures.run("true", append=True)
     assert captures.trace.read_bytes() == b""

@@ -15,13 +15,7 @@ if sys.platform == "win32":
     pytest.skip("captures are for POSIX", allow_module_level=True)
 
 from mlbackends.tracing.capture.environment import rank_of, ranks_files, with_rank
-from mlbackends.tracing.capture.trace_file import (
-    Follower,
-    TraceFile,
-    copied,
-    counted,
-    special_file,
-)
+from mlbackends.tracing.capture.trace_file import Follower, TraceFile, copied, counted, special_file
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -457,11 +457,7 @@ def cpu(threads: int, runtime: str = "OpenMP", **more: Any) -> AnyRecord:
 
 
 def gemm(
-    milliseconds: float = 1,
-    threads: int = 2,
-    size: int = 64,
-    cnr: str = "OFF",
-    **more: Any,
+    milliseconds: float = 1, threads: int = 2, size: int = 64, cnr: str = "OFF", **more: Any
 ) -> AnyRecord:
     return line(
         f"MKL_VERBOSE SGEMM(N,N,{size},{size},{size},0x1,0x2,{size},0x3,{size},0x4,0x5,{size})"

@@ -227,10 +227,7 @@ def test_what_another_library_did_inside_a_primitive_has_only_a_name() -> None:
 
 @pytest.mark.parametrize(
     ("words", "engine", "shape", "dtype"),
-    [
-        ("_gen_index(", "gpu", "1x16x96x96", "f32:s32"),
-        ("_host_scalar(", "cpu", "1", "f32"),
-    ],
+    [("_gen_index(", "gpu", "1x16x96x96", "f32:s32"), ("_host_scalar(", "cpu", "1", "f32")],
 )
 def test_a_kernel_that_a_graph_runs_by_itself_is_work(
     words: str, engine: str, shape: str, dtype: str

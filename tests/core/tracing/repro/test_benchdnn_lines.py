@@ -20,11 +20,7 @@ from mlbackends.tracing.repro.benchdnn import command
 TEXT = Path(__file__).with_name("converter_lines.txt").read_text("utf-8").splitlines()
 PAIRS = list(zip(TEXT[::2], (line.strip() for line in TEXT[1::2]), strict=True))
 
-SAME_WORDS = {
-    "softmax_accurate": "softmax",
-    "softmax_log": "logsoftmax",
-    "winograd": "wino",
-}
+SAME_WORDS = {"softmax_accurate": "softmax", "softmax_log": "logsoftmax", "winograd": "wino"}
 #: What an option says that need not be said (tests/benchdnn/doc, the driver of each primitive).
 DEFAULTS = {
     "--allow-enum-tags-only": "1",

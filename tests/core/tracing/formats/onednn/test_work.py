@@ -57,12 +57,7 @@ def test_products(
 )
 def test_recurrent_cells_count_their_gates(auxiliary: str, propagation: str, flops: int) -> None:
     found = work(
-        call(
-            "rnn",
-            "l1t10mb4sic64slc32dhc64dic64",
-            auxiliary=auxiliary,
-            propagation=propagation,
-        )
+        call("rnn", "l1t10mb4sic64slc32dhc64dic64", auxiliary=auxiliary, propagation=propagation)
     )
     assert found[0] == flops * 2 * 10 * 4 * 64 * (32 + 64)
 
