@@ -26,7 +26,6 @@ GROUP = "machine"
 SUMMARY = (
     "{os_name} {os_version}",
     "build {windows_build}",
-    "Wine {wine_version}",
     "{kernel_name} {kernel_release}",
     "{libc} {libc_version}",
     "container: {container}",

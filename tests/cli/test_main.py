@@ -242,7 +242,7 @@ def test_the_console_script_and_the_module_say_the_same() -> None:
     assert done.stdout == backends("schema", "report").stdout
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
 def test_a_completion_script_is_taken_by_its_shell(shell: str, tmp_path: Path) -> None:
     done = backends("completion", shell)
     assert done.returncode == 0

@@ -34,8 +34,8 @@ HOSTS = Path(__file__).parents[1] / "hosts"
         ("info --timeout x", "invalid value 'x' for --timeout; it must be a number from 0.01 to 3600", ""),
         ("diff a", "`backends diff` needs B", "usage: backends diff [OPTIONS] A B"),
         ("diff a b c", "`backends diff` does not expect 'c'", "usage: backends diff [OPTIONS] A B"),
-        ("completion", "`backends completion` needs SHELL", "it is one of bash, zsh, fish"),
-        ("completion bsh", "invalid value 'bsh' for SHELL; choose from bash, zsh, fish",
+        ("completion", "`backends completion` needs SHELL", "it is one of bash, zsh, fish, powershell"),
+        ("completion bsh", "invalid value 'bsh' for SHELL; choose from bash, zsh, fish, powershell",
          "did you mean 'bash'?"),
         (
             "--format json info cpu",

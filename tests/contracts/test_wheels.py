@@ -237,3 +237,15 @@ def test_the_workflow_runs_scripts_that_are_there() -> None:
 
 def test_no_value_of_the_runner_is_part_of_a_script() -> None:
     assert [step["run"] for step in STEPS if "${{" in step.get("run", "")] == []
+
+
+def test_the_workflow_of_each_change_runs_what_a_change_must_pass() -> None:
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
+    workflow = yaml.safe_load(text)
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+
+    assert {*workflow[True]} == {"push", "pull_request"}  # YAML 1.1 reads `on` as true
+    assert workflow["permissions"] == {}
+    assert [step["run"] for step in steps if "run" in step] == [".ci/run"]
+    pinned = [step["uses"] for step in STEPS if "uses" in step]
+    assert {step["uses"] for step in steps if "uses" in step} <= {*pinned}

@@ -4,7 +4,8 @@
 
 Each job of jobs.toml gets its system, installs our wheel there, runs checks.py and tests, and writes
 results/JOB.json. It fails where a check or an unlisted test fails, and where a line of
-not_here.toml is stale. A job whose system cannot be had is skipped, and its results stay.
+not_here.toml is stale. A job whose system cannot be had is skipped, and its results stay;
+one that was named must run.
 With --tests it runs a part alone, and the results of the others stay; each bears its commit.
 """
 
@@ -60,7 +61,7 @@ def main() -> int:
         return 0
     if unknown := set(options.job) - jobs.keys():
         parser.error(f"no job is called {', '.join(sorted(unknown))}")
-    failed = []
+    failed, skipped = [], []
     for name in options.job or jobs:
         print(f"== {name}", flush=True)
         try:
@@ -71,10 +72,14 @@ def main() -> int:
                 right = run_job(name, jobs[name], options, folder, dist)
         except Unavailable as reason:
             print(f"skipped: {name}: {reason}", flush=True)
+            skipped.append(name)
             continue
         if not right:
             failed.append(name)
     print(f"failed: {', '.join(failed)}" if failed else "all that ran is right")
+    if options.job and skipped:
+        print(f"jobs that were named did not run: {', '.join(skipped)}")
+        return 1
     return len(failed) > 0
 
 

@@ -31,7 +31,7 @@ def system_facts(host: Host) -> dict[str, Any]:
     """Return release, edition and build, what it runs in, its settings and WSL."""
     version = host.system("windows_version") or {}
     current = host.registry(_NT, *_VERSIONS, "EditionID", "UBR")
-    build = version.get("build", 0)
+    build, wine = version.get("build", 0), host.system("wine_version")
     rows = table("host/windows/names")[
         "clients" if version.get("product_type", 1) == 1 else "servers"
     ]
@@ -46,13 +46,14 @@ def system_facts(host: Host) -> dict[str, Any]:
     )
     facts = {
         "os_id": "windows",
-        "os_name": next((name for first, name in rows if build >= first), "Windows"),
-        "os_version": next((str(current[value]) for value in _VERSIONS if current.get(value)), ""),
+        "os_name": "Wine" if wine else next((row[1] for row in rows if build >= row[0]), "Windows"),
+        "os_version": wine
+        or next((str(current[value]) for value in _VERSIONS if current.get(value)), ""),
         "os_edition": current.get("EditionID", ""),
         "kernel_release": "",  # what Python calls so is the name again
         "windows_build": build or None,
         "os_build": f"{build}.{current['UBR']}" if "UBR" in current else str(build or ""),
-        "wine_version": host.system("wine_version"),
+        "wine_version": wine,
         "native_machine": host.system("native_machine"),
         "vc_runtime_version": str(runtime.get("Version", "")).removeprefix("v"),
         "uptime_seconds": host.system("uptime"),
