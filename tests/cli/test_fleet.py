@@ -86,13 +86,13 @@ def test_a_folder_of_files_that_are_nothing(tmp_path: Path) -> None:
     contents = {
         "node1.example.org": "\n".join(whole),
         "10.0.0.1.json": report,
-        "10.0.0.2.json": report,
+        "10.0.0.2.json": f"\N{ZERO WIDTH NO-BREAK SPACE}{report}",
         "node2.json": report[:9000],
         "node3.json": '{"schema":"backends.fleet/9"}',
         "slurm.err": "disk: full",
     }
     for name, text in contents.items():
-        (tmp_path / name).write_text(text)
+        (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "node4.frame").symlink_to("nowhere")
 
     done = backends("fleet", "summarize", str(tmp_path), "--format", "json")
@@ -100,7 +100,7 @@ def test_a_folder_of_files_that_are_nothing(tmp_path: Path) -> None:
     named = {node for configuration in fleet["configurations"] for node in configuration["nodes"]}
     assert named == {"node1", "10.0.0.1", "10.0.0.2"}
     errors = {node: group["error"] for group in fleet["silent"] for node in group["nodes"]}
-    assert [*errors] == ["node4", "node3", "node2"]
+    assert [*errors] == ["node3", "node4", "node2"]
     assert "backends.fleet/9" in errors["node3"] and "cannot be read" in errors["node4"]
     assert "report is incomplete" in errors["node2"]
     alone = backends("fleet", "summarize", str(tmp_path / "node2.json"))

@@ -219,7 +219,7 @@ done""",
         assert reported == ({"n1", "n2"} if hosts == "n[1-5]" else {"n1", "n2", "n9"})
         silent = {node: group for group in fleet["silent"] for node in group["nodes"]}
         assert silent["n3"]["status"] == "unreachable"
-        assert silent["n3"]["error"] == "ssh: connect to host NODE port 22: Connection refused"
+        assert silent["n3"]["error"] == "ssh: connect to host n3 port 22: Connection refused"
         assert silent["n5"]["status"] == "error" and "unable" in silent["n5"]["error"]
     alone = json.loads(backends(*words, "n[3-4]", environment=variables).stdout)
     (absent,) = (group for group in alone["silent"] if group["nodes"] == ["n4"])

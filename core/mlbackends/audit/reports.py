@@ -1,5 +1,6 @@
 """What is judged: a saved report, a recorded machine, or the live one."""
 
+import codecs
 import os
 import re
 import sys
@@ -153,7 +154,7 @@ def name_of(subject: str, python: str = "") -> str:
 
 def read_report(path: str) -> Report:
     """Read a report that `backends info --format json` wrote. Raises BadInput."""
-    data = bytes_of(path, REPORT_LIMIT, "report", hint=_HINT)
+    data = bytes_of(path, REPORT_LIMIT, "report", hint=_HINT).removeprefix(codecs.BOM_UTF8)
     if what := recognised(data):
         raise BadInput(f"{path} is {what}, not a report of backends", _HINT)
     try:

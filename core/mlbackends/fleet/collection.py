@@ -153,7 +153,7 @@ class Collection:
 
     def _failed(self, name: str, status: Status, error: str) -> None:
         if name not in self.nodes and name not in self.silent:
-            self.silent[name] = (status, self._sentence(name, error))
+            self.silent[name] = (status, " ".join(error.split())[:_LONGEST_ERROR])
         elif name in self.nodes and error and status is not Status.GARBLED:
             self.flagged.setdefault(name, self._sentence(name, error))
         else:
@@ -358,10 +358,16 @@ class Collection:
             self.expected = fleet.expected
 
     def all_silent(self) -> dict[tuple[Status, str], list[str]]:
-        """Return the nodes without a report by reason, including expected nodes from which nothing came."""
+        """Return the nodes without a report by reason, including expected nodes from which nothing came.
+
+        A reason of several nodes has NODE in place of their names.
+        """
+        alike: dict[tuple[Status, str], list[str]] = {}
+        for node, (status, error) in self.silent.items():
+            alike.setdefault((status, self._sentence(node, error)), []).append(node)
         found: dict[tuple[Status, str], list[str]] = {}
-        for node, why in self.silent.items():
-            found.setdefault(why, []).append(node)
+        for why, nodes in alike.items():
+            found.setdefault(why if nodes[1:] else self.silent[nodes[0]], []).extend(nodes)
         names = self.expected if isinstance(self.expected, tuple) else ()
         known = {*self.nodes, *self.silent}
         if missing := [name for name in map(self._name, names) if name not in known]:

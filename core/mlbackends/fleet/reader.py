@@ -13,6 +13,7 @@ is not a name. Nothing from a node is trusted: its size is limited, and what can
 envelope with the error.
 """
 
+import codecs
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -34,6 +35,8 @@ _SCHEMA = b'"schema": "backends.'
 _ENVELOPE = b'{"schema":"backends.envelope/'
 #: The end of an envelope's head: the report that begins next belongs to it.
 _BEFORE_REPORT = b'"report":'
+#: How an object of JSON begins.
+_OBJECT = re.compile(rb'\{\s*(?:["}]|$)')
 _COLOR = re.compile(rb"\x1b\[[\d;]*[mK]")
 _BLOCK = 1 << 20
 _LONGEST_LINE = REPORT_LIMIT + (1 << 16)
@@ -52,7 +55,7 @@ def lines_of(file: BinaryIO) -> Iterator[bytes]:
     rest = b""
     is_skipping = False
     while block := file.read(_BLOCK):
-        first, *lines = block.split(b"\n")
+        first, *lines = block.removeprefix(codecs.BOM_UTF8).split(b"\n")
         if not is_skipping:
             rest += first
         if lines:
@@ -213,7 +216,7 @@ class Reader:
             if begins_anew or not stream.text.data.endswith(_BEFORE_REPORT):
                 found = self._lost(stream)  # the end of the previous record is missing
         if stream.text is None:
-            if text[:1] != b"{":
+            if not _OBJECT.match(text):
                 stream.last_line = text.strip()[:_LONGEST_ERROR] or stream.last_line
                 # A record may follow other text, such as a time; pieces of one are lost.
                 at = line.text.find(_BEGINNING)
@@ -260,7 +263,7 @@ class Reader:
 
     def _named(self, envelopes: Iterable[Envelope], line: Line) -> list[Envelope]:
         """Return envelopes with the name of their node: the label if it is a name, otherwise their own."""
-        label = line.label.decode(errors="replace")
+        label = line.label.decode(errors="replace") if labels.may_be_node(line.label) else ""
         if not line.is_name and "/" in label:  # pod/NAME/CONTAINER
             label = label.removeprefix("pod/").partition("/")[0]
         self.is_by_label = bool(label) and line.is_name
@@ -272,9 +275,12 @@ class Reader:
     def _lost(self, stream: _Stream) -> list[Envelope]:
         """Return an error envelope for an incomplete record; one without a name is counted as garbled."""
         assert stream.text is not None
-        is_too_large, stream.text = stream.text.is_too_large, None
+        is_too_large, data, stream.text = stream.text.is_too_large, stream.text.data, None
+        if data and b'"schema"' not in data[:_LONGEST_ERROR]:  # JSON of something else
+            stream.last_line = data[:_LONGEST_ERROR]
+            return []
         stream.has_record = True
-        if not stream.label and not self._is_of_node:
+        if not (stream.label and labels.may_be_node(stream.label)) and not self._is_of_node:
             self.garbled["records of unnamed nodes"] += 1
             return []
         error = "its report is incomplete; --format frame avoids that"
@@ -303,9 +309,9 @@ class Reader:
         for stream in self._streams.values():
             if stream.text is not None:
                 yield from self._lost(stream)
-            elif not stream.label or not has_labels:
+            if not stream.label or not has_labels:
                 continue
-            elif not stream.has_record and stream.label not in self._own_names:
+            if not stream.has_record and stream.label not in self._own_names:
                 line = Line(stream.label, stream.is_name, b"")
                 yield from self._named(_without_record(stream), line)
             elif stream.failure and (stream.is_whole or stream.label in self._own_names):
