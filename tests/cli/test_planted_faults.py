@@ -85,7 +85,8 @@ class Planted:
 
     def garbage(self) -> None:
         """Let the files of some nodes have other text."""
-        texts = ["Segmentation fault", "ImportError: no", "node9: killed", '{"a": 1}', ""]
+        texts = ["Segmentation fault", "ImportError: no", "node9: killed", "error: {x", ""]
+        texts += ['{"a": 1}', '{"a": "b', "srun: {"]
         for node in self._some(2):
             self._texts[node] = self.broken[node] = self._random.choice(texts)
 
@@ -157,3 +158,14 @@ def test_each_planted_node_is_named_with_its_value_and_no_other_is(
         assert node in page and str(value) in page
     for value in (*planted.lone.values(), *planted.thirds.values(), *planted.failed.values()):
         assert value in page
+
+
+def test_values_that_begin_alike_are_shown_where_they_differ(tmp_path: Path) -> None:
+    alike = "-O2 " * 40
+    for at, flags in enumerate(["none", *(f"{alike}-march=v{level}" for level in (2, 3, 4))]):
+        data = json.dumps(report(USUAL | {"flags": flags}))
+        (tmp_path / f"n{at}.json").write_text(data)
+    for words in (("facts", "cpu.flags"), ("summarize",)):
+        page = backends("fleet", *words, str(tmp_path)).stdout
+        assert all(f"-march=v{level}" in page for level in (2, 3, 4)), page
+        assert "…none" not in page

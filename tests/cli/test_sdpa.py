@@ -204,7 +204,7 @@ def test_of_many_problems_explain_tells_who_takes_each() -> None:
         ((*SHAPE, "--device", "sm91"), "did you mean 'sm90'?"),
         ((*SHAPE, "--kv-heads", "1", "--gqa", "--mask", "causl"), "did you mean 'causal'?"),
         ((*SHAPE, "--causal", "--mask", "bool"), "fold causality into the mask"),
-        ((*SHAPE, "--device", "h1000"), "did you mean h100?"),
+        ((*SHAPE, "--device", "h1000"), "did you mean 'h100'?"),
         (("T4",), "--device t4`?"),
         ((*SHAPE, "--dropout", "7"), "between 0 and 1"),
         ((*SHAPE, "--backend", "mth"), "did you mean 'math'?"),

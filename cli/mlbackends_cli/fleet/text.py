@@ -1,5 +1,6 @@
 """A fleet as text: numbers of nodes by status, then kinds of nodes with the deviations in each."""
 
+import itertools
 import math
 import re
 from collections import Counter
@@ -63,7 +64,7 @@ def agreement(kind: Kind, compared_with: str) -> str:
     scope = "everything that is compared" if kind.not_compared else "everything"
     if kind.splits:
         facts = sum(len(split.facts) for split in kind.splits)
-        scope = f"everything that has one; {counted(facts, 'fact')} {'has' if facts == 1 else 'have'} none"
+        scope = f"all but {counted(facts, 'fact')}, which {'has' if facts == 1 else 'have'} none"
     return f"agree with {one_line(compared_with)} in {scope}"
 
 
@@ -162,11 +163,24 @@ def unlike(name: str, *values: Any) -> list[str]:
         rest = _whole(name, next(filter(None, own)))
         rest = rest if len(own) == 2 else "what others have"
         texts = [f"with {_whole(name, items)}" if items else f"without {rest}" for items in own]
-    if len({text[:_LONGEST] for text in texts}) < len({*texts}):  # they begin alike
-        differing = (at for at, signs in enumerate(zip(*texts, strict=False)) if len({*signs}) > 1)
-        alike = next(differing, min(map(len, texts)))
-        texts = [f"…{text[max(0, alike - _BEFORE) :]}" for text in texts]
-    return [*map(_cut, texts)]
+    return _told_apart(texts)
+
+
+def _told_apart(texts: Sequence[str]) -> list[str]:
+    """Return texts cut so that those which begin alike show where they differ."""
+    found = [*map(_cut, texts)]
+    ordered = sorted({*texts})
+    if len({*found}) < len(ordered):
+        alike = dict.fromkeys(ordered, 0)
+        for pair in itertools.pairwise(ordered):
+            signs = enumerate(zip(*pair, strict=False))
+            length = next((at for at, both in signs if len({*both}) > 1), len(pair[0]))
+            alike |= {text: max(alike[text], length) for text in pair}
+        found = [
+            _cut(text if alike[text] < _LONGEST - 1 else f"…{text[alike[text] - _BEFORE :]}")
+            for text in texts
+        ]
+    return found
 
 
 def _fields_unlike(tables: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -285,10 +299,10 @@ def facts_parts(facts: FleetFacts, page: Page) -> _Parts:
     parts = []
     for fact in facts.facts:
         rows = []
-        for holders in fact.values:
+        texts = _told_apart([_whole(fact.name, holders.value) for holders in fact.values])
+        for holders, text in zip(fact.values, texts, strict=True):
             nodes = nodes_of(holders.nodes, whole=page.details)
-            text = f"{shown(fact.name, holders.value)}  {nodes}"
-            rows.append((f"{len(holders.nodes):>6,}", [text]))
+            rows.append((f"{len(holders.nodes):>6,}", [f"{text}  {nodes}"]))
         parts.append((fact.name, rows))
     return parts, [] if parts else ["every fact has the same value on all nodes"]
 

@@ -37,6 +37,8 @@ _CACHED = 50_000
 _MOST_RANGES = 12
 #: The code of the check that every node has a report.
 REPORTED = "node-report"
+#: What the message of a check begins with that could not be made.
+_UNKNOWN = "not checked: "
 
 
 class Place(NamedTuple):
@@ -304,6 +306,8 @@ def fleet_outcome(judge: Judge, collection: Collection) -> Outcome:
             check, having = hazard.check, hazard.nodes
             scope = f"{len(having):,} of {total:,} nodes ({folded(having, _MOST_RANGES)})"
             message = f"{scope}: {check.message or check.title}"
+            if check.status is Status.UNKNOWN:
+                message = _UNKNOWN + message.replace(_UNKNOWN, "")
             evidence = {"nodes": folded(having), **check.evidence}
             checks.append(replace(check, message=message, evidence=evidence))
     created = max((outcome.created for outcome, _ in judge.outcomes.values()), default="")

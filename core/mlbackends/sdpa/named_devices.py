@@ -9,7 +9,7 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
-from mlbackends.base.errors import BadInput, UnknownName, nearest
+from mlbackends.base.errors import BadInput, UnknownName, did_you_mean, nearest
 from mlbackends.base.tables import table
 from mlbackends.model.records import Device, Presence
 
@@ -92,7 +92,7 @@ def canonical(name: str) -> str:
     # One character too many or too few is a slip; another number is another product.
     if (near := nearest(text, _PRODUCTS)) and len(near[0]) != len(text):
         error = UnknownName("device", name, ())
-        error.hint = f"did you mean {near[0]}?"
+        error.hint = did_you_mean(near[:1])
         raise error
     letters = re.match("[a-z]*", text)
     alike = tuple(n for n in NAMES if letters and letters[0] and n.startswith(letters[0]))

@@ -84,6 +84,10 @@ def test_equal_machines_are_judged_once_and_a_silent_node_is_told() -> None:
     (silent,) = (check for check in outcome.checks if check.code == REPORTED)
     assert silent.status is Status.UNKNOWN and "n6" in silent.message
     assert outcome.subject == "6 nodes"
+    open_ones = [check for check in outcome.with_status(Status.UNKNOWN) if check is not silent]
+    assert open_ones
+    for check in open_ones:
+        assert check.message.startswith("not checked: ") and check.message.count("checked: ") == 1
 
 
 def test_a_hazard_says_on_how_many_nodes_it_is() -> None:

@@ -96,7 +96,7 @@ def test_no_other_device_is_suggested_for_one_that_is_not_there(typed: str) -> N
 def test_a_slip_in_a_product_is_answered_with_the_product(typed: str, meant: str) -> None:
     with pytest.raises(UnknownName) as caught:
         canonical(typed)
-    assert caught.value.hint == f"did you mean {meant}?"
+    assert caught.value.hint == f"did you mean {meant!r}?"
 
 
 @pytest.mark.parametrize("typed", ["cuda:x", "cuda:-1", "cuda:"])

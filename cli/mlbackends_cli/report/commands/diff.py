@@ -18,7 +18,6 @@ Examples:
 """
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -88,7 +87,8 @@ def command(
     difference = compare(*reports, names=names)
     for note in difference.notes:
         if note.startswith(ANOTHER_ENVIRONMENT) and not pythons:
-            log(f"warning: {note}; --python inspects another one than {sys.prefix}")
+            hint = "; --python EXE compares another one" if LIVE in (before, after) else ""
+            log(f"warning: {note}{hint}")
     difference = narrowed(difference, only, ignore)
     style = page(color, output)
     own = {"table": _printed, "html": difference_page}
