@@ -67,15 +67,8 @@ def note(
     if not isinstance(why, str):
         refusals = (f"{name}: {reason.message}" for name, reasons in why for reason in reasons)
         why = "; ".join(dict.fromkeys(refusals))
-    try:
-        shape = tuple(map(int, query.shape))
-    except (
-        RuntimeError,
-        TypeError,
-        ValueError,
-        AttributeError,
-    ):  # sizes that differ in a nested tensor
-        shape = ()
+    # The sizes of a nested tensor differ. Errors are not caught: a signal handler may raise them here.
+    shape = () if getattr(query, "is_nested", False) else tuple(map(int, query.shape))
     dtype = str(query.dtype).removeprefix("torch.")
     _of_thread.call = call = AttentionCall(backend, why, direction, shape, dtype, str(query.device))
     if _IS_LOGGED:
