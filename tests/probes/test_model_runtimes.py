@@ -241,6 +241,20 @@ def test_a_jax_plugin_that_does_not_start_is_a_fall_back(tmp_path: Path) -> None
     assert report.facts["accelerators"] == {"cuda": "RuntimeError: Unable to load cuSPARSE"}
 
 
+def test_a_tpu_is_not_taken_from_another_process_where_jax_is_not_named(tmp_path: Path) -> None:
+    info = "libtpu-0.0.30.dist-info"
+    sources = {
+        "jax/__init__.py": "def devices(kind): raise RuntimeError('The TPU is already in use')\n",
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: libtpu\nVersion: 0.0.30\n",
+        f"{info}/entry_points.txt": "[jax_plugins]\nlibtpu = libtpu.plugin\n",
+    }
+
+    report = ran(tmp_path, "jax", sources)
+
+    assert report.presence is Presence.LOADABLE
+    assert "accelerators" not in report.facts and report.warnings == ()
+
+
 def test_a_tensorflow_without_its_gpu_is_a_fall_back(tmp_path: Path) -> None:
     source = (
         "import os\n"

@@ -100,8 +100,8 @@ def starts(accelerator, call):
     if why:
         printed = os.read(pipe[0], 65536).decode(errors="replace")
         text = re.sub(r"\x1b\[[0-9;]*m", "", why + "\n" + printed)
-        said = re.search(r"[^\n]*([Ee]rror|[Ff]ailed|[Cc]annot|[Cc]ould not)[^\n]*", text)
-        why = of_loader(text) or (said.group() if said else why)
+        complaint = re.search(r"[^\n]*([Ee]rror|[Ff]ailed|[Cc]annot|[Cc]ould not)[^\n]*", text)
+        why = of_loader(text) or (complaint.group() if complaint else why)
         # A line of a log begins with its time, and with where it was written.
         why = " ".join(re.sub(r"^\S.*?\.cc:\d+\] ", "", why).split())[:300]
     facts.setdefault("accelerators", {})[accelerator] = why or STARTS
