@@ -146,6 +146,12 @@ def root_option(about: str = "") -> Callable[[Command], Command]:
         del ctx, param
         # A path on a network mount is checked later, under --timeout.
         if path is not None and not (mount_of(path) or os.path.isdir(path) or os.path.isfile(path)):
+            try:
+                os.stat(path)
+            except PermissionError:
+                raise BadInput(f"--root: {shown(path)} cannot be read: Permission denied") from None
+            except (OSError, ValueError):
+                pass
             hint = "give a folder that contains proc/ and sys/, or what `backends snapshot` wrote"
             raise BadInput(f"--root: {shown(path)} is neither a folder nor a file", hint)
         return path

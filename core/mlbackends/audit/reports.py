@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from mlbackends.base import mounts
-from mlbackends.base.errors import BadInput
+from mlbackends.base.errors import BadInput, why_not
 from mlbackends.host.files import open_named
 from mlbackends.host.host import Host
 from mlbackends.host.redaction import Names, names_of, redacted
@@ -166,7 +166,7 @@ def read_report(path: str) -> Report:
             raise BadInput(message, "use the version of backends that wrote it")
         report = msgspec.json.decode(data, type=Report)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} is not a report: {error}", _HINT) from None
+        raise BadInput(f"{path} is not a report: {why_not(error)}", _HINT) from None
     facts: list[Any] = []
     for probe in report.probes.values():
         facts += [probe.facts, *(library.facts for library in probe.libraries)]

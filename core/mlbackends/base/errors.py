@@ -74,6 +74,28 @@ class Incomplete(MlBackendsError):
     exit_code = 3
 
 
+#: What msgspec says of JSON, and what we say.
+_OF_JSON = {
+    "JSON is malformed": "it is not JSON",
+    "Input data was truncated": "it is empty or ends too early",
+    "Object missing required field ": "it lacks the field ",
+    "Object contains unknown field ": "it has the unknown field ",
+}
+
+
+def why_not(error: Exception) -> str:
+    """Return why JSON could not be read, with its field: "probes: expected object, got int"."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deep"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8"
+    problem, _, place = str(error).replace("`", "").partition(" - at $")
+    for words, ours in _OF_JSON.items():
+        problem = problem.replace(words, ours)
+    field = place.removeprefix(".")
+    return f"{field}: {problem[:1].lower()}{problem[1:]}" if field else problem
+
+
 #: The most names that are listed: nobody finds the right one in more.
 _MOST_NAMES = 12
 _LONGEST = 80

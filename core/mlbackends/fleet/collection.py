@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from mlbackends.audit.canonical import Canonical, prefix_of
 from mlbackends.audit.compare import TOLERANCE
 from mlbackends.audit.reports import is_deeper
+from mlbackends.base.errors import why_not
 from mlbackends.fleet.fingerprint import Facts, canonical_facts, fingerprint, rounded
 from mlbackends.fleet.reader import Head
 from mlbackends.fleet.records import Figures, contents
@@ -123,11 +124,9 @@ class Collection:
             if envelope.report is UNSET:
                 raise ValueError("its envelope contains no report")  # noqa: TRY301
             sections, figures = self._sections_of(envelope.report)
-        except RecursionError:  # where the stack ends depends on the machine and on Python
-            self._failed(name, Status.ERROR, "its report is nested too deep")
-            return name
-        except (msgspec.DecodeError, ValueError) as error:
-            self._failed(name, Status.ERROR, str(error))
+        # Where the stack ends depends on the machine and on Python.
+        except (msgspec.DecodeError, RecursionError, ValueError) as error:
+            self._failed(name, Status.ERROR, why_not(error))
             return name
         if name in self.nodes:
             self.repeated[name] += 1

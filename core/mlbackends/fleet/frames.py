@@ -21,6 +21,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct
 
+from mlbackends.base.errors import why_not
 from mlbackends.model.fleet import Envelope, Status
 
 MARK = b"BK1 "
@@ -126,5 +127,5 @@ def _unpacked(node: str, message: bytes, data: bytes) -> Envelope:
         error = f"its frames cannot be unpacked: {failure}"
         return Envelope(node=node, status=Status.GARBLED, error=error)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as failure:
-        error = f"its frames do not contain an envelope: {failure}"
+        error = f"its frames do not contain an envelope: {why_not(failure)}"
         return Envelope(node=node, status=Status.ERROR, error=error)

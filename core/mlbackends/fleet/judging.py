@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from mlbackends.audit.policy.rules import Golden, Policy
 from mlbackends.audit.policy.selection import Selection
-from mlbackends.base.errors import counted
+from mlbackends.base.errors import counted, why_not
 from mlbackends.base.registry import PROBES, names
 from mlbackends.base.version import __version__
 from mlbackends.fleet.collection import Collection, digest_of, form_of, without_duration
@@ -82,7 +82,7 @@ class Judge:
                 report = msgspec.json.decode(data, type=Report)
             except (msgspec.DecodeError, RecursionError) as error:
                 # Values that a collection does not compare may have any type in a foreign report.
-                message = f"not checked: it is not a report of probes: {error}"
+                message = f"not checked: it is not a report of probes: {why_not(error)}"
                 title = "every node has a report"
                 check = Check(REPORTED, title, Severity.ERROR, Status.UNKNOWN, message)
                 tool = f"backends {__version__}"

@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from mlbackends.base.errors import why_not
 from mlbackends.fleet import labels
 from mlbackends.fleet.frames import MARK, REPORT_LIMIT, Assembly
 from mlbackends.fleet.labels import Line
@@ -250,7 +251,9 @@ class Reader:
         except msgspec.ValidationError as failure:
             if _BEGINNING not in data[:100]:
                 return []
-            envelope = Envelope(status=Status.ERROR, error=f"it is not an envelope: {failure}")
+            envelope = Envelope(
+                status=Status.ERROR, error=f"it is not an envelope: {why_not(failure)}"
+            )
         except RecursionError:
             if _BEGINNING not in data[:100]:
                 return []

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from mlbackends.audit.reports import report_of
 from mlbackends.base import mounts
-from mlbackends.base.errors import BadInput
+from mlbackends.base.errors import BadInput, why_not
 from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.reader import Head, Reader, lines_of
 from mlbackends.host.files import open_named, read_regular
@@ -168,6 +168,6 @@ def fleet_in(data: bytes, path: str) -> Fleet:
         if schema == SCHEMA:
             return msgspec.json.decode(data, type=Fleet)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} is not a fleet: {error}") from None
+        raise BadInput(f"{path} is not a fleet: {why_not(error)}") from None
     message = f"{path} has the schema {schema[:80]!r}; this version reads {SCHEMA!r}"
     raise BadInput(message, "use the version of backends that wrote it")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NotRequired, Typed
 import msgspec
 from msgspec import Meta, Struct
 
-from mlbackends.base.errors import BadInput
+from mlbackends.base.errors import BadInput, why_not
 from mlbackends.host import archive
 from mlbackends.host.files import read_regular, with_slashes
 
@@ -177,6 +177,8 @@ def opened(folder: str, has_environment: bool) -> Opened:
     inner = inside(call, folder, "root")
     top = inner if call(os.path.isdir, inner) else folder
     is_root = any(call(os.path.lexists, posixpath.join(top, name)) for name in TOP_FOLDERS)
+    if call is _directly and not os.access(folder, os.R_OK | os.X_OK):
+        raise BadInput(f"{folder} cannot be read: Permission denied")
     if not (has_environment or has_description or is_root):
         raise BadInput(
             f"{folder} contains neither proc/ nor sys/ nor a host.json: it is not a machine description",
@@ -198,11 +200,8 @@ def _decoded(call: "Callable[..., Any]", folder: str, name: str, kind: type[_Kin
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        problem, _, place = str(error).replace("`", "").partition(" - at $")
-        field = place.removeprefix(".")
-        if field:
-            problem = f"{field}: {problem[:1].lower()}{problem[1:]}"
-        raise BadInput(f"{path} is not a valid file of a recorded machine: {problem}") from None
+        why = why_not(error)
+        raise BadInput(f"{path} is not a valid file of a recorded machine: {why}") from None
 
 
 def inside(call: "Callable[..., Any]", folder: str, name: str) -> str:

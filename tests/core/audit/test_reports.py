@@ -70,7 +70,7 @@ def test_a_report_is_read_from_a_pipe() -> None:
         (b'{"schema": "backends.report/2"}', "this version reads 'backends.report/1'"),
         (b'{"schema": 7}', "not a report"),
         (b"\xff\xfe\x00", "not a report"),
-        (b'{"schema": "backends.report/1"}', "missing required field"),
+        (b'{"schema": "backends.report/1"}', "it lacks the field tool"),
         (b"[" * 1_000_000, "not a report"),
         (b'{"a":' * 100_000, "not a report"),
         (ENCODED[: len(ENCODED) // 2], "not a report"),

@@ -63,9 +63,9 @@ def test_who_is_missing_has_a_name() -> None:
     ("text", "why"),
     [
         (b'{"schema": "backends.report/9"}', "its schema is 'backends.report/9'"),
-        (b"[]", "Expected `object`"),
+        (b"[]", "Expected object"),
         (b'{"schema": "backends.report/1"}', "no probes"),
-        (b'{"schema": "backends.report/1", "probes": {"cpu": 7}}', "Expected `object`"),
+        (b'{"schema": "backends.report/1", "probes": {"cpu": 7}}', "Expected object"),
         (b'{"schema": "backends.report/1", "probes": {"cpu": {"presence": "odd"}}}', "Invalid enum"),
         (report_of(x=0).replace(b'"x":0', b'"x":' + b"[" * 60 + b"]" * 60), "nested more than"),
         (report_of(x=0).replace(b'"x":0', b'"x":' + b"[" * 100_000 + b"]" * 100_000), "nested too deep"),

@@ -30,7 +30,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from mlbackends.base.errors import BadInput, MlBackendsError
+from mlbackends.base.errors import BadInput, MlBackendsError, why_not
 from mlbackends.fleet import labels
 from mlbackends.fleet.frames import MARK
 from mlbackends.fleet.payload import run
@@ -80,7 +80,7 @@ def record_of(command: Sequence[str], seconds: float) -> Envelope:
         try:
             msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError) as failure:
-            error = error or f"it printed no JSON: {failure}"
+            error = error or f"it printed no JSON: {why_not(failure)}"
         else:
             # 1 is the answer "no" of a check, which the record has.
             suspect = "" if error.startswith("exit code 1") and error[11:12] in ("", ":") else error

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlbackends.base.errors import BadInput, some
+from mlbackends.base.errors import BadInput, some, why_not
 from mlbackends.base.patterns import UNFIT
 from mlbackends.base.tables import table
 from mlbackends.host.files import open_named
@@ -78,7 +78,7 @@ def read_saved(path: str, record: type[Saved], texts: Collection[str] = ()) -> S
     try:
         saved = msgspec.convert(_fit_to_show(msgspec.json.decode(data)), record)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        message = f"{path} was not saved by `{command} --format json`: {error}"
+        message = f"{path} was not saved by `{command} --format json`: {why_not(error)}"
         raise BadInput(message) from None
     if saved.schema != schema:
         raise BadInput(f"{path} has the schema {saved.schema!r}; it must be {schema!r}")
