@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import ModuleType
 
+    from host_kernels import HostKernels
+
     from mlbackends.host.host import Host
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,7 +33,15 @@ ROOT = Path(__file__).resolve().parents[1]
 # "python -m pytest" puts the root on the path, where our kernels/ would pass for the package of
 # that name on PyPI.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
-sys.path += [str(ROOT / "tests" / "systems"), str(ROOT / "tests" / "core" / "fleet")]
+sys.path += [
+    str(ROOT / folder)
+    for folder in (
+        "kernels/builder",
+        "tests/core/fleet",
+        "tests/kernels/attention_cuda",
+        "tests/systems",
+    )
+]
 
 from not_here import lines_for, matches  # noqa: E402
 
@@ -162,18 +171,36 @@ def fake_library(tmp_path_factory: pytest.TempPathFactory) -> FakeLibrary:
 
 
 @pytest.fixture(scope="session")
-def kernels_on_host(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def host_kernels(tmp_path_factory: pytest.TempPathFactory) -> HostKernels:
+    """Compile kernels of attention.cu for the CPU."""
+    from host_kernels import HostKernels
+
+    base = tmp_path_factory.getbasetemp()
+    # All processes of a run share the compiled libraries, through the parent of their folders.
+    return HostKernels(
+        (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "host-kernels"
+    )
+
+
+@pytest.fixture(scope="session")
+def kernels_on_host(host_kernels: HostKernels) -> Path:
     """Compile attention's forward pass in float16 for the host, as computing_driver.c runs it."""
     from mlbackends_kernels.attention_cuda.launches import tile_of
 
-    file = ROOT / "tests" / "kernels" / "attention_cuda" / "host_kernels.py"
-    spec = spec_from_file_location("host_kernels", file)
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    made: Any = module.HostKernels(tmp_path_factory.mktemp("kernels"))
-    library: Path = made.of_the_driver({"forward": tile_of("forward", "Float16", (8, 8), (9, 0))})
-    return library
+    return host_kernels.of_the_driver({"forward": tile_of("forward", "Float16", (8, 8), (9, 0))})
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Compile the library that a capture preloads, whether this installation has one or not."""
+    if sys.platform != "linux" or shutil.which("cc") is None:
+        pytest.skip("no C compiler (cc) to make the shim with")
+    import compilation
+
+    made = tmp_path_factory.mktemp("shim") / "trace_shim.so"
+    compiler = compilation.find_compiler()
+    compilation.compile_shim(made, compiler, compilation.target_of(compiler))
+    return str(made)
 
 
 class FirstArguments(Protocol):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +9,8 @@ import pytest
 np = pytest.importorskip("numpy")
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 
-FILE = Path(__file__).parents[1] / "kernels" / "attention_cuda" / "cases.py"
-_spec = spec_from_file_location("attention_cases", FILE)
-assert _spec is not None and _spec.loader is not None
-cases = sys.modules[_spec.name] = module_from_spec(_spec)
-_spec.loader.exec_module(cases)
+import cases  # noqa: E402
+
 CASES = {**cases.CASES, **cases.WIDE_CASES}
 
 

@@ -12,26 +12,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytest
+from cases import STEP, gathered, numbers, spec, stored
 from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from mlbackends.base.errors import NoBackend
-from mlbackends.model.problem import AttentionProblem, TensorSpec
+from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.records import Device
 from mlbackends.sdpa.constraints import BEYOND_TORCH
 from mlbackends.sdpa.dispatch import backends
 from mlbackends.sdpa.problem_text import parse
 from mlbackends_kernels.attention_cpu import library
-from mlbackends_kernels.tensors import arithmetic, dropout
+from mlbackends_kernels.tensors import dropout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mlbackends.sdpa.backend import AttentionBackend
 
-#: Distance of 1 to the next number.
-STEP = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 NARROW = ("float16", "bfloat16")
 DEVICES = (
     *[Device("cpu", 0)] * 12,
@@ -63,22 +62,6 @@ class Answers(NamedTuple):
 
 
 # ---- any problem ----------------------------------------------------------------------
-
-
-def stored(array: Any, dtype: str) -> Any:
-    """Return an array's numbers in an element type."""
-    if dtype == "bfloat16":
-        return arithmetic.bfloat16_from_float32(np.asarray(array, "float32"))
-    return np.asarray(array).astype(dtype)
-
-
-def numbers(array: Any, dtype: str, wide: str = "float64") -> Any:
-    return (arithmetic.bfloat16_to_float32(array) if dtype == "bfloat16" else array).astype(wide)
-
-
-def spec(array: Any, dtype: str, *, requires_grad: bool = False) -> TensorSpec:
-    strides = tuple(stride // array.itemsize for stride in array.strides)
-    return TensorSpec(array.shape, dtype, strides=strides, requires_grad=requires_grad)
 
 
 def laid_out(made: Any, layout: str) -> Any:
@@ -202,17 +185,6 @@ def expanded(problem: AttentionProblem, array: Any) -> Any:
     if problem.enable_gqa and array.shape[-3] != problem.heads:
         array = array.repeat(problem.heads // array.shape[-3], -3)
     return np.broadcast_to(array, (*problem.leading_shape, *array.shape[-2:]))
-
-
-def gathered(array: Any, shape: tuple[int, ...]) -> Any:
-    """Return a gradient summed over what `expanded` or a mask repeated."""
-    array = array.sum(tuple(range(array.ndim - len(shape))))
-    for axis, size in enumerate(shape):
-        if size != array.shape[axis]:
-            split = (size, array.shape[axis] // size)
-            apart = (*array.shape[:axis], *split, *array.shape[axis + 1 :])
-            array = array.reshape(apart).sum(axis + 1)
-    return array
 
 
 def answers(

@@ -10,12 +10,13 @@ import os
 import subprocess
 import sys
 import threading
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import compilation
 import numpy as np
 import pytest
+from cases import STEP, numbers, spec, stored
 
 from mlbackends.base import registry
 from mlbackends.base.errors import NoBackend
@@ -23,40 +24,18 @@ from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.dispatch import choose
 from mlbackends_kernels.attention_cpu import forward, library, threads
 from mlbackends_kernels.attention_cpu.formula import attend as attend_plainly
-from mlbackends_kernels.tensors import arithmetic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 backend = registry.load("mlbackends_kernels", "flash_cpu").FlashCpu()
-BUILDER = Path(__file__).resolve().parents[2] / "kernels" / "builder" / "compilation.py"
 DTYPES = ("float16", "bfloat16", "float32", "float64")
-#: Relative distance of a number to the next.
-STEP = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 2**-52}
 TOLERANCES = Path(__file__).with_name("native") / "tolerance.h"
 try:
     LEVELS = library.usable_levels()
 except library.NotBuilt:
     LEVELS = ()
 built = pytest.mark.skipif(not LEVELS, reason="the library of attention was not built")
-
-
-def stored(array: Any, dtype: str) -> Any:
-    """Return an array's numbers in an element type; bfloat16 as patterns."""
-    if dtype == "bfloat16":
-        return arithmetic.bfloat16_from_float32(np.asarray(array, "float32"))
-    return np.asarray(array).astype(dtype)
-
-
-def exact(array: Any, dtype: str) -> Any:
-    wide = arithmetic.bfloat16_to_float32(array) if dtype == "bfloat16" else array
-    with np.errstate(invalid="ignore"):  # some patterns are NaNs that signal
-        return wide.astype("float64")
-
-
-def spec(array: Any, dtype: str) -> TensorSpec:
-    strides = tuple(stride // array.itemsize for stride in array.strides)
-    return TensorSpec(array.shape, dtype, strides=strides)
 
 
 def told(arrays: Any, dtype: str, mask: Any = None, mask_dtype: str = "", **more: Any) -> Any:
@@ -78,7 +57,7 @@ def both(
     assert backend.unsupported_reasons(problem) == ()
     query, key, value = arrays
     out, logsumexp = forward.attend(problem, query, key, value, mask, logsumexp=True)
-    return exact(out, dtype), logsumexp
+    return numbers(out, dtype), logsumexp
 
 
 def run(arrays: Any, dtype: str = "float32", *, mask: Any = None, **more: Any) -> Any:
@@ -126,7 +105,7 @@ def test_every_number_of_16_bits_is_read_and_rounded_right(name: str) -> None:
             for length in (1, 10):
                 query, key = (stored(np.ones((1, 64, rows, 4)), dtype) for rows in (length, 1))
                 out = run([query, key, value], dtype)
-                wanted = np.broadcast_to(exact(value, dtype), out.shape)
+                wanted = np.broadcast_to(numbers(value, dtype), out.shape)
                 if dtype == "bfloat16" and name in library.BFLOAT16_PAIRS:
                     subnormal = np.abs(wanted) < 2.0**-126
                     assert not out[subnormal].any()
@@ -169,7 +148,7 @@ def test_large_scores_do_not_overflow(name: str, length: int) -> None:
     with library.lowered(name):
         for dtype, size in (("float16", 3e4), ("bfloat16", 1e17), ("float32", 1e18)):
             x = stored(np.full((1, 1, length, 64), size), dtype)
-            assert np.allclose(run([x, x, x], dtype), exact(x, dtype), rtol=1e-6)
+            assert np.allclose(run([x, x, x], dtype), numbers(x, dtype), rtol=1e-6)
         arrays = random_arrays((1, 2, length, 8), (1, 2, 90, 8), (1, 2, 90, 8))
         spread = run(arrays, scale=1e6)
         best = (arrays[0].astype("f8") @ arrays[1].astype("f8").swapaxes(-1, -2)).argmax(-1)
@@ -510,15 +489,6 @@ def test_the_threads_are_the_least_of_all_limits() -> None:
 # ---- instruction sets -----------------------------------------------------------------
 
 
-def builder() -> Any:
-    """Return the module that compiles."""
-    found = spec_from_file_location("compilation", BUILDER)
-    assert found and found.loader
-    module = module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
-
-
 X86 = ("baseline", "avx2", "avx512")
 LATER_X86 = (*X86, "avx512_bf16", "amx_bf16")
 ARM = ("neon", "neon_bf16", "sve256")
@@ -570,8 +540,8 @@ def test_the_variable_lowers_the_instruction_set(value: str) -> None:
 
 
 def test_every_level_that_is_compiled_is_in_the_librarys_table() -> None:
-    declared = (BUILDER.parents[1] / "native" / "attention" / "levels.cpp").read_text("utf-8")
-    for names in (builder().PORTABLE, *builder().LEVELS.values()):
+    declared = (Path(compilation.__file__).parents[1] / "native/attention/levels.cpp").read_text()
+    for names in (compilation.PORTABLE, *compilation.LEVELS.values()):
         assert [name for name in names if f"DECLARED({name});" not in declared] == []
         places = [declared.index(f"CHOICE({name}, ") for name in names]
         assert places == sorted(places)
@@ -591,7 +561,7 @@ def test_a_level_that_came_after_the_compiler_is_left_out(
     compiler.chmod(0o755)
     monkeypatch.delenv("MLBACKENDS_OBJECTS", raising=False)
     for machine, least in (("x86_64", "baseline"), ("aarch64", "neon")):
-        native = builder()
+        native: Any = compilation
         native.compile_attention(
             tmp_path / f"{machine}.so", [str(compiler)], native.Target(machine, libc="any")
         )
@@ -628,7 +598,7 @@ def test_objects_that_are_kept_are_compiled_once_from_one_text_by_one_compiler(
         """Return how many files were compiled, and what the library holds."""
         seen.write_text("")
         file = tmp_path / name
-        native = builder()
+        native: Any = compilation
         target = native.Target("riscv64", libc="any")
         native.compile_attention(file, [str(compiler)], target, root=root, extra=extra)
         return len(seen.read_text().splitlines()), file.read_text()
@@ -684,7 +654,7 @@ def test_pairs_and_tiles_of_bfloat16_are_right_where_they_are_emulated(
     """What AVX-512 BF16 and AMX multiply, computed by other instructions, on a CPU that lacks them."""
     if "avx512" not in LEVELS:
         pytest.skip("it is emulated by AVX-512")
-    native = builder()
+    native: Any = compilation
     file = tmp_path / "attention.so"
     levels = native.LEVELS["x86_64"]
     for name in ("baseline", "avx2"):  # nothing is made of these

@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from cases import STEP, gathered, numbers, spec, stored
 
 from mlbackends.base import registry
-from mlbackends.model.problem import AttentionProblem, TensorSpec
+from mlbackends.model.problem import AttentionProblem
 from mlbackends_kernels.attention_cpu import forward, gradients, library
-from mlbackends_kernels.tensors import arithmetic, dropout
+from mlbackends_kernels.tensors import dropout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 backend = registry.load("mlbackends_kernels", "flash_cpu").FlashCpu()
 DTYPES = ("float16", "bfloat16", "float32", "float64")
-#: Relative distance of a number to the next.
-STEP = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 2**-52}
 
 try:
     LEVELS = library.usable_levels()
@@ -28,33 +27,16 @@ except library.NotBuilt:
 pytestmark = pytest.mark.skipif(not LEVELS, reason="the library of attention was not built")
 
 
-def stored(array: Any, dtype: str) -> Any:
-    """Return an array's numbers in an element type; bfloat16 as patterns."""
-    if dtype == "bfloat16":
-        return arithmetic.bfloat16_from_float32(np.asarray(array, "float32"))
-    return np.asarray(array).astype(dtype)
-
-
-def exact(array: Any, dtype: str) -> Any:
-    wide = arithmetic.bfloat16_to_float32(array) if dtype == "bfloat16" else array
-    return wide.astype("float64")
-
-
-def spec(array: Any, dtype: str) -> TensorSpec:
-    strides: tuple[int, ...] = ()
-    if array.size:  # numpy says 0 where there is nothing
-        strides = tuple(stride // array.itemsize for stride in array.strides)
-    return TensorSpec(array.shape, dtype, strides=strides, requires_grad=dtype != "bool")
-
-
 def drawn(seed: int, *shapes: tuple[int, ...]) -> list[Any]:
     rng = np.random.default_rng(seed)
     return [rng.standard_normal(shape) for shape in shapes]
 
 
 def told(arrays: Any, dtype: str, mask: Any = None, mask_dtype: str = "", **more: Any) -> Any:
-    query, key, value = (spec(array, dtype) for array in arrays)
-    given_mask = None if mask is None else spec(mask, mask_dtype or dtype)
+    query, key, value = (spec(array, dtype, requires_grad=True) for array in arrays)
+    given_mask = None
+    if mask is not None:
+        given_mask = spec(mask, mask_dtype or dtype, requires_grad=mask_dtype != "bool")
     return AttentionProblem(query=query, key=key, value=value, mask=given_mask, **more)
 
 
@@ -95,17 +77,6 @@ def repeated(array: Any, leading: tuple[int, ...]) -> Any:
     return np.broadcast_to(array, (*leading, *array.shape[-2:]))
 
 
-def folded(array: Any, shape: tuple[int, ...]) -> Any:
-    """Sum over what was repeated or broadcast."""
-    while array.ndim > len(shape):
-        array = array.sum(0)
-    for axis, size in enumerate(shape):
-        if array.shape[axis] != size:
-            parts = (*array.shape[:axis], size, -1, *array.shape[axis + 1 :])
-            array = array.reshape(parts).sum(axis + 1)
-    return array
-
-
 def wanted(problem: AttentionProblem, grad_out: Any, arrays: Any, mask: Any) -> Any:
     """Return result and log-sum-exp, gradients, and the sums of the sizes of what these add up."""
     leading = problem.leading_shape
@@ -125,11 +96,11 @@ def wanted(problem: AttentionProblem, grad_out: Any, arrays: Any, mask: Any) -> 
         for_scores = used * (grad_out @ value.swapaxes(-1, -2)) + sign * weights * along
         for_mask = None
         if mask is not None and mask.dtype != bool:
-            for_mask = folded(for_scores, mask.shape)
+            for_mask = gathered(for_scores, mask.shape)
         return (
-            folded(for_scores @ key * scale, arrays[0].shape),
-            folded(for_scores.swapaxes(-1, -2) @ query * scale, arrays[1].shape),
-            folded(used.swapaxes(-1, -2) @ grad_out, arrays[2].shape),
+            gathered(for_scores @ key * scale, arrays[0].shape),
+            gathered(for_scores.swapaxes(-1, -2) @ query * scale, arrays[1].shape),
+            gathered(used.swapaxes(-1, -2) @ grad_out, arrays[2].shape),
             for_mask,
         )
 
@@ -152,10 +123,10 @@ def errors(
         mask_dtype = "bool"
     problem = told(arrays, dtype, mask, mask_dtype, **more)
     assert backend.unsupported_reasons(problem) == ()
-    wide = [exact(array, dtype) for array in arrays]
-    wide_mask = mask if mask is None or mask.dtype == bool else exact(mask, mask_dtype or dtype)
+    wide = [numbers(array, dtype) for array in arrays]
+    wide_mask = mask if mask is None or mask.dtype == bool else numbers(mask, mask_dtype or dtype)
     grad_out = stored(drawn(9, problem.output_shape)[0], dtype)
-    (out, sums), want, sizes = wanted(problem, exact(grad_out, dtype), wide, wide_mask)
+    (out, sums), want, sizes = wanted(problem, numbers(grad_out, dtype), wide, wide_mask)
     sums = sums.astype("float64" if dtype == "float64" else "float32")
     found = differentiated(problem, grad_out, arrays, mask, stored(out, dtype), sums)
     dtypes = (dtype, dtype, dtype, mask_dtype or dtype)
@@ -166,7 +137,7 @@ def errors(
             continue
         assert array.shape == other.shape
         size = max(0.01, float(sum_of.max()))
-        told_errors.append(float(np.abs(exact(array, kind) - other).max()) / size / STEP[kind])
+        told_errors.append(float(np.abs(numbers(array, kind) - other).max()) / size / STEP[kind])
     return told_errors
 
 

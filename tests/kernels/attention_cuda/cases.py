@@ -12,6 +12,8 @@ from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
 from mlbackends_kernels.tensors import arithmetic
 
+#: Distance of 1 to the next number.
+STEP = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 #: The largest error of a result, and of a gradient, as a share of the largest number.
 LIMITS = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 2e-6}
 
@@ -150,10 +152,11 @@ def stored(array: Any, dtype: str) -> Any:
     return np.asarray(array).astype(dtype)
 
 
-def numbers(array: Any, dtype: str) -> Any:
-    return (arithmetic.bfloat16_to_float32(array) if dtype == "bfloat16" else array).astype(
-        "float64"
-    )
+def numbers(array: Any, dtype: str, wide: str = "float64") -> Any:
+    """Return the numbers that `stored` gave, in a wider type."""
+    found = arithmetic.bfloat16_to_float32(array) if dtype == "bfloat16" else array
+    with np.errstate(invalid="ignore"):  # some patterns are NaNs that signal
+        return found.astype(wide)
 
 
 def laid_out(array: Any, layout: str) -> Any:
@@ -281,8 +284,9 @@ def kind_of(name: str, dtype: str) -> str:
     return "float32" if name in ("logsumexp", "summary") else dtype
 
 
-def spec(array: Any, dtype: str) -> TensorSpec:
-    return TensorSpec(array.shape, dtype, tuple(step // array.itemsize for step in array.strides))
+def spec(array: Any, dtype: str, *, requires_grad: bool = False) -> TensorSpec:
+    strides = tuple(step // array.itemsize for step in array.strides)
+    return TensorSpec(array.shape, dtype, strides, requires_grad=requires_grad)
 
 
 def operand(array: Any, dtype: str) -> Tensor:
@@ -338,24 +342,25 @@ def answer(tensors: Tensors) -> Answer:
         "key": for_scores.swapaxes(-1, -2) @ query * scale,
         "value": weights.swapaxes(-1, -2) @ coming,
     }
-    gradients = {
-        name: _summed(gradient, tensors.named[name].shape) for name, gradient in whole.items()
-    }
     if tensors.mask is not None and tensors.mask_dtype != "bool":
-        own = (*[1] * (4 - tensors.mask.ndim), *tensors.mask.shape)
-        repeated = tuple(axis for axis in range(4) if own[axis] == 1)
-        gradients["mask"] = for_mask.sum(repeated).reshape(tensors.mask.shape)
+        whole["mask"] = for_mask
+    gradients = {
+        name: gathered(gradient, tensors.named[name].shape) for name, gradient in whole.items()
+    }
     if tensors.sinks_dtype:
         gradients["sinks"] = -(sink_weights * along).sum((0, 2, 3))
     return Answer(out, logsumexp, gradients)
 
 
-def _summed(gradient: Any, shape: tuple[int, ...]) -> Any:
-    """Return a gradient summed over the batches and heads that shared its tensor."""
-    if gradient.shape[0] != shape[0]:
-        gradient = gradient.sum(0, keepdims=True)
-    apart = (gradient.shape[0], shape[1], -1, *gradient.shape[2:])
-    return gradient.reshape(apart).sum(2) if gradient.size else np.zeros(shape)
+def gathered(gradient: Any, shape: tuple[int, ...]) -> Any:
+    """Return a gradient summed over what was repeated or broadcast from a tensor of this shape."""
+    gradient = gradient.sum(tuple(range(gradient.ndim - len(shape))))
+    for axis, size in enumerate(shape):
+        if size != gradient.shape[axis]:
+            split = (size, gradient.shape[axis] // size)
+            apart = (*gradient.shape[:axis], *split, *gradient.shape[axis + 1 :])
+            gradient = gradient.reshape(apart).sum(axis + 1)
+    return gradient
 
 
 def worst(found: Any, expected: Any, largest: float = 0.0) -> float:

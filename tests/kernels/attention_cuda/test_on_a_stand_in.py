@@ -14,7 +14,7 @@ from mlbackends_kernels.attention_cuda.launches import tile_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.kernels.attention_cuda.host_kernels import HostKernels
+    from host_kernels import HostKernels
     from tests.kernels.conftest import OnFakeCuda
 
 PROGRAM = """

@@ -5,24 +5,18 @@ This does not show other orders of warps, the limits of a GPU, or how its units 
 
 from __future__ import annotations
 
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 np = pytest.importorskip("numpy")
 
+import cases  # noqa: E402
+
 from mlbackends_kernels.attention_cuda import launches  # noqa: E402
 
 if TYPE_CHECKING:
-    from tests.kernels.attention_cuda.host_kernels import HostKernels
-
-_spec = spec_from_file_location("attention_cases", Path(__file__).with_name("cases.py"))
-assert _spec is not None and _spec.loader is not None
-cases = sys.modules[_spec.name] = module_from_spec(_spec)
-_spec.loader.exec_module(cases)
+    from host_kernels import HostKernels
 
 
 def check(host_kernels: HostKernels, case: Any) -> None:

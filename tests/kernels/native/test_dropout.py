@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
+import compilation
 import pytest
 
 np = pytest.importorskip("numpy")
@@ -28,10 +28,7 @@ pytestmark = pytest.mark.skipif(not LEVELS, reason="the library of attention was
 
 @pytest.fixture(scope="module", params=LEVELS)
 def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    spec = spec_from_file_location("compilation", ROOT / "kernels" / "builder" / "compilation.py")
-    assert spec and spec.loader
-    native = module_from_spec(spec)
-    spec.loader.exec_module(native)
+    native: Any = compilation
     flags = native.levels_of(native.running())[request.param].split()
     made = tmp_path_factory.mktemp("dropout") / "dropout.so"
     include = f"-I{ROOT / 'kernels' / 'native' / 'attention'}"

@@ -1,17 +1,11 @@
-"""Programs that print as oneDNN does, and the shim, whether this installation has one or not."""
+"""Programs that print as oneDNN does."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-from typing import Any
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[4]
 
 # printer WHAT...: "trace N" and "text N" print N lines, "part TEXT" prints without a line's end,
 # "pieces" prints a line as oneDNN 3.2 does its prim_template, "die N" sends itself a signal, "wait"
@@ -50,20 +44,6 @@ int main(int count, char **words) {
     return 0;
 }
 """
-
-
-@pytest.fixture(scope="session")
-def shim(tmp_path_factory: pytest.TempPathFactory) -> str:
-    if sys.platform != "linux" or shutil.which("cc") is None:
-        pytest.skip("no C compiler (cc) to make the shim with")
-    spec = spec_from_file_location("compilation", ROOT / "kernels" / "builder" / "compilation.py")
-    assert spec and spec.loader
-    native: Any = module_from_spec(spec)
-    spec.loader.exec_module(native)
-    made = tmp_path_factory.mktemp("shim") / "trace_shim.so"
-    compiler = native.find_compiler()
-    native.compile_shim(made, compiler, native.target_of(compiler))
-    return str(made)
 
 
 @pytest.fixture(scope="session")
