@@ -40,14 +40,27 @@ _SECRET = pattern(
 )
 #: What each of these contains, so that most texts are left alone without a pattern.
 _OF_SECRETS = (
-    "sig=", "ignature", "redential", "oken", "auth=", "key", "assword", "ecret", "earer ", "asic ", "ghp_",
-    "gho_", "ghs_", "ghu_", "ghr_", "hub_pat_", "glpat-", "hf_", "sk-", "xox", "AKIA", "KEY",
-)  # fmt: skip
+    *(
+        word + end
+        for name in ("sig", "ignature", "redential", "oken", "auth", "key", "assword", "ecret")
+        for word in (name, name.upper())
+        for end in "= "
+    ),
+    *("earer ", "EARER ", "asic ", "ASIC ", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "hub_pat_"),
+    *("glpat-", "sk-", "xox", "AKIA"),
+)
+#: Every report has a fact hf_home.
+_OF_HUGGING_FACE = pattern(r"hf_[0-9A-Za-z]{16}")
+
+
+def may_have_secrets(text: str) -> bool:
+    """Return whether a text, such as a whole report, has what a secret is recognised by."""
+    return any(sign in text for sign in _OF_SECRETS) or bool(_OF_HUGGING_FACE.search(text))
 
 
 def without_secrets(text: str, stand_in: str = "redacted") -> str:
     """Return a text without the secrets in it that their form or place shows."""
-    if not any(sign in text for sign in _OF_SECRETS):
+    if not may_have_secrets(text):
         return text
     return _SECRET.sub(lambda found: f"{found[1] or ''}{stand_in}", text)
 

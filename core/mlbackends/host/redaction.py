@@ -21,6 +21,7 @@ from mlbackends.base.patterns import (
     SID,
     URL_LOGIN,
     UUID,
+    may_have_secrets,
     pattern,
     without_secrets,
 )
@@ -265,6 +266,7 @@ class _Replacer:
             if len(name) > 2 and not is_common(name):
                 self._texts.append((name, *in_texts(name, stand_in)))
         self._present = [numbers for numbers, _ in _NUMBERS]
+        self._has_secrets = True
         self._user = ""
         if names.user and not is_common(names.user):
             self._user = names.user
@@ -302,6 +304,7 @@ class _Replacer:
 
     def look_for_numbers(self, text: str) -> None:
         """Drop the patterns that cannot match anywhere in a whole report."""
+        self._has_secrets = may_have_secrets(text)
         form = text.translate(DIGITS_AS_ZEROS)
         self._present = [
             numbers for numbers, forms in _NUMBERS if any(item in form for item in forms)
@@ -319,7 +322,7 @@ class _Replacer:
                 value = HOME.sub(r"\1USER", value)
             for numbers in self._present if len(value) >= _LEAST_LETTERS else ():
                 value = numbers.sub(lambda found: self.whole(found[0]), value)
-            value = without_secrets(value)
+            value = without_secrets(value) if self._has_secrets else value
             if "://" in value:
                 value = URL_LOGIN.sub("://redacted@", value)
                 value = NUMERIC_SERVER.sub(

@@ -19,7 +19,7 @@ SECRET = "a1B2c3D4e5F6g7H8i9J0k1L2"
         "https://example.org/simple?access_token={}#egg=x",
         "https://example.org/simple?token={}",
         "https://example.org/?a=b&api_key={}&c=d",
-        "Authorization: Bearer {}",
+        "Authorization: Bearer {}", "AUTHORIZATION: BEARER {}", "https://e.org/?TOKEN={}",
         "curl -H 'Authorization: Basic {}'",
         "ghp_{}", "github_pat_11{}", "hf_{}", "sk-{}", "sk-proj-{}", "xoxb-12-{}", "glpat-{}",
         "/opt/hf_{}/lib",
