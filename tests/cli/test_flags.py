@@ -83,20 +83,9 @@ def test_get_says_why_an_older_switch_has_no_value() -> None:
         (("get", "cudnn"), "cudnn is a group, not a switch: cudnn.enabled, cudnn.benchmark, "),
         (("get", "zzzzzz"), "hint: `backends flags list` lists them all"),
         (("get", "z" * 9999), "there is no switch named 'zzzz"),
-        (
-            ("env", "--set", "mkldnn.verbose_level=1\nX=2", "--format", "dotenv"),
-            "a dotenv file cannot",
-        ),
-        (
-            (
-                "list",
-                "--set",
-                "cuda.matmul.allow_tf32=1",
-                "--set",
-                "cuda.matmul.fp32_precision=ieee",
-            ),
-            "contradict each other",
-        ),
+        (("env", "--set", "mkldnn.verbose_level=1\nX=2", "--format", "dotenv"), "a dotenv file cannot"),
+        (("list", "--set", "cuda.matmul.allow_tf32=1", "--set", "cuda.matmul.fp32_precision=ieee"),
+         "contradict each other"),
         (("get", "cudnn.benchmrk"), "did you mean 'cudnn.benchmark'?"),
         (("list", "cudn"), "did you mean 'cudnn'?"),
         (("list", "--set", "cudnn.benchmark"), "is not a setting"),
@@ -108,7 +97,7 @@ def test_get_says_why_an_older_switch_has_no_value() -> None:
         (("check", "/dev/null/x"), "cannot be read"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)
+)  # fmt: skip
 def test_what_is_asked_wrongly_ends_with_2_and_one_clear_line(
     arguments: tuple[str, ...], said: str
 ) -> None:

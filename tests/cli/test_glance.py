@@ -51,48 +51,24 @@ CACHES = [
 @pytest.mark.parametrize(
     ("name", "facts", "expected"),
     [
-        (
-            "cpu",
-            {"model_name": "Intel(R) Xeon(R) E5", "microarchitecture": "Haswell", "sockets": 2},
-            ["Intel Xeon E5 · Haswell", "2 sockets"],
-        ),
-        (
-            "cpu",
-            {"base_hertz": 3600000000, "max_hertz": 5000000000, "limit_hertz": 2000000000},
-            ["3.6 GHz, at most 5 GHz, limited to 2 GHz"],
-        ),
+        ("cpu", {"model_name": "Intel(R) Xeon(R) E5", "microarchitecture": "Haswell", "sockets": 2},
+         ["Intel Xeon E5 · Haswell", "2 sockets"]),
+        ("cpu", {"base_hertz": 3600000000, "max_hertz": 5000000000, "limit_hertz": 2000000000},
+         ["3.6 GHz, at most 5 GHz, limited to 2 GHz"]),
         ("cpu", {"current_hertz": 2596144000}, ["2.596 GHz now"]),
         ("cpu", {"caches": CACHES}, ["L1d 8 × 48 KiB + 4 × 32 KiB · L3 25 MiB"]),
         ("cpu", {"hardware_capability": "DEFAULT", "neon": True, "bf16": True}, ["NEON BF16"]),
         ("cpu", {"caches": "none", "cores": "many", "kinds": [3]}, []),
-        (
-            "memory",
-            {"total_bytes": 8 << 30, "nodes": [{"total_bytes": 4 << 30}] * 2},
-            ["8 GiB total", "2 NUMA nodes of 4 GiB"],
-        ),
-        (
-            "memory",
-            {"nodes": [{"total_bytes": 8 << 30}, {"total_bytes": 2 << 30}, {"total_bytes": 0}]},
-            ["2 NUMA nodes: 8 GiB, 2 GiB"],
-        ),
-        (
-            "limits",
-            {
-                "effective_cpus": 2,
-                "effective_cpus_exact": 2.5,
-                "effective_cpus_because": "quota",
-                "online_cpus": 16,
-                "effective_memory_bytes": 4 << 30,
-                "effective_memory_because": "memory_limit",
-                "process_limit": 1024,
-                "scheduler": "slurm",
-                "scheduler_cpus": 8,
-                "scheduler_gpus": 1,
-            },
-            [f"2.5 of 16 CPUs usable, by the CPU quota · 4 GiB of memory, {KILLS} · {JOB}"],
-        ),
+        ("memory", {"total_bytes": 8 << 30, "nodes": [{"total_bytes": 4 << 30}] * 2}, ["8 GiB total",
+         "2 NUMA nodes of 4 GiB"]),
+        ("memory", {"nodes": [{"total_bytes": 8 << 30}, {"total_bytes": 2 << 30}, {"total_bytes": 0}]},
+         ["2 NUMA nodes: 8 GiB, 2 GiB"]),
+        ("limits", {"effective_cpus": 2, "effective_cpus_exact": 2.5, "effective_cpus_because": "quota",
+         "online_cpus": 16, "effective_memory_bytes": 4 << 30, "effective_memory_because": "memory_limit",
+         "process_limit": 1024, "scheduler": "slurm", "scheduler_cpus": 8, "scheduler_gpus": 1},
+         [f"2.5 of 16 CPUs usable, by the CPU quota · 4 GiB of memory, {KILLS} · {JOB}"]),
     ],
-)
+)  # fmt: skip
 def test_a_machine_is_told_in_numbers(
     name: str, facts: dict[str, Any], expected: list[str]
 ) -> None:

@@ -67,26 +67,15 @@ def test_a_device_without_memory_pools_says_so(asked: Asked) -> None:
     [
         ("34", "stub-library", "cuInit returned 34 (CUDA_ERROR_STUB_LIBRARY): it is the toolkit's"),
         ("100", "no-device", "cuInit returned 100 (CUDA_ERROR_NO_DEVICE): no CUDA device is there"),
-        (
-            "802",
-            "fabric-not-ready",
-            "cuInit returned 802 (CUDA_ERROR_SYSTEM_NOT_READY): the system",
-        ),
+        ("802", "fabric-not-ready", "cuInit returned 802 (CUDA_ERROR_SYSTEM_NOT_READY): the system"),
         ("803", "driver-mismatch", "cuInit returned 803 (CUDA_ERROR_SYSTEM_DRIVER_MISMATCH): the"),
-        (
-            "805",
-            "mps-unreachable",
-            "cuInit returned 805 (CUDA_ERROR_MPS_CONNECTION_FAILED): the multi-process service",
-        ),
+        ("805", "mps-unreachable",
+         "cuInit returned 805 (CUDA_ERROR_MPS_CONNECTION_FAILED): the multi-process service"),
         ("804", "compat-unsupported", "cuInit returned 804 (CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_"),
-        (
-            "999",
-            "call-failed",
-            "cuInit returned 999 (CUDA_ERROR_UNKNOWN): the driver does not say why",
-        ),
+        ("999", "call-failed", "cuInit returned 999 (CUDA_ERROR_UNKNOWN): the driver does not say why"),
         ("777", "call-failed", "cuInit returned 777"),
     ],
-)
+)  # fmt: skip
 def test_each_refusal_of_the_driver_has_its_own_code(
     asked: Asked, returned: str, code: str, words: str
 ) -> None:

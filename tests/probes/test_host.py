@@ -93,30 +93,16 @@ def test_what_the_machine_recorded_of_its_libc_goes_first(machine: Machine) -> N
         ({}, {"APPTAINER_CONTAINER": "a.sif"}, "apptainer", "apptainer: APPTAINER_CONTAINER"),
         ({}, {"KUBERNETES_SERVICE_HOST": "1"}, "kubernetes", "kubernetes: KUBERNETES_SERVICE_HOST"),
         ({}, {"container": "lxc"}, "lxc", "lxc: the variable container"),
-        (
-            {"run/systemd/container": "systemd-nspawn\n"},
-            {},
-            "systemd-nspawn",
-            "systemd-nspawn: /run/systemd/container",
-        ),
-        (
-            {"proc/self/cgroup": "0::/kubepods.slice/cri-containerd-ab.scope\n"},
-            {},
-            "kubernetes",
-            "kubernetes: /proc/self/cgroup, /kubepods",
-        ),
-        (
-            {
-                "proc/self/mountinfo": "1 0 0:1 / / rw - overlay overlay "
-                "rw,lowerdir=/a,upperdir=/var/lib/docker/overlay2/x/diff"
-            },
-            {},
-            "docker",
-            "docker: the overlay mounted at /",
-        ),
+        ({"run/systemd/container": "systemd-nspawn\n"}, {}, "systemd-nspawn",
+         "systemd-nspawn: /run/systemd/container"),
+        ({"proc/self/cgroup": "0::/kubepods.slice/cri-containerd-ab.scope\n"}, {}, "kubernetes",
+         "kubernetes: /proc/self/cgroup, /kubepods"),
+        ({"proc/self/mountinfo": "1 0 0:1 / / rw - overlay overlay "
+         "rw,lowerdir=/a,upperdir=/var/lib/docker/overlay2/x/diff"}, {}, "docker",
+         "docker: the overlay mounted at /"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
-)
+)  # fmt: skip
 def test_a_container_is_named_with_what_showed_it(
     machine: Machine, files: dict[str, str], environment: dict[str, str], kind: str, sign: str
 ) -> None:
@@ -166,22 +152,9 @@ METAL = "processor\t: 0\nflags\t\t: fpu lahf_lm\n"
         ({"sys_vendor": "QEMU", "product_name": "Standard PC"}, GUEST, "qemu", ""),
         ({"sys_vendor": "VMware, Inc."}, GUEST, "vmware", ""),
         ({"sys_vendor": "innotek GmbH", "product_name": "VirtualBox"}, GUEST, "virtualbox", ""),
-        (
-            {"sys_vendor": "Microsoft Corporation", "product_name": "Virtual Machine"},
-            GUEST,
-            "hyperv",
-            "",
-        ),
-        (
-            {
-                "sys_vendor": "Microsoft Corporation",
-                "product_name": "Virtual Machine",
-                "chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77",
-            },
-            GUEST,
-            "hyperv",
-            "azure",
-        ),
+        ({"sys_vendor": "Microsoft Corporation", "product_name": "Virtual Machine"}, GUEST, "hyperv", ""),
+        ({"sys_vendor": "Microsoft Corporation", "product_name": "Virtual Machine",
+         "chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77"}, GUEST, "hyperv", "azure"),
         ({"sys_vendor": "Microsoft Corporation", "product_name": "Surface"}, METAL, "none", ""),
         ({"sys_vendor": "Amazon EC2", "product_name": "p5.48xlarge"}, GUEST, "kvm", "ec2"),
         ({"sys_vendor": "Amazon EC2", "product_name": "m5.metal"}, METAL, "none", "ec2"),
@@ -192,7 +165,7 @@ METAL = "processor\t: 0\nflags\t\t: fpu lahf_lm\n"
         ({"sys_vendor": "QEMU", "product_name": "Standard PC"}, METAL, "qemu", ""),
         ({"sys_vendor": "Google", "product_name": "Google Compute Engine"}, METAL, "none", "gce"),
     ],
-)
+)  # fmt: skip
 def test_hypervisor_and_cloud_are_told_by_the_firmware(
     machine: Machine, dmi: dict[str, str], cpuinfo: str, hypervisor: str, cloud: str
 ) -> None:

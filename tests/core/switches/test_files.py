@@ -73,22 +73,14 @@ def test_a_file_may_say_nothing(written: Any, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (
-            "[cudnn]\n\nbenchmrak = true\n",
-            "flags.toml:3: there is no switch named 'cudnn.benchmrak'",
-        ),
+        ("[cudnn]\n\nbenchmrak = true\n", "flags.toml:3: there is no switch named 'cudnn.benchmrak'"),
         ("[cudn]\n", "there is no switch named 'cudn'"),
         ("cudnn = true\n", "flags.toml:1: cudnn is a group, not a switch: cudnn.enabled, "),
         ("[[cudnn]]\nbenchmark = true\n", "flags.toml:1: cudnn is a group, not a switch: "),
         ("x = 1\n[cudnn]\nbenchmark = 1\n", "flags.toml:1: there is no switch named 'x'"),
-        (
-            "[cudnn]\nbenchmark = 1\n",
-            "flags.toml:2: cudnn.benchmark cannot be 1: expects a bool, but got int; valid values are true",
-        ),
-        (
-            "[cudnn]\nbenchmark = 'yes'\n",
-            "flags.toml:2: .* cannot be 'yes': valid values are true or false$",
-        ),
+        ("[cudnn]\nbenchmark = 1\n",
+         "flags.toml:2: cudnn.benchmark cannot be 1: expects a bool, but got int; valid values are true"),
+        ("[cudnn]\nbenchmark = 'yes'\n", "flags.toml:2: .* cannot be 'yes': valid values are true or false$"),
         ("[cudnn.benchmark]\n", "cudnn.benchmark cannot be {}"),
         ("[cudnn]\nbenchmark_limit = 1.5\n", "cannot be 1.5: expects an int"),
         ("openmp.num_threads = 1.5\n", "cannot be 1.5: expects a whole number, or several as text"),
@@ -112,7 +104,7 @@ def test_a_file_may_say_nothing(written: Any, text: str) -> None:
         ("#" * (1 << 20) + "\n", "larger than 1048576 bytes"),
     ],
     ids=lambda each: repr(each)[:40],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_told_with_file_line_and_key(
     written: Any, text: str | bytes, said: str
 ) -> None:

@@ -27,29 +27,18 @@ def of(line: str) -> str:
 @pytest.mark.parametrize(
     ("fields_", "words"),
     [
-        (
-            f"cpu,convolution,jit,backward_weights,{PLAIN} bia:f32:a:blocked:a::f0,,alg:convolution_auto,8",
-            "bia bwd_w",
-        ),
-        (
-            f"cpu,convolution,ref,backward_data,{PLAIN} bia:undef::undef:::,attr-scratchpad:user,,8",
-            "bwd_d",
-        ),
-        (
-            "cpu,reorder,ref,undef,src:f32::blocked:ab::f0 dst:s8::blocked:Ba8b::f1:s8m2,,,8x8",
-            "ab->Ba8b:f1:s8m2",
-        ),
-        (
-            f"cpu,matmul,ref,undef,{PRODUCT},attr-post-ops:sum+eltwise_relu,,8x8:8x8",
-            "wei:ba post-ops:sum+eltwise_relu",
-        ),
-        (
-            "cpu,eltwise,ref,forward_inference,data:f32::any:::,,alg:eltwise_clip alpha:0 beta:6,8x8",
-            "clip beta:6 fwd_i",
-        ),
+        (f"cpu,convolution,jit,backward_weights,{PLAIN} bia:f32:a:blocked:a::f0,,alg:convolution_auto,8",
+         "bia bwd_w"),
+        (f"cpu,convolution,ref,backward_data,{PLAIN} bia:undef::undef:::,attr-scratchpad:user,,8", "bwd_d"),
+        ("cpu,reorder,ref,undef,src:f32::blocked:ab::f0 dst:s8::blocked:Ba8b::f1:s8m2,,,8x8",
+         "ab->Ba8b:f1:s8m2"),
+        (f"cpu,matmul,ref,undef,{PRODUCT},attr-post-ops:sum+eltwise_relu,,8x8:8x8",
+         "wei:ba post-ops:sum+eltwise_relu"),
+        ("cpu,eltwise,ref,forward_inference,data:f32::any:::,,alg:eltwise_clip alpha:0 beta:6,8x8",
+         "clip beta:6 fwd_i"),
         ("gpu,sum,ref,undef,src:f32::blocked:ab::f0,,,8x8", "gpu"),
     ],
-)
+)  # fmt: skip
 def test_of_a_primitive_it_is(fields_: str, words: str) -> None:
     assert of(f"{HEAD}{fields_},0.5") == words
 

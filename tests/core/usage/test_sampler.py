@@ -27,19 +27,11 @@ if TYPE_CHECKING:
 
 TORCH = (MappedLibrary("torch", "/home/ann/venv/lib/libtorch_cpu.so", "2.13.0", "torch 2.13.0"),)
 ROWS = (
-    ProcessUsage(
-        3,
-        "python train.py",
-        "ann",
-        "python train.py --key=1",
-        cpu_percent=150.0,
-        threads=9,
-        memory_bytes=10,
-        libraries=TORCH,
-    ),
+    ProcessUsage(3, "python train.py", "ann", "python train.py --key=1", cpu_percent=150.0, threads=9,
+     memory_bytes=10, libraries=TORCH),
     ProcessUsage(1, "init", "root", cpu_percent=0.0, threads=1, memory_bytes=30, libraries=()),
     ProcessUsage(2, "Zed", "bob", threads=2, memory_bytes=20, gpus=(0,), gpu_memory_bytes=99),
-)
+)  # fmt: skip
 USAGE = Usage(
     SCHEMA, "t", "c", 1.0, False, MachineUsage(4), GroupUsage(), (), len(ROWS), ROWS
 )  # fmt: skip

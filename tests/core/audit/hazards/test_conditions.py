@@ -72,18 +72,8 @@ CASES: list[tuple[str, Report, Severity | None]] = [
     ("cpu-contended", busy(process_waiting_share=0.4, process_running_threads=4), W),
     ("cpu-contended", busy(process_waiting_share=0.1, process_running_threads=4), None),
     ("cpu-contended", busy(process_waiting_share=0.4, process_running_threads=30), None),
-    (
-        "cpu-contended",
-        report(
-            limits=told(
-                effective_cpus=8,
-                process_waiting_share=0.4,
-                process_running_threads=4,
-                warnings=THROTTLED,
-            )
-        ),
-        None,
-    ),
+    ("cpu-contended", report(limits=told(effective_cpus=8, process_waiting_share=0.4,
+     process_running_threads=4, warnings=THROTTLED)), None),
     ("compiler-missing-for-torch-compile", building("linux", "gcc"), N),
     ("compiler-missing-for-torch-compile", building("linux", "g++"), None),
     ("compiler-missing-for-torch-compile", building("darwin", "clang++", has_tools=False), N),
@@ -92,66 +82,27 @@ CASES: list[tuple[str, Report, Severity | None]] = [
     ("compiler-missing-for-torch-compile", building("win32", "g++"), N),
     ("compiler-missing-for-torch-compile", building("win32", "cl"), None),
     ("compiler-missing-for-torch-compile", building("win32", CXX="clang-cl"), None),
-    (
-        "numpy-feature-variables",
-        report(
-            numpy=told("2.3.0"),
-            environment=variables(NPY_DISABLE_CPU_FEATURES="AVX2", NPY_ENABLE_CPU_FEATURES="FMA3"),
-        ),
-        E,
-    ),
-    (
-        "numpy-feature-variables",
-        report(numpy=told("2.3.0"), environment=variables(NPY_ENABLE_CPU_FEATURES="FMA3")),
-        None,
-    ),
+    ("numpy-feature-variables", report(numpy=told("2.3.0"),
+     environment=variables(NPY_DISABLE_CPU_FEATURES="AVX2", NPY_ENABLE_CPU_FEATURES="FMA3")), E),
+    ("numpy-feature-variables", report(numpy=told("2.3.0"),
+     environment=variables(NPY_ENABLE_CPU_FEATURES="FMA3")), None),
     ("python-headers-missing", without_headers(), W),
     ("python-headers-missing", without_headers(True), None),
     ("python-headers-missing", without_headers(None), None),
     ("python-headers-missing", without_headers(compilers=compilers()), None),
     ("python-headers-missing", without_headers(nvidia=told()), None),
-    (
-        "packages-do-not-fit",
-        report(
-            packages=told(),
-            flash_attention=told(warnings=(Reason("conflict", "flashinfer-cubin is 0.6.8"),)),
-        ),
-        E,
-    ),
-    (
-        "packages-do-not-fit",
-        report(
-            packages=told(),
-            flash_attention=told(warnings=(Reason("conflict", "flash-attn is for torch 2.8"),)),
-        ),
-        W,
-    ),
-    (
-        "cpu-governor",
-        report(cpu=told(energy_preference="power"), host=told(platform="linux", on_battery=False)),
-        W,
-    ),
-    (
-        "cpu-governor",
-        report(cpu=told(energy_preference="power"), host=told(platform="linux", on_battery=True)),
-        None,
-    ),
-    *(
-        (
-            "debugging-allocator",
-            report(
-                torch=told(version), environment=variables(PYTORCH_NO_CUDA_MEMORY_CACHING=value)
-            ),
-            severity,
-        )
-        for version, value, severity in (
-            ("2.5.1", "0", W),
-            ("2.6.0", "0", None),
-            ("2.5.1", "1", W),
-            ("2.6.0", "1", W),
-        )
-    ),
-]
+    ("packages-do-not-fit", report(packages=told(), flash_attention=told(warnings=(Reason("conflict",
+     "flashinfer-cubin is 0.6.8"),))), E),
+    ("packages-do-not-fit", report(packages=told(), flash_attention=told(warnings=(Reason("conflict",
+     "flash-attn is for torch 2.8"),))), W),
+    ("cpu-governor", report(cpu=told(energy_preference="power"), host=told(platform="linux",
+     on_battery=False)), W),
+    ("cpu-governor", report(cpu=told(energy_preference="power"), host=told(platform="linux",
+     on_battery=True)), None),
+    *(("debugging-allocator", report(torch=told(version),
+     environment=variables(PYTORCH_NO_CUDA_MEMORY_CACHING=value)), severity) for version, value,
+     severity in (("2.5.1", "0", W), ("2.6.0", "0", None), ("2.5.1", "1", W), ("2.6.0", "1", W))),
+]  # fmt: skip
 GIB = 1 << 30
 
 
@@ -272,20 +223,14 @@ CASES += [
     ("ptx-newer-than-driver", with_driver("12.8", "vllm"), None),
     ("ptx-newer-than-driver", with_driver("13.0", "vllm"), None),
     ("ptx-newer-than-driver", with_driver("12.4", "transformers"), None),
-    (
-        "ptx-newer-than-driver",
-        with_driver("12.4", "vllm", cuda_driver=told(forward_compatibility=True)),
-        None,
-    ),
+    ("ptx-newer-than-driver", with_driver("12.4", "vllm", cuda_driver=told(forward_compatibility=True)),
+     None),
     ("flashinfer-without-nvcc", flashinfer(gpu(), NO_TOOLKIT), W),
     ("flashinfer-without-nvcc", flashinfer(gpu(), NVCC), None),
     ("flashinfer-without-nvcc", flashinfer(gpu(), told(toolkits=[{"path": "/usr"}])), W),
     ("flashinfer-without-nvcc", flashinfer(told(), NO_TOOLKIT), None),
-    (
-        "flashinfer-without-nvcc",
-        flashinfer(gpu(), NO_TOOLKIT, **{"flashinfer-jit-cache": "0.6.15+cu130"}),
-        None,
-    ),
+    ("flashinfer-without-nvcc", flashinfer(gpu(), NO_TOOLKIT, **{"flashinfer-jit-cache": "0.6.15+cu130"}),
+     None),
     ("flashinfer-toolkit-too-old", flashinfer(gpu("12.0"), NVCC), W),
     ("flashinfer-toolkit-too-old", flashinfer(gpu("12.0"), toolkit("12.9")), None),
     ("flashinfer-toolkit-too-old", flashinfer(gpu("9.0"), NVCC), None),
@@ -301,42 +246,21 @@ CASES += [
     ("cudnn-older-than-jax-needs", with_jax("9.8", system="9.1.0"), E),
     ("cudnn-older-than-jax-needs", with_jax("9.8", system="9.8.0"), None),
     ("cudnn-older-than-jax-needs", with_jax("", system="9.1.0"), None),
-    (
-        "cudnn-older-than-jax-needs",
-        with_jax("9.8", system="8.9.7", nvidia_cudnn_cu12="9.10.2"),
-        None,
-    ),
-    (
-        "cudnn-older-than-jax-needs",
-        with_jax("9.8", system="9.10.2", nvidia_cudnn_cu12="9.1.0.70"),
-        E,
-    ),
+    ("cudnn-older-than-jax-needs", with_jax("9.8", system="8.9.7", nvidia_cudnn_cu12="9.10.2"), None),
+    ("cudnn-older-than-jax-needs", with_jax("9.8", system="9.10.2", nvidia_cudnn_cu12="9.1.0.70"), E),
     # torch's, for CUDA 13
-    (
-        "cudnn-older-than-jax-needs",
-        with_jax("9.8", nvidia_cudnn_cu12="9.10.2", nvidia_cudnn_cu13="9.1.0"),
-        None,
-    ),
-    *(
-        ("setuptools-without-pkg-resources", report(packages=environment_of(**versions)), severity)
-        for versions, severity in (
-            ({"setuptools": "82.0.0", "tensorboard": "2.20.0"}, E),
-            ({"setuptools": "81.0.0", "tensorboard": "2.20.0"}, None),
-            ({"setuptools": "82.0.0", "tensorboard": "2.21.0"}, None),
-            ({"setuptools": "82.0.1", "webrtcvad": "2.0.10"}, E),
-            ({"setuptools": "82.0.1"}, None),
-            ({"tensorboard": "2.20.0"}, None),
-        )
-    ),
+    ("cudnn-older-than-jax-needs", with_jax("9.8", nvidia_cudnn_cu12="9.10.2", nvidia_cudnn_cu13="9.1.0"),
+     None),
+    *(("setuptools-without-pkg-resources", report(packages=environment_of(**versions)),
+     severity) for versions, severity in (({"setuptools": "82.0.0", "tensorboard": "2.20.0"}, E),
+     ({"setuptools": "81.0.0", "tensorboard": "2.20.0"}, None), ({"setuptools": "82.0.0",
+     "tensorboard": "2.21.0"}, None), ({"setuptools": "82.0.1", "webrtcvad": "2.0.10"}, E),
+     ({"setuptools": "82.0.1"}, None), ({"tensorboard": "2.20.0"}, None))),
     ("xla-without-code-for-blackwell", tensorflow("12.0", "sm_60", "sm_89", "compute_90"), E),
     ("xla-without-code-for-blackwell", tensorflow("12.0", "sm_90", "sm_120"), None),
     ("xla-without-code-for-blackwell", tensorflow("9.0", "sm_60", "compute_90"), None),
     ("xla-without-code-for-blackwell", tensorflow("12.0"), None),
-    (
-        "torchcodec-without-ffmpeg",
-        report(torch=told("2.9.0", missing_ffmpeg=["libavutil.so.59"])),
-        E,
-    ),
+    ("torchcodec-without-ffmpeg", report(torch=told("2.9.0", missing_ffmpeg=["libavutil.so.59"])), E),
     ("torchcodec-without-ffmpeg", report(torch=told("2.9.0")), None),
     ("xla-without-code-for-blackwell", jax("0.4.37", "12.0"), E),
     ("xla-without-code-for-blackwell", jax("0.4.38", "12.0"), None),
@@ -352,77 +276,33 @@ CASES += [
         ),
         None,  # package-cannot-be-imported has it
     ),
-    (
-        "packages-do-not-fit",
-        report(
-            packages=told(),
-            flash_attention=told(
-                warnings=(Reason("conflict", "flashinfer-cubin is 0.6.8"),),
-                imports={"flashinfer": "import flashinfer fails: RuntimeError: it does not match"},
-            ),
-        ),
-        None,
-    ),
+    ("packages-do-not-fit", report(packages=told(), flash_attention=told(warnings=(Reason("conflict",
+     "flashinfer-cubin is 0.6.8"),),
+     imports={"flashinfer": "import flashinfer fails: RuntimeError: it does not match"})), None),
     ("disk-full", with_disk(900), W),
     ("disk-full", with_disk(20), E),
     ("disk-full", with_disk(5000), None),
     ("disk-full", with_disk(500, total=512), None),
     ("disk-full", with_disk(0, used_for="root"), None),  # an image that is mounted read-only
-    (
-        "torch-device-wheel-missing",
-        report(torch=told("2.13.0+rocm10.0.0", lacks_device_wheel=True)),
-        E,
-    ),
-    (
-        "torch-extension-mismatch",
-        report(torch=told("2.11.0", cuda_version="13.0", other_cuda_extensions=[FOR_CUDA_12])),
-        E,
-    ),
+    ("torch-device-wheel-missing", report(torch=told("2.13.0+rocm10.0.0", lacks_device_wheel=True)), E),
+    ("torch-extension-mismatch", report(torch=told("2.11.0", cuda_version="13.0",
+     other_cuda_extensions=[FOR_CUDA_12])), E),
     ("torch-extension-mismatch", report(torch=told("2.11.0", cuda_version="13.0")), None),
     ("torch-device-wheel-missing", report(torch=told("2.13.0+rocm10.0.0")), None),
-    *(
-        (
-            "triton-cache-on-network",
-            report(triton=told("3.5.0", cache_file_system=kind), environment=variables(**values)),
-            severity,
-        )
-        for kind, values, severity in (
-            ("nfs4", {}, N),
-            ("nfs4", {"LOCAL_WORLD_SIZE": "8"}, W),
-            ("nfs4", {"LOCAL_WORLD_SIZE": "1"}, N),
-            ("ext4", {"LOCAL_WORLD_SIZE": "8"}, None),
-        )
-    ),
-    *(
-        (
-            "triton-windows-does-not-fit",
-            report(torch=told(torch), packages=environment_of(triton_windows=triton)),
-            severity,
-        )
-        for torch, triton, severity in (
-            ("2.8.0+cu128", "3.4.0.post20", None),
-            ("2.8.0+cu128", "3.3.1.post19", W),
-            ("2.8.0+cu128", "3.5.0.post21", W),
-            ("2.9.1", "3.5.1.post22", None),
-            ("2.11.0", "3.5.1.post22", W),
-            ("2.13.0", "3.7.1.post1", None),
-        )
-    ),
-    (
-        "openvino-rounds-to-bf16",
-        report(cpu=told(features=["avx512_bf16"]), packages=environment_of(openvino="2025.4")),
-        N,
-    ),
-    (
-        "openvino-rounds-to-bf16",
-        report(cpu=told(features=["avx512f"]), packages=environment_of(openvino="2025.4")),
-        None,
-    ),
-    (
-        "openvino-rounds-to-bf16",
-        report(cpu=told(features=["amx_bf16"]), packages=environment_of()),
-        None,
-    ),
+    *(("triton-cache-on-network", report(triton=told("3.5.0", cache_file_system=kind),
+     environment=variables(**values)), severity) for kind, values, severity in (("nfs4", {}, N), ("nfs4",
+     {"LOCAL_WORLD_SIZE": "8"}, W), ("nfs4", {"LOCAL_WORLD_SIZE": "1"}, N), ("ext4",
+     {"LOCAL_WORLD_SIZE": "8"}, None))),
+    *(("triton-windows-does-not-fit", report(torch=told(torch),
+     packages=environment_of(triton_windows=triton)), severity) for torch, triton,
+     severity in (("2.8.0+cu128", "3.4.0.post20", None), ("2.8.0+cu128", "3.3.1.post19", W), ("2.8.0+cu128",
+     "3.5.0.post21", W), ("2.9.1", "3.5.1.post22", None), ("2.11.0", "3.5.1.post22", W), ("2.13.0",
+     "3.7.1.post1", None))),
+    ("openvino-rounds-to-bf16", report(cpu=told(features=["avx512_bf16"]),
+     packages=environment_of(openvino="2025.4")), N),
+    ("openvino-rounds-to-bf16", report(cpu=told(features=["avx512f"]),
+     packages=environment_of(openvino="2025.4")), None),
+    ("openvino-rounds-to-bf16", report(cpu=told(features=["amx_bf16"]), packages=environment_of()), None),
     ("mps-unavailable", on_mac(warnings=OLD), W),
     ("mps-unavailable", on_mac("15.1"), None),
     ("mps-unavailable", on_mac("26.0", reasons=NO_METAL), W),
@@ -439,17 +319,14 @@ CASES += [
     ("ollama-without-rocm", radeon("gfx1100", ["none"], nvidia=gpu()), None),
     ("ollama-without-rocm", radeon("gfx1151", ["rocm"], ["gfx1100", "gfx1201"]), W),
     ("ollama-without-rocm", radeon("gfx1151", ["rocm"], ["gfx1100", "gfx1151"]), None),
-    (
-        "ollama-without-rocm",
-        radeon("gfx1151", ["rocm"], ["gfx1100"], environment=variables(OLLAMA_VULKAN="1")),
-        None,
-    ),
+    ("ollama-without-rocm", radeon("gfx1151", ["rocm"], ["gfx1100"],
+     environment=variables(OLLAMA_VULKAN="1")), None),
     ("commit-limit-reached", windows(46, 48), W),
     ("commit-limit-reached", windows(40, 48), None),
     ("commit-limit-reached", windows(20, 32, torch=TORCH), N),
     ("commit-limit-reached", windows(20, 34, torch=TORCH), None),
     ("commit-limit-reached", windows(20, 32), None),
-]
+]  # fmt: skip
 HAS = tuple(code for code, _, severity in CASES if severity)
 LACKS = tuple(code for code, _, severity in CASES if not severity)
 

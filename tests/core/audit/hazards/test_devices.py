@@ -532,29 +532,13 @@ CASES: dict[str, list[tuple[Report, Status | Severity]]] = {
     "nvidia-throttled": [
         (machine("wsl2-nvidia"), UNKNOWN),
         (report(nvidia=told(devices=(gpu(presence=Presence.FOUND),), reasons=(LOST,))), UNKNOWN),
-        (
-            report(
-                nvidia=told(
-                    devices=(gpu(facts={"kernel_driver": "vfio-pci"}, presence=Presence.FOUND),)
-                )
-            ),
-            SKIPPED,
-        ),
-        *(
-            (with_gpu(volatile={"clock_limits": limits}), expected)
-            for limits, expected in (
-                ([], PASSED),
-                (["idle"], PASSED),
-                (["software-power-cap"], PASSED),
-                (["application-clocks", "sync-boost", "display-clocks"], PASSED),
-                (["idle", "hardware-slowdown"], PASSED),
-                (["hardware-slowdown"], N),
-                (["hardware-slowdown", "hardware-thermal-slowdown"], W),
-                (["software-thermal-slowdown"], W),
-                (["hardware-slowdown", "hardware-power-brake"], W),
-                ("idle", PASSED),
-            )
-        ),
+        (report(nvidia=told(devices=(gpu(facts={"kernel_driver": "vfio-pci"}, presence=Presence.FOUND),))),
+         SKIPPED),
+        *((with_gpu(volatile={"clock_limits": limits}), expected) for limits, expected in (([], PASSED),
+         (["idle"], PASSED), (["software-power-cap"], PASSED), (["application-clocks", "sync-boost",
+         "display-clocks"], PASSED), (["idle", "hardware-slowdown"], PASSED), (["hardware-slowdown"], N),
+         (["hardware-slowdown", "hardware-thermal-slowdown"], W), (["software-thermal-slowdown"], W),
+         (["hardware-slowdown", "hardware-power-brake"], W), ("idle", PASSED))),
     ],
     "nvidia-ecc-errors": [
         (with_gpu(facts=facts, volatile={"ecc_uncorrected_since_load": 3}), expected)
@@ -668,7 +652,7 @@ CASES: dict[str, list[tuple[Report, Status | Severity]]] = {
     "rocm-gpus-forbidden": [
         (report(rocm=told(facts={"unreadable_node_count": 6, "visible_gpu_count": 2})), PASSED)
     ],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -52,79 +52,25 @@ CASES: list[tuple[str, str, str, dict[str, Any], Status | Severity]] = [
     ("thread-limit-low", NODE, "limits", {"threads_expected": None}, Status.UNKNOWN),
     ("transparent-huge-pages", NODE, "memory", {"transparent_huge_pages": None}, Status.UNKNOWN),
     # Values that only look like the hazard.
-    *(
-        (
-            "cpu-governor",
-            DESKTOP,
-            "cpu",
-            {"governor": "powersave", "scaling_driver": driver},
-            Status.PASSED,
-        )
-        for driver in ("intel_pstate", "amd-pstate-epp")
-    ),
+    *(("cpu-governor", DESKTOP, "cpu", {"governor": "powersave", "scaling_driver": driver},
+     Status.PASSED) for driver in ("intel_pstate", "amd-pstate-epp")),
     ("cpu-frequency-capped", DESKTOP, "cpu", {"current_hertz": 400_000_000}, Status.PASSED),
-    (
-        "affinity-one-cpu",
-        NODE,
-        "environment",
-        {"variables": {"SLURM_CPUS_PER_TASK": "1"}},
-        Status.PASSED,
-    ),
+    ("affinity-one-cpu", NODE, "environment", {"variables": {"SLURM_CPUS_PER_TASK": "1"}}, Status.PASSED),
     ("address-space-limit", NODE, "limits", {"address_space_limit_bytes": 1 << 46}, Status.PASSED),
-    (
-        "musl-libc",
-        "alpine-container",
-        "packages",
-        {"distributions": {"torch": "2.5.0"}},
-        Status.PASSED,
-    ),
+    ("musl-libc", "alpine-container", "packages", {"distributions": {"torch": "2.5.0"}}, Status.PASSED),
     ("hypervisor-hides-avx2", SMALL, "cpu", {"hypervisor": True}, Status.PASSED),
-    (
-        "open-files-limit",
-        SMALL,
-        "limits",
-        {"open_files_limit": 1024, "effective_cpus": 8},
-        Status.PASSED,
-    ),
-    (
-        "open-files-limit",
-        SMALL,
-        "limits",
-        {"open_files_limit": 4096, "effective_cpus": 128},
-        Status.PASSED,
-    ),
-    (
-        *("open-files-limit", SMALL, "limits"),
-        *({"open_files_limit": None, "unlimited": ["open_files_limit"]}, Status.PASSED),
-    ),
+    ("open-files-limit", SMALL, "limits", {"open_files_limit": 1024, "effective_cpus": 8}, Status.PASSED),
+    ("open-files-limit", SMALL, "limits", {"open_files_limit": 4096, "effective_cpus": 128}, Status.PASSED),
+    (*("open-files-limit", SMALL, "limits"), *({"open_files_limit": None, "unlimited": ["open_files_limit"]},
+     Status.PASSED)),
     # Severities.
-    (
-        "open-files-limit",
-        SMALL,
-        "limits",
-        {"open_files_limit": 256, "effective_cpus": 4},
-        Severity.WARNING,
-    ),
-    (
-        "open-files-limit",
-        SMALL,
-        "limits",
-        {"open_files_limit": 1024, "effective_cpus": 64},
-        Severity.NOTE,
-    ),
+    ("open-files-limit", SMALL, "limits", {"open_files_limit": 256, "effective_cpus": 4}, Severity.WARNING),
+    ("open-files-limit", SMALL, "limits", {"open_files_limit": 1024, "effective_cpus": 64}, Severity.NOTE),
     ("numa-balancing", "epyc-eight-nodes", "memory", {}, Severity.NOTE),
-    (
-        *("transparent-huge-pages", NODE, "environment"),
-        *({"variables": {"THP_MEM_ALLOC_ENABLE": "1"}}, Severity.WARNING),
-    ),
+    (*("transparent-huge-pages", NODE, "environment"), *({"variables": {"THP_MEM_ALLOC_ENABLE": "1"}},
+     Severity.WARNING)),
     ("locked-memory-limit", NODE, "host", {"rdma_link_layers": ["Ethernet"]}, Severity.WARNING),
-    (
-        "locked-memory-limit",
-        NODE,
-        "host",
-        {"rdma_link_layers": ["Ethernet", "InfiniBand"]},
-        Severity.ERROR,
-    ),
+    ("locked-memory-limit", NODE, "host", {"rdma_link_layers": ["Ethernet", "InfiniBand"]}, Severity.ERROR),
     ("locked-memory-limit", NODE, "host", {"rdma_link_layers": ["Unknown"]}, Severity.ERROR),  # EFA
     ("locked-memory-limit", NODE, "host", {"rdma_link_layers": None}, Severity.ERROR),
     # Other machines.
@@ -133,7 +79,7 @@ CASES: list[tuple[str, str, str, dict[str, Any], Status | Severity]] = [
     ("affinity-one-cpu", "macbook-m3", "host", {}, Status.SKIPPED),
     ("open-files-limit", "macbook-m3", "host", {}, Status.SKIPPED),
     ("overcommit-never", "macbook-m3", "host", {}, Status.SKIPPED),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("code", "machine", "probe", "facts", "expected"), CASES)

@@ -49,47 +49,22 @@ OTHER = copy("C:/cuda/bin/cudnn64_9.dll", "9.1.0", "PATH")
 
 #: A hazard's code, the machine that has it, and words of what is said.
 HAS: list[tuple[str, dict[str, ProbeReport], str]] = [
-    (
-        "visual-cpp-runtime-missing",
-        {"torch": found(torch(missing_libraries=["libomp140.x86_64.dll", "uv.dll"]))},
-        "torch_cpu.dll needs libomp140.x86_64.dll, which the loader does not find",
-    ),
-    (
-        "visual-cpp-runtime-missing",
-        {"openblas": found(copy("C:/a/openblas.dll", "", "PATH", LACKING))},
-        "C:/a/openblas.dll: it needs MSVCP140.dll",
-    ),
-    (
-        "visual-cpp-runtime-old",
-        {
-            "torch": found(
-                torch(cxx_runtime_version="14.36.32532", cxx_runtime_path="C:/W/msvcp140.dll")
-            )
-        },
-        "loads C:/W/msvcp140.dll, version 14.36.32532; it needs 14.40",
-    ),
-    (
-        "python-emulated-on-arm",
-        {"cpu": found(translated=True), "host": found(native_machine="aarch64")},
-        "is emulated: this Windows is for aarch64",
-    ),
-    (
-        "long-paths-off",
-        {"packages": found(longest_path=266), "host": found(long_paths=False)},
-        "a path of 266 characters",
-    ),
-    (
-        "conda-not-activated",
-        {"python": found(library_folder_on_path=False, prefix="C:/conda/envs/a")},
-        "C:/conda/envs/a/Library/bin",
-    ),
+    ("visual-cpp-runtime-missing", {"torch": found(torch(missing_libraries=["libomp140.x86_64.dll",
+     "uv.dll"]))}, "torch_cpu.dll needs libomp140.x86_64.dll, which the loader does not find"),
+    ("visual-cpp-runtime-missing", {"openblas": found(copy("C:/a/openblas.dll", "", "PATH", LACKING))},
+     "C:/a/openblas.dll: it needs MSVCP140.dll"),
+    ("visual-cpp-runtime-old", {"torch": found(torch(cxx_runtime_version="14.36.32532",
+     cxx_runtime_path="C:/W/msvcp140.dll"))}, "loads C:/W/msvcp140.dll, version 14.36.32532; it needs 14.40"),
+    ("python-emulated-on-arm", {"cpu": found(translated=True), "host": found(native_machine="aarch64")},
+     "is emulated: this Windows is for aarch64"),
+    ("long-paths-off", {"packages": found(longest_path=266), "host": found(long_paths=False)},
+     "a path of 266 characters"),
+    ("conda-not-activated", {"python": found(library_folder_on_path=False, prefix="C:/conda/envs/a")},
+     "C:/conda/envs/a/Library/bin"),
     ("cuda-on-path-differs", {"cudnn": found(WHEEL, OTHER)}, "PATH has C:/cuda/bin/cudnn64_9.dll"),
-    (
-        "dll-of-another-processor",
-        {"tbb": found(copy(f"{SITE}/tbb12.dll", "", "site-packages", ANOTHER))},
-        "tbb12.dll: the file is for i386; this Python is x86_64",
-    ),
-]
+    ("dll-of-another-processor", {"tbb": found(copy(f"{SITE}/tbb12.dll", "", "site-packages", ANOTHER))},
+     "tbb12.dll: the file is for i386; this Python is x86_64"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("code", "probes", "words"), HAS)

@@ -138,32 +138,18 @@ def test_what_is_so_holds(text: str) -> None:
         ("cudnn at_least usable", "cudnn.presence is loadable, required: at least usable"),
         ("cpu.capability >= AVX512", "cpu.capability is AVX2, required: >= AVX512"),
         ("cpu.model_name == x", "cpu.model_name is not in the report"),
-        (
-            "host.shared_memory_bytes >= 8GB",
-            "host.shared_memory_bytes is 2147483648 (2.147 GB), required: >= 8GB",
-        ),
-        (
-            "host.shared_memory_bytes >= 8GiB",
-            "host.shared_memory_bytes is 2147483648 (2 GiB), required: >= 8GiB",
-        ),
-        (
-            "environment.variables.OMP_NUM_THREAD == 4",
-            "not in the report; did you mean 'OMP_NUM_THREADS'?",
-        ),
+        ("host.shared_memory_bytes >= 8GB",
+         "host.shared_memory_bytes is 2147483648 (2.147 GB), required: >= 8GB"),
+        ("host.shared_memory_bytes >= 8GiB",
+         "host.shared_memory_bytes is 2147483648 (2 GiB), required: >= 8GiB"),
+        ("environment.variables.OMP_NUM_THREAD == 4", "not in the report; did you mean 'OMP_NUM_THREADS'?"),
         ("environment.variables.OMP_NUM_THREADS absent", "is 4, and should not be there"),
         ("nvidia.devices count == 8", "nvidia.devices count is 3, required: 8"),
-        (
-            "nvidia.devices[kind == rocm].name == x",
-            "nvidia.devices[kind == rocm].name selects nothing",
-        ),
-        (
-            "nvidia.devices[*].memory_bytes >= 80GiB",
-            "nvidia.devices.2.memory_bytes is 10737418240 (10 GiB), required:",
-        ),
-        (
-            "nvidia.devices[kind == cuda].facts.ecc == true",
-            "nvidia.devices.1.facts.ecc is false, required: true",
-        ),
+        ("nvidia.devices[kind == rocm].name == x", "nvidia.devices[kind == rocm].name selects nothing"),
+        ("nvidia.devices[*].memory_bytes >= 80GiB",
+         "nvidia.devices.2.memory_bytes is 10737418240 (10 GiB), required:"),
+        ("nvidia.devices[kind == cuda].facts.ecc == true",
+         "nvidia.devices.1.facts.ecc is false, required: true"),
         ("nvidia.devices[*].facts.ecc present", "nvidia.devices.2.facts.ecc is not in the report"),
         ("nvidia.devices[*].facts.max_pcie_widht >= 16", "did you mean 'max_pcie_width'?"),
         ("any nvidia.devices[*].memory_bytes >= 1TiB", "one of them must be >= 1TiB"),
@@ -173,7 +159,7 @@ def test_what_is_so_holds(text: str) -> None:
         ("cpu.vendor >= 1", "cpu.vendor is Intel"),
         ("nvidia.devices[5].name == x", "nvidia.devices.5 is not in the report"),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_so_is_told(text: str, said: str) -> None:
     verdict = judged(Values(MACHINE), read(text))
 

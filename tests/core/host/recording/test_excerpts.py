@@ -73,48 +73,31 @@ def test_mounts_of_the_system_are_kept_without_servers_people_and_disks() -> Non
         ("/proc/self/status", "Name:\tbob\nCpus_allowed_list:\t0-3\n", "Cpus_allowed_list:\t0-3\n"),
         ("/proc/sys/kernel/hostname", "vm\n", "host\n"),
         ("/proc/cpuinfo", "Model : Pi\nSerial\t\t: 10000000abcd\n", "Model : Pi\nSerial\t\t: 0\n"),
-        (
-            "/proc/sysinfo",
-            "Sequence Code: 0001234\nVM00 Name: BOB\nVM00 Control Program: KVM/Linux\n",
-            "VM00 Control Program: KVM/Linux\n",
-        ),
+        ("/proc/sysinfo", "Sequence Code: 0001234\nVM00 Name: BOB\nVM00 Control Program: KVM/Linux\n",
+         "VM00 Control Program: KVM/Linux\n"),
         ("/sys/class/dmi/id/chassis_asset_tag", "ACME-00042\n", ""),
         ("/sys/class/dmi/id/chassis_asset_tag", "OracleCloud.com\n", "OracleCloud.com\n"),
-        (
-            "/var/lib/dpkg/status",
-            "Package: a\nMaintainer: Bob <b@corp>\nArchitecture: all\nVersion: 1\n\nPackage: b\n",
-            "Package: a\nArchitecture: all\nVersion: 1\n\nPackage: b\n",
-        ),
-        (
-            "/v/x-1.dist-info/METADATA",
-            "Name: x\nAuthor-email: b@corp\nRequires-Dist: y @ https://git.corp/y\n\nName: text\n",
-            "Name: x\nRequires-Dist: y @ https://git.HIDDEN/y\n",
-        ),
-        (
-            "/v/x-1.dist-info/direct_url.json",
-            '{"url": "https://git.corp/x", "vcs_info": {"requested_revision": "bobs-branch"}}',
-            '{"url":"https://git.HIDDEN/x"}',
-        ),
-        (
-            "/v/x-1.dist-info/direct_url.json",
-            '{"dir_info": {"editable": true}, "url": "file:///w/x"}',
-            '{"url":"file:///w/x","dir_info":{"editable":true}}',
-        ),
+        ("/var/lib/dpkg/status",
+         "Package: a\nMaintainer: Bob <b@corp>\nArchitecture: all\nVersion: 1\n\nPackage: b\n",
+         "Package: a\nArchitecture: all\nVersion: 1\n\nPackage: b\n"),
+        ("/v/x-1.dist-info/METADATA",
+         "Name: x\nAuthor-email: b@corp\nRequires-Dist: y @ https://git.corp/y\n\nName: text\n",
+         "Name: x\nRequires-Dist: y @ https://git.HIDDEN/y\n"),
+        ("/v/x-1.dist-info/direct_url.json",
+         '{"url": "https://git.corp/x", "vcs_info": {"requested_revision": "bobs-branch"}}',
+         '{"url":"https://git.HIDDEN/x"}'),
+        ("/v/x-1.dist-info/direct_url.json", '{"dir_info": {"editable": true}, "url": "file:///w/x"}',
+         '{"url":"file:///w/x","dir_info":{"editable":true}}'),
         ("/v/x-1.dist-info/direct_url.json", "garbage", "{"),
         ("/v/x-1.dist-info/direct_url.json", "", ""),
-        (
-            "/v/pyvenv.cfg",
-            "home = /usr/bin\nuv = 0.5\nprompt = bobs\ncommand = python -m venv /w/bob\n",
-            "home = /usr/bin\nuv = 0.5\n",
-        ),
-        (
-            "/c/conda-meta/x-1-0.json",
-            '{"name": "x", "url": "https://c/t/hunter2/x", "files": ["lib/libx.so"]}',
-            '{"name":"x","version":"","build":"","files":["lib/libx.so"]}',
-        ),
+        ("/v/pyvenv.cfg", "home = /usr/bin\nuv = 0.5\nprompt = bobs\ncommand = python -m venv /w/bob\n",
+         "home = /usr/bin\nuv = 0.5\n"),
+        ("/c/conda-meta/x-1-0.json",
+         '{"name": "x", "url": "https://c/t/hunter2/x", "files": ["lib/libx.so"]}',
+         '{"name":"x","version":"","build":"","files":["lib/libx.so"]}'),
         ("/proc/meminfo", "MemTotal: 1 kB\n", "MemTotal: 1 kB\n"),
     ],
-)
+)  # fmt: skip
 def test_what_is_read_is_kept(path: str, before: str, after: str) -> None:
     assert kept(path, before) == after
 

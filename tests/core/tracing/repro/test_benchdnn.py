@@ -15,136 +15,60 @@ if TYPE_CHECKING:
 
 F32 = "src:f32::blocked:ab::f0 wei:f32::blocked:ba::f0"
 CASES = [
-    (
-        (
-            f"cpu,matmul,jit,undef,{F32} bia:f32::blocked:ab::f0_mask2 dst:bf16::blocked:ab::f0,"
-            "attr-scratchpad:user attr-post-ops:eltwise_relu:0.5+binary_add:f32:2,,128x512:512x256"
-        ),
-        (
-            "--matmul --engine=cpu --dt=f32:f32:bf16 --stag=ab --wtag=ba --dtag=ab --bia-dt=f32"
-            " --bia_mask=2 --attr-scratchpad=user --attr-post-ops=relu:0.5+add:f32:2 128x512:512x256"
-        ),
-    ),
-    (
-        (
-            "cpu,matmul,jit,undef,src:f32::blocked:ab::f0 wei:f32:a:any:any::f0 dst:f32::blocked:ab::f0,"
-            ",,m128n64k256"
-        ),
-        "--matmul --engine=cpu --dt=f32:f32:f32 --stag=ab --wtag=any --dtag=ab 128x256:256x64",
-    ),
-    (
-        (
-            "gpu:0,convolution,jit,forward_training,src:f32::blocked:acdb::f0"
-            " wei:f32::blocked:Acdb16a::f0 bia:f32::blocked:a::f0 dst:f32::blocked:acdb::f0,,"
-            "alg:convolution_direct,mb2_ic3oc16_ih8oh8kh3sh1dh0ph1_iw8ow8kw3sw1dw0pw1"
-        ),
-        (
-            "--conv --engine=gpu:0 --dir=FWD_B --dt=f32:f32:f32 --stag=acdb --wtag=Acdb16a --dtag=acdb"
-            " --alg=direct mb2_ic3oc16_ih8oh8kh3sh1dh0ph1_iw8ow8kw3sw1dw0pw1"
-        ),
-    ),
-    (
-        (
-            "cpu,convolution,jit,backward_weights,src:f32::blocked:acdb::f0"
-            " diff_wei:f32::blocked:Acdb16a::f0 bia:undef::undef::: diff_dst:f32::blocked:acdb::f0,,"
-            "alg:convolution_winograd,mb2_ic3oc16_ih8oh8kh3sh1dh0ph1"
-        ),
-        (
-            "--conv --engine=cpu --dir=BWD_W --dt=f32:f32:f32 --stag=acdb --wtag=Acdb16a --dtag=acdb"
-            " --alg=wino mb2_ic3oc16_ih8oh8kh3sh1dh0ph1"
-        ),
-    ),
-    (
-        "cpu,reorder,jit:uni,undef,src:f32::blocked:ab::f0 dst:bf16:p:blocked:BA16a::f0,,,8x8",
-        "--reorder --engine=cpu --sdt=f32 --ddt=bf16 --stag=ab --dtag=BA16a 8x8",
-    ),
-    (
-        (
-            "cpu,softmax,jit,forward_inference,src:f32::blocked:ab::f0 dst:u8::blocked:ab::f0,,"
-            "alg:softmax_log axis:1,8x8"
-        ),
-        (
-            "--softmax --engine=cpu --dir=FWD_I --sdt=f32 --ddt=u8 --stag=ab --dtag=ab"
-            " --alg=LOGSOFTMAX --axis=1 8x8"
-        ),
-    ),
-    (
-        (
-            "cpu,pooling_v2,jit,forward_inference,src_f32::blocked:abcd:f0 dst_f32::blocked:abcd:f0,,"
-            "alg:pooling_avg_exclude_padding,mb2ic8_ih32oh16kh2sh2dh0ph0"
-        ),
-        (
-            "--pool --engine=cpu --dir=FWD_I --dt=f32 --tag=abcd --alg=avg_exclude_padding"
-            " mb2ic8_ih32oh16kh2sh2dh0ph0"
-        ),
-    ),
-    (
-        (
-            "cpu,eltwise,jit,forward_training,data_f32::blocked:ab:f0 diff_undef::undef::f0,,"
-            "alg:eltwise_clip alpha:0 beta:6,128x256"
-        ),
-        "--eltwise --engine=cpu --dir=FWD_D --dt=f32 --tag=ab --alg=clip --alpha=0 --beta=6 128x256",
-    ),
-    (
-        (
-            "cpu,binary,jit,undef,src:f32::blocked:ab::f0 src:bf16::blocked:ba::f0"
-            " dst:f32::blocked:ab::f0,,alg:binary_add,8x8:8x1"
-        ),
-        "--binary --engine=cpu --sdt=f32:bf16 --ddt=f32 --stag=ab:ba --dtag=ab --alg=add 8x8:8x1",
-    ),
-    (
-        (
-            "cpu,concat,simple:any,undef,src:f32::blocked:ab::f0 src:f32::blocked:ba::f0"
-            " dst:f32::blocked:ab::f0,,axis:1,8x8:8x1"
-        ),
-        "--concat --engine=cpu --sdt=f32 --ddt=f32 --stag=ab:ba --dtag=ab --axis=1 8x8:8x1",
-    ),
-    (
-        (
-            "cpu,batch_normalization,bnorm,forward_inference,data:f32::blocked:abcd::f0,,flags:GCH,"
-            "mb4ic3ih64iw64"
-        ),
-        "--bnorm --engine=cpu --dir=FWD_I --dt=f32 --tag=abcd --flags=GCH mb4ic3ih64iw64",
-    ),
-    (
-        (
-            "cpu,layer_normalization,jit,forward_inference,src:f32::blocked:abc::f0"
-            " dst:bf16::blocked:abc::f0 stats:f32::blocked:ab::f0,,flags:CH,2x8x16"
-        ),
-        "--lnorm --engine=cpu --dir=FWD_I --dt=f32:bf16 --tag=abc:abc --stat_tag=ab --flags=CH 2x8x16",
-    ),
-    (
-        (
-            "cpu,rnn,brgemm,forward_inference,src_layer:f32::blocked:abc::f0"
-            " wei_layer:f32:a:blocked:abdEc32e::f0 dst_layer:f32::blocked:abc::f0,,"
-            "alg:vanilla_lstm direction:bidirectional_concat activation:undef flags:,l1t10mb4sic64slc32"
-        ),
-        (
-            "--rnn --engine=cpu --prop=FWD_I --cfg=f32 --tag=abc:any:abc --alg=VANILLA_LSTM"
-            " --direction=concat l1t10mb4sic64slc32"
-        ),
-    ),
-    (
-        (
-            "cpu,reduction,jit,undef,src:f32::blocked:ab::f0 dst:f32::blocked:ab::f0,,"
-            "alg:reduction_sum p:0 eps:0,8x8:8x1"
-        ),
-        (
-            "--reduction --engine=cpu --sdt=f32 --ddt=f32 --stag=ab --dtag=ab --alg=sum --eps=0 --p=0"
-            " 8x8:8x1"
-        ),
-    ),
-    (
-        (
-            "cpu,resampling,jit,forward_inference,src:f32::blocked:abcd::f0 dst:f32::blocked:abcd::f0,,"
-            "alg:resampling_linear,mb1ic3_ih8oh16_iw8ow16"
-        ),
-        (
-            "--resampling --engine=cpu --dir=FWD_I --sdt=f32 --ddt=f32 --tag=abcd --alg=linear"
-            " mb1ic3_ih8oh16_iw8ow16"
-        ),
-    ),
-]
+    ((f"cpu,matmul,jit,undef,{F32} bia:f32::blocked:ab::f0_mask2 dst:bf16::blocked:ab::f0,"
+     "attr-scratchpad:user attr-post-ops:eltwise_relu:0.5+binary_add:f32:2,,128x512:512x256"),
+     ("--matmul --engine=cpu --dt=f32:f32:bf16 --stag=ab --wtag=ba --dtag=ab --bia-dt=f32"
+     " --bia_mask=2 --attr-scratchpad=user --attr-post-ops=relu:0.5+add:f32:2 128x512:512x256")),
+    (("cpu,matmul,jit,undef,src:f32::blocked:ab::f0 wei:f32:a:any:any::f0 dst:f32::blocked:ab::f0,"
+     ",,m128n64k256"),
+     "--matmul --engine=cpu --dt=f32:f32:f32 --stag=ab --wtag=any --dtag=ab 128x256:256x64"),
+    (("gpu:0,convolution,jit,forward_training,src:f32::blocked:acdb::f0"
+     " wei:f32::blocked:Acdb16a::f0 bia:f32::blocked:a::f0 dst:f32::blocked:acdb::f0,,"
+     "alg:convolution_direct,mb2_ic3oc16_ih8oh8kh3sh1dh0ph1_iw8ow8kw3sw1dw0pw1"),
+     ("--conv --engine=gpu:0 --dir=FWD_B --dt=f32:f32:f32 --stag=acdb --wtag=Acdb16a --dtag=acdb"
+     " --alg=direct mb2_ic3oc16_ih8oh8kh3sh1dh0ph1_iw8ow8kw3sw1dw0pw1")),
+    (("cpu,convolution,jit,backward_weights,src:f32::blocked:acdb::f0"
+     " diff_wei:f32::blocked:Acdb16a::f0 bia:undef::undef::: diff_dst:f32::blocked:acdb::f0,,"
+     "alg:convolution_winograd,mb2_ic3oc16_ih8oh8kh3sh1dh0ph1"),
+     ("--conv --engine=cpu --dir=BWD_W --dt=f32:f32:f32 --stag=acdb --wtag=Acdb16a --dtag=acdb"
+     " --alg=wino mb2_ic3oc16_ih8oh8kh3sh1dh0ph1")),
+    ("cpu,reorder,jit:uni,undef,src:f32::blocked:ab::f0 dst:bf16:p:blocked:BA16a::f0,,,8x8",
+     "--reorder --engine=cpu --sdt=f32 --ddt=bf16 --stag=ab --dtag=BA16a 8x8"),
+    (("cpu,softmax,jit,forward_inference,src:f32::blocked:ab::f0 dst:u8::blocked:ab::f0,,"
+     "alg:softmax_log axis:1,8x8"),
+     ("--softmax --engine=cpu --dir=FWD_I --sdt=f32 --ddt=u8 --stag=ab --dtag=ab"
+     " --alg=LOGSOFTMAX --axis=1 8x8")),
+    (("cpu,pooling_v2,jit,forward_inference,src_f32::blocked:abcd:f0 dst_f32::blocked:abcd:f0,,"
+     "alg:pooling_avg_exclude_padding,mb2ic8_ih32oh16kh2sh2dh0ph0"),
+     ("--pool --engine=cpu --dir=FWD_I --dt=f32 --tag=abcd --alg=avg_exclude_padding"
+     " mb2ic8_ih32oh16kh2sh2dh0ph0")),
+    (("cpu,eltwise,jit,forward_training,data_f32::blocked:ab:f0 diff_undef::undef::f0,,"
+     "alg:eltwise_clip alpha:0 beta:6,128x256"),
+     "--eltwise --engine=cpu --dir=FWD_D --dt=f32 --tag=ab --alg=clip --alpha=0 --beta=6 128x256"),
+    (("cpu,binary,jit,undef,src:f32::blocked:ab::f0 src:bf16::blocked:ba::f0"
+     " dst:f32::blocked:ab::f0,,alg:binary_add,8x8:8x1"),
+     "--binary --engine=cpu --sdt=f32:bf16 --ddt=f32 --stag=ab:ba --dtag=ab --alg=add 8x8:8x1"),
+    (("cpu,concat,simple:any,undef,src:f32::blocked:ab::f0 src:f32::blocked:ba::f0"
+     " dst:f32::blocked:ab::f0,,axis:1,8x8:8x1"),
+     "--concat --engine=cpu --sdt=f32 --ddt=f32 --stag=ab:ba --dtag=ab --axis=1 8x8:8x1"),
+    (("cpu,batch_normalization,bnorm,forward_inference,data:f32::blocked:abcd::f0,,flags:GCH,"
+     "mb4ic3ih64iw64"), "--bnorm --engine=cpu --dir=FWD_I --dt=f32 --tag=abcd --flags=GCH mb4ic3ih64iw64"),
+    (("cpu,layer_normalization,jit,forward_inference,src:f32::blocked:abc::f0"
+     " dst:bf16::blocked:abc::f0 stats:f32::blocked:ab::f0,,flags:CH,2x8x16"),
+     "--lnorm --engine=cpu --dir=FWD_I --dt=f32:bf16 --tag=abc:abc --stat_tag=ab --flags=CH 2x8x16"),
+    (("cpu,rnn,brgemm,forward_inference,src_layer:f32::blocked:abc::f0"
+     " wei_layer:f32:a:blocked:abdEc32e::f0 dst_layer:f32::blocked:abc::f0,,"
+     "alg:vanilla_lstm direction:bidirectional_concat activation:undef flags:,l1t10mb4sic64slc32"),
+     ("--rnn --engine=cpu --prop=FWD_I --cfg=f32 --tag=abc:any:abc --alg=VANILLA_LSTM"
+     " --direction=concat l1t10mb4sic64slc32")),
+    (("cpu,reduction,jit,undef,src:f32::blocked:ab::f0 dst:f32::blocked:ab::f0,,"
+     "alg:reduction_sum p:0 eps:0,8x8:8x1"),
+     ("--reduction --engine=cpu --sdt=f32 --ddt=f32 --stag=ab --dtag=ab --alg=sum --eps=0 --p=0 8x8:8x1")),
+    (("cpu,resampling,jit,forward_inference,src:f32::blocked:abcd::f0 dst:f32::blocked:abcd::f0,,"
+     "alg:resampling_linear,mb1ic3_ih8oh16_iw8ow16"),
+     ("--resampling --engine=cpu --dir=FWD_I --sdt=f32 --ddt=f32 --tag=abcd --alg=linear"
+     " mb1ic3_ih8oh16_iw8ow16")),
+]  # fmt: skip
 
 
 LAYOUTS = "--allow-enum-tags-only=0"
@@ -172,27 +96,18 @@ MATMUL = "cpu,matmul,jit,undef,{} dst:f32::blocked:ab::f0,{},,{}"
     [
         (MATMUL.format(F32, "attr-scales:src0:0:f32+wei:2:f32", "8x8:8x8"), "values of scales"),
         (MATMUL.format(F32, "attr-unheard:1", "8x8:8x8"), "'attr-unheard:1' has no option"),
-        (
-            "cpu,eltwise,jit,forward_training,data:f32::blocked:ab:16x1:f0,,alg:eltwise_relu,8x8",
-            "strides",
-        ),
+        ("cpu,eltwise,jit,forward_training,data:f32::blocked:ab:16x1:f0,,alg:eltwise_relu,8x8", "strides"),
         (MATMUL.format(F32.replace("blocked:ba", "sparse:csr"), "", "8x8:8x8"), "sparsity"),
         (MATMUL.format(F32, "attr-scales:wei:5:f32", "8x8:8x8"), "no word for the mask of scales"),
         (MATMUL.format(F32.replace("ba::f0", "ba::f1:s8m3"), "", "8x8:8x8"), "compensation"),
-        (
-            "cpu,reorder,jit,undef,src:s8::blocked:ABcd4b16a4b::f8:zpm1 dst:f32::blocked:abcd::f0,,,2x2x3x3",
-            "--iflag is oneDNN's verbose_converter's",
-        ),
-        (
-            (
-                "cpu,rnn,jit,backward,src_layer:f32::blocked:abc::f0 dst_layer:f32::blocked:abc::f0,,"
-                "alg:vanilla_lstm direction:unidirectional_left2right,l1t1mb4sic8slc8dhc8dic8"
-            ),
-            "counts as two passes",
-        ),
+        ("cpu,reorder,jit,undef,src:s8::blocked:ABcd4b16a4b::f8:zpm1 dst:f32::blocked:abcd::f0,,,2x2x3x3",
+         "--iflag is oneDNN's verbose_converter's"),
+        (("cpu,rnn,jit,backward,src_layer:f32::blocked:abc::f0 dst_layer:f32::blocked:abc::f0,,"
+         "alg:vanilla_lstm direction:unidirectional_left2right,l1t1mb4sic8slc8dhc8dic8"),
+         "counts as two passes"),
         (f"cpu,gemm_api,,undef,{F32} dst:f32::blocked:ab::f0,,,8x8:8x8", "calls inside"),
     ],
-)
+)  # fmt: skip
 def test_what_a_command_cannot_tell_is_noted(fields: str, note: str) -> None:
     found = made(fields)
     assert found.text
