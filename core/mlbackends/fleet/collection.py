@@ -100,9 +100,9 @@ class Collection:
         #: The number of each node's machine.
         self.nodes: dict[str, int] = {}
         self._numbers: dict[tuple[str, str], int] = {}
-        #: The numbers of sections by digests of their JSON, and of their canonical form.
-        self._texts: dict[bytes, int] = {}
-        self._forms: dict[bytes, int] = {}
+        #: The numbers of sections by hashes of their JSON, and of their canonical form.
+        self._texts: dict[int, int] = {}
+        self._forms: dict[int, int] = {}
         self._prefixes: dict[bytes, str] = {}
         self._values: dict[str, set[int]] = {}
         self._shared: dict[bytes, FactValue] = {}
@@ -209,11 +209,11 @@ class Collection:
 
     def _section(self, name: str, data: bytes, canonical: Canonical, place: str) -> int:
         """Return the number of a section. place: the depth and prefix on which its canonical form depends."""
-        key = digest_of(name, place, without_duration(data))
+        key = hash((name, place, without_duration(data)))
         if (number := self._texts.get(key)) is not None:
             return number
         digest, metrics = form_of(name, data)
-        form = digest_of(name, place, digest, msgspec.json.encode(rounded(metrics)))
+        form = hash((name, place, digest, msgspec.json.encode(rounded(metrics))))
         if len(self._texts) >= _CACHED:
             self._texts.clear()
             self._forms.clear()
@@ -388,15 +388,6 @@ def without_duration(section: bytes) -> bytes:
 def _roles(probe: str) -> dict[str, str]:
     """Return the facts of a probe whose role is not "fact", with their roles."""
     return {name: fact.role for name, fact in facts_of(probe).items() if fact.role != "fact"}
-
-
-def digest_of(*parts: str | bytes) -> bytes:
-    """Return a digest of texts, under which something is remembered that depends on all of them."""
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        digest.update(b"%d\0%b" % (len(data), data))
-    return digest.digest()
 
 
 def form_of(name: str, data: bytes) -> tuple[bytes, dict[str, FactValue]]:

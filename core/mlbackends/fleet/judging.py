@@ -19,7 +19,7 @@ from mlbackends.audit.policy.selection import Selection
 from mlbackends.base.errors import counted, why_not
 from mlbackends.base.registry import PROBES, names
 from mlbackends.base.version import __version__
-from mlbackends.fleet.collection import Collection, digest_of, form_of, without_duration
+from mlbackends.fleet.collection import Collection, form_of, without_duration
 from mlbackends.fleet.fingerprint import rounded
 from mlbackends.fleet.nodesets import folded
 from mlbackends.fleet.records import FailedChecks, as_one, merged
@@ -63,11 +63,11 @@ class Judge:
         self.outcomes: dict[int, tuple[Outcome, list[str]]] = {}
         self._judgement = judgement
         self._places = {*places}
-        self._numbers: dict[tuple[bytes, bytes], int] = {}
+        self._numbers: dict[tuple[int, int], int] = {}
         #: The metrics in the evidence of failures, by the first part of the key.
-        self._exact: dict[bytes, set[Place]] = {}
-        #: Digests of what is compared in a probe's report, by the digest of its JSON.
-        self._forms: dict[bytes, bytes] = {}
+        self._exact: dict[int, set[Place]] = {}
+        #: Hashes of what is compared in a probe's report, by the hash of its JSON.
+        self._forms: dict[int, int] = {}
 
     def visit(self, node: str, envelope: Envelope) -> None:
         """Judge the report of a node, which a collection has accepted."""
@@ -107,26 +107,26 @@ class Judge:
             for check in outcome.failed():
                 yield Hazard(check, tuple(nodes))
 
-    def _key(self, data: Raw) -> tuple[bytes, bytes]:
-        """Return digests of the values that an outcome can depend on, and of the metrics that it names."""
+    def _key(self, data: Raw) -> tuple[int, int]:
+        """Return hashes of the values that an outcome can depend on, and of the metrics that it names."""
         document = msgspec.json.decode(data, type=dict[str, Raw])
         if "probes" not in document:  # the record of another command than info
-            return digest_of(bytes(data)), b""
-        head = [bytes(document.get(name, Raw())) for name in ("depth", "redacted", "tool")]
+            return hash(bytes(data)), 0
+        head = tuple(bytes(document.get(name, Raw())) for name in ("depth", "redacted", "tool"))
         probes = msgspec.json.decode(document["probes"], type=dict[str, Raw])
-        forms = [self._form(name, bytes(section)) for name, section in probes.items()]
+        forms = tuple(self._form(name, bytes(section)) for name, section in probes.items())
 
-        def values(places: Iterable[Place]) -> str:
-            return repr([_value(probes.get(place.probe), place) for place in sorted(places)])
+        def values(places: Iterable[Place]) -> tuple[Any, ...]:
+            return tuple(_value(probes.get(place.probe), place) for place in sorted(places))
 
-        key = digest_of(repr((head, forms)), values(self._places))
-        return key, digest_of(values(self._exact.get(key, ())))
+        key = hash((head, forms, values(self._places)))
+        return key, hash(values(self._exact.get(key, ())))
 
-    def _form(self, name: str, data: bytes) -> bytes:
-        key = digest_of(name, without_duration(data))
+    def _form(self, name: str, data: bytes) -> int:
+        key = hash((name, without_duration(data)))
         if (form := self._forms.get(key)) is None:
             digest, metrics = form_of(name, data)
-            form = digest_of(name, digest, msgspec.json.encode(rounded(metrics)))
+            form = hash((name, digest, msgspec.json.encode(rounded(metrics))))
             if len(self._forms) >= _CACHED:
                 self._forms.clear()
             self._forms[key] = form
