@@ -24,7 +24,16 @@ from mlbackends.host.declared import facts_of
 from mlbackends.model import audit
 from mlbackends.model.audit import Check, Outcome, Status
 from mlbackends.model.difference import SCHEMA, Change, Difference, Kind, Side
-from mlbackends.model.records import Device, FactValue, Library, Report
+from mlbackends.model.records import (
+    IMPORTED,
+    OPENED,
+    Device,
+    FactValue,
+    Library,
+    Presence,
+    ProbeReport,
+    Report,
+)
 from mlbackends.survey.dotted import is_certain
 
 _TOLERANCE_PARTS = 100
@@ -124,6 +133,27 @@ def _fitting(globs: Sequence[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(rf"(?:{part})(?:[.\[]|$)" for part in parts), re.DOTALL)
 
 
+def _asked_alike(old: ProbeReport, new: ProbeReport) -> tuple[ProbeReport, ProbeReport]:
+    """Return two reports on a package without what only the one has that imported it."""
+    tables = [side.facts.get("imports") for side in (old, new)]
+    outcomes = [[*table.values()] if isinstance(table, dict) else [] for table in tables]
+    was_imported = [IMPORTED in words for words in outcomes]
+    less = new if was_imported[0] else old
+    if (
+        was_imported[0] == was_imported[1]
+        or less.presence is Presence.ABSENT
+        or any(reason.code != "not-computed" for reason in less.reasons)
+        or any(word not in (IMPORTED, OPENED) for words in outcomes for word in words)
+    ):
+        return old, new  # asked alike, or one of them cannot be imported
+    names = (old.facts.keys() & new.facts.keys()) - {"imports"}
+    old, new = (
+        replace(side, presence=less.presence, facts={name: side.facts[name] for name in names})
+        for side in (old, new)
+    )
+    return old, new
+
+
 class _Comparison:
     """Compares the probes of two reports."""
 
@@ -141,6 +171,7 @@ class _Comparison:
                 first, second = (str(presence or UNDETERMINED) for presence in presences)
                 yield Change(f"{name}.presence", Kind.CHANGED, first, second)
             return
+        old, new = _asked_alike(old, new)
         roles = {fact.name: fact.role for fact in facts_of(name).values()}
         yield from self._values(name, before.head(old), after.head(new), roles)
         yield from self._values(name, before.plain(old.facts), after.plain(new.facts), roles)

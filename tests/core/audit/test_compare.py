@@ -17,7 +17,15 @@ from mlbackends.audit.reports import report_of
 from mlbackends.base.errors import BadInput
 from mlbackends.base.reasons import Reason
 from mlbackends.model.difference import Change, Kind
-from mlbackends.model.records import Failure, Library, Presence, ProbeReport, Report
+from mlbackends.model.records import (
+    IMPORTED,
+    OPENED,
+    Failure,
+    Library,
+    Presence,
+    ProbeReport,
+    Report,
+)
 from mlbackends.survey import dotted
 from mlbackends_cli.report.commands.schema import SCHEMAS
 
@@ -62,6 +70,28 @@ def changes(before: Report, after: Report) -> dict[str, Change]:
 def test_a_report_does_not_differ_from_itself(hgx: Report, broken: Report) -> None:
     assert not compare(hgx, hgx).changes
     assert not compare(broken, broken).changes
+
+
+def test_a_package_that_was_opened_is_not_worse_than_one_that_was_imported(hgx: Report) -> None:
+    hgx = replace(hgx, depth=Presence.USABLE)
+    imported = with_probe(
+        hgx,
+        "torch",
+        presence=Presence.USABLE,
+        facts=hgx.probes["torch"].facts | {"imports": {"torch": IMPORTED}, "learned": 1},
+    )
+    opens = Reason("not-computed", "its extension module opens")
+    opened = with_fact(hgx, "torch", "imports", {"torch": OPENED})
+    opened = with_probe(opened, "torch", presence=Presence.LOADABLE, reasons=(opens,))
+    for less in (opened, hgx):  # or it has no extension module
+        assert not compare(imported, less).changes
+        assert not compare(less, imported).changes
+    newer = with_probe(opened, "torch", version="9.9")
+    assert {*changes(imported, newer)} == {"torch.version"}
+    failing = with_fact(hgx, "torch", "imports", {"torch": "import torch fails: no"})
+    gone = with_probe(hgx, "torch", presence=Presence.ABSENT, facts={})
+    assert {"torch.presence", "torch.imports.torch"} <= changes(imported, failing).keys()
+    assert {"torch.presence", "torch.imports"} <= changes(imported, gone).keys()
 
 
 def test_the_way_back_is_the_mirror_of_the_way(hgx: Report, broken: Report) -> None:
