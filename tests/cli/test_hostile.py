@@ -351,3 +351,20 @@ def test_a_machine_may_lack_what_others_have(gone: str) -> None:
     assert not {"Traceback", "bug in"} & {
         word for word in ("Traceback", "bug in") if word in done.stderr
     }
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "trace show -",
+        "trace diff - -",
+        "fleet summarize -",
+        "audit --policy -",
+        "sdpa explain --problems -",
+    ],
+)
+def test_without_standard_input_there_is_nothing_to_read(what: str) -> None:
+    done = in_shell(f"$BACKENDS {what} <&-")
+
+    assert done.returncode in (1, 2, 3)
+    assert not [word for word in ("Traceback", "bug in") if word in done.stderr]

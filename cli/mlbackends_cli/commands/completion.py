@@ -17,7 +17,7 @@ from mlbackends_cli.lazy import documented
 from mlbackends_cli.output import write
 
 SHELLS = ("bash", "zsh", "fish")
-#: It asks as bash does; click has no script for it. Where there is no answer, PowerShell completes files.
+#: It asks as bash does; click has no script for it. Without an answer PowerShell completes files.
 _POWERSHELL = """\
 Register-ArgumentCompleter -Native -CommandName backends -ScriptBlock {
     param($word, $line, $cursor)
