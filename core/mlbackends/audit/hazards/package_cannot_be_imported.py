@@ -6,7 +6,7 @@ from mlbackends.audit.imports import fix, unimportable
 from mlbackends.audit.libraries import is_of_a_driver
 from mlbackends.base.errors import joined
 from mlbackends.base.patterns import pattern
-from mlbackends.model.records import IMPORTED, Presence
+from mlbackends.model.records import OPENED, Presence
 
 #: The libraries of CUDA whose number is CUDA's own.
 _OF_CUDA = pattern(r"lib(?:cudart|nvrtc|cublas|cublasLt|nvJitLink)\.so\.(?P<major>\d+)")
@@ -42,7 +42,7 @@ def symptoms(report: ReportView) -> Symptoms:
         raise NotReported(unsure)
     installed = [name for name in FRAMEWORKS if report.fact(f"{name}.location")]
     imports = [report.fact(f"{probe}.imports", {}).values() for probe in report.record.probes]
-    if installed and not any(IMPORTED in outcomes for outcomes in imports):
+    if installed and not any(set(outcomes) - {OPENED} for outcomes in imports):
         depth = report.record.depth
         how = "without --deep" if depth is Presence.USABLE else f"with --depth {depth}"
         raise NotReported(f"no package was imported; the report was made {how}")

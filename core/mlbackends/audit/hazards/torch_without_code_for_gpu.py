@@ -20,11 +20,12 @@ def symptoms(report: ReportView) -> Symptoms:
     if not cuda or not gpus:
         raise DoesNotApply("there is no torch for CUDA together with an NVIDIA GPU")
     is_arm = report.fact("host.machine", "") == "aarch64"
+    build = "aarch64" if is_arm else str(report.fact("host.platform", ""))
     copies = [
         library for library in report.libraries("torch") if library.found_by == "site-packages"
     ]
     is_wheel = any(copy.owner.startswith("torch ") for copy in copies)
-    codes = targets(version, cuda, is_arm, is_wheel)
+    codes = targets(version, cuda, build, is_wheel)
     if codes is None:
         raise NotReported(f"the targets of torch {version} for CUDA {cuda} are not known")
     kinds = {gpu.capability: gpu for gpu in gpus if gpu.capability}
@@ -52,10 +53,11 @@ class Targets(NamedTuple):
     highest: str = ""
 
 
-def targets(version: str, cuda: str, is_arm: bool, is_wheel: bool = True) -> Targets | None:
+def targets(version: str, cuda: str, build: str, is_wheel: bool = True) -> Targets | None:
     """Return what a build of torch is compiled for; None where nothing is known of it.
 
-    is_wheel: whether it came as a wheel; of other builds only the compiler's lowest GPU is known.
+    build: aarch64, or the platform. is_wheel: whether it came as a wheel; of other builds only the
+    compiler's lowest GPU is known.
     """
     data = table("audit/hazards/torch_without_code_for_gpu.toml")
     wheel, release = _WHEEL.fullmatch(version), _RELEASE.match(cuda)
@@ -67,7 +69,7 @@ def targets(version: str, cuda: str, is_arm: bool, is_wheel: bool = True) -> Tar
         for row in data["wheels"]:
             first, last = row["torch"]
             if first <= torch <= last and release[0] == row["cuda"]:
-                codes = tuple(row["aarch64" if is_arm else "x86_64"])
+                codes = tuple(row.get(build, row["x86_64"]))
                 return Targets(codes, codes)
     for row in data["compilers"]:
         if compiler >= row["since"] and compiler[0] == row["since"][0]:

@@ -60,6 +60,12 @@ FINDINGS = (
 )
 
 
+def test_where_every_import_fails_imports_were_checked() -> None:
+    checks = examine(report(failing("numpy", "ended with SIGBUS", "crashed")), only=HAS[:1]).checks
+
+    assert [check.status for check in checks] == [Status.FAILED]
+
+
 def test_one_cause_is_one_finding_with_one_command() -> None:
     """Torch without its cuDNN package: what imports torch fails with the same words."""
     needs = {

@@ -467,6 +467,16 @@ def test_wheels_for_arm_are_compiled_for_other_gpus() -> None:
     assert only(with_gpu("2.9.0+cu130", "13.0", "11.0", "aarch64"), code).status is Status.PASSED
     assert only(with_gpu("2.9.0+cu130", "13.0", "11.0"), code).status is Status.FAILED
     assert only(with_gpu("2.9.0+cu130", "13.0", "7.5", "aarch64"), code).status is Status.FAILED
+    assert only(with_gpu("2.7.1+cu128", "12.8", "8.0", "aarch64"), code).status is Status.FAILED
+
+
+def test_wheels_for_windows_had_code_for_more_gpus() -> None:
+    """Torch 2.7 for CUDA 12.8: from Maxwell on, and on Linux from Turing on."""
+    subject = with_gpu("2.7.1+cu128", "12.8", "6.1")
+
+    assert only(subject, "torch-without-code-for-gpu").status is Status.FAILED
+    subject = with_probe(subject, "host", facts={"machine": "AMD64", "platform": "win32"})
+    assert only(subject, "torch-without-code-for-gpu").status is Status.PASSED
 
 
 @pytest.mark.parametrize(
