@@ -77,7 +77,7 @@ def test_a_node_that_cannot_make_its_report_says_so_in_frames() -> None:
         assert failed.returncode == 2
         text = backends("fleet", "summarize", data=failed.stdout).stdout
         assert text.startswith("1 node: 0 reported, 1 error")
-        assert f"n7  {failed.stderr.split('backends: ')[1][:20]}" in text
+        assert f"n7: {failed.stderr.split('backends: ')[1][:20]}" in text
 
 
 def test_a_folder_of_files_that_are_nothing(tmp_path: Path) -> None:
@@ -147,8 +147,8 @@ def test_who_differs_and_who_is_missing(reports: Path) -> None:
     assert done.returncode == 1
     text = " ".join(done.stdout.split())
     assert text.startswith("10 nodes: 7 reported, 1 error, 1 garbled, 1 missing; 2 configurations")
-    assert "missing 1 node: node09 it sent nothing" in text
-    assert "error 1 node: node08 there is no report in its file" in text
+    assert "missing 1 node: node09: it sent nothing" in text
+    assert "error 1 node: node08: there is no report in its file" in text
     assert "node05" in text and "pieces arrived" in text
     assert "1 of 7 node03 nvidia.kernel_module: proprietary (others" in text
 
@@ -419,7 +419,7 @@ def test_unexpected_and_repeated_nodes_are_named(tmp_path: Path) -> None:
     assert "10 unexpected nodes reported: n[2-11]" in text
     assert "of 2 nodes (n[3,7]); the first of each was taken" in text
     page = backends(*words, "--format", "html").stdout.replace("<wbr>", "")
-    assert "10 nodes: n[2-11]" in page and "2 nodes: n[3,7]  reported more than once" in page
+    assert "10 nodes: n[2-11]" in page and "2 nodes: n[3,7]: reported more than once" in page
 
 
 def test_what_a_node_says_brings_no_escapes_to_the_terminal() -> None:

@@ -251,7 +251,7 @@ esac""",
     }
     assert json.loads(done.stdout)["flagged"] == {"n8": "exit code 70"}
     text = " ".join(backends(*words, environment=variables).stdout.split())
-    assert "unreachable 5 nodes: n[3-7] exit code 255: ssh: connect to host NODE" in text
+    assert "unreachable 5 nodes: n[3-7]: exit code 255: ssh: connect to host NODE" in text
     nobody = backends("fleet", "run", "--hosts", "n[3-5]", environment=variables)
     assert nobody.returncode == 3 and "3 nodes: 0 reported, 3 unreachable" in nobody.stdout
 

@@ -159,7 +159,7 @@ def _problem(
         if measured
         else words("p", "No backend ran.", "broken"),
         folded(without, items("reasons", *reasons)) if failures else "",
-        folded([words("span", "what to type to check this problem again")], repeat),
+        folded([escaped("what to type to check this problem again")], repeat),
         anchor=anchor,
         is_open=is_open,
     )

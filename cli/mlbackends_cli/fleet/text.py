@@ -277,7 +277,7 @@ def fleet_parts(fleet: Fleet, page: Page) -> _Parts:
     most = 0 if page.details else _MOST_CAUSES
     rows = [("", [text]) for text in left_out(fleet, most)]
     for word, nodes, why in rows_of(fleet, whole=page.details):
-        rows.append((word, [f"{_nodes(nodes, page)}  {why}"]))
+        rows.append((word, [": ".join(filter(None, (_nodes(nodes, page), why)))]))
     for node, (first, *others) in far_figures(fleet).items():
         also = f"; also {counted(len(others), 'other figure')}" if others else ""
         rows.append((node, [first, *others] if page.details else [first + also]))
