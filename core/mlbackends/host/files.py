@@ -59,7 +59,8 @@ def open_named(path: str, *, waits: bool = True) -> io.BufferedReader:
     Another device is refused, since it may never end. waits: for the writer of a FIFO, as cat does.
     """
     check(path)
-    file = open(path, "rb", opener=None if waits else _open_at_once)  # noqa: SIM115  handed out
+    opener = None if waits else lambda path, _: os.open(path, READ_FLAGS)
+    file = open(path, "rb", opener=opener)  # noqa: SIM115  handed out
     status = os.fstat(file.fileno())
     is_null = os.path.exists(os.devnull) and os.path.samestat(status, os.stat(os.devnull))
     is_device = stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode)
@@ -69,10 +70,6 @@ def open_named(path: str, *, waits: bool = True) -> io.BufferedReader:
     if not waits and not stat.S_ISREG(status.st_mode):
         os.set_blocking(file.fileno(), True)
     return file
-
-
-def _open_at_once(path: str, _: int) -> int:
-    return os.open(path, READ_FLAGS)
 
 
 @contextmanager

@@ -33,8 +33,7 @@ def test_this_machine_is_here() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"),
-    [("sm91", "sm90"), ("gfx943", "gfx942"), ("cpu:avx3", "cpu:avx2")],
+    ("typed", "meant"), [("sm91", "sm90"), ("gfx943", "gfx942"), ("cpu:avx3", "cpu:avx2")]
 )
 def test_a_wrong_name_gets_the_nearest(typed: str, meant: str) -> None:
     with pytest.raises(UnknownName) as caught:

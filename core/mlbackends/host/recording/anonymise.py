@@ -82,7 +82,14 @@ class Anonymiser:
                 return path if path == found[0] else self._counted(path, "user name")
 
             self._rules.append((paths, replace))
-        self._rules += [(_AMD_GPU, self._amd_gpu), (_AMD_NUMBER, self._amd_number)]
+        number = self._number
+        self._rules += [
+            (_AMD_GPU, lambda found: f"{found[1]}{number('UUID', found[2]):016x}"),
+            (
+                _AMD_NUMBER,
+                lambda found: f"{found[1]}{number('UUID', f'{int(found[2][:20]):016x}')}",
+            ),
+        ]
         for value in sorted(set(values), key=len, reverse=True):
             has_rule = UUID.fullmatch(value) or _AMD_GPU.fullmatch(value)
             if len(value) >= _SHORTEST and not has_rule:
@@ -91,10 +98,13 @@ class Anonymiser:
         self._rules += [
             (UUID, self._uuid),
             (LONG_ID, self._long_id),
-            (SID, self._security_id),
+            (SID, lambda found: f"S-1-5-21-0-0-0-{number('security identifier', found[0])}"),
             (HARDWARE_ADDRESS, self._hardware_address),
             (URL_LOGIN, self._login),
-            (NUMERIC_SERVER, self._numeric_server),
+            (
+                NUMERIC_SERVER,
+                lambda found: self._address(found[0]) if is_somebodys(found[0]) else found[0],
+            ),
         ]
 
     def text(self, text: str) -> str:
@@ -147,7 +157,11 @@ class Anonymiser:
 
     def _addresses(self, text: str, variable: str = "") -> str:
         """Replace numeric addresses, and the servers of URLs; in a variable that names servers, these too."""
-        return without_addresses(text, self._server, self._address, variable)
+
+        def server(name: str) -> str:
+            return f"server-{self._number('server', name)}.example"
+
+        return without_addresses(text, server, self._address, variable)
 
     # ---- rules ---------------------------------------------------------------------------------
 
@@ -192,15 +206,6 @@ class Anonymiser:
         number = self._number("container or machine id", found[0])
         return f"f{number:0{len(found[0]) - 1}x}"
 
-    def _security_id(self, found: re.Match[str]) -> str:
-        return f"S-1-5-21-0-0-0-{self._number('security identifier', found[0])}"
-
-    def _amd_gpu(self, found: re.Match[str]) -> str:
-        return f"{found[1]}{self._number('UUID', found[2]):016x}"
-
-    def _amd_number(self, found: re.Match[str]) -> str:
-        return f"{found[1]}{self._number('UUID', f'{int(found[2][:20]):016x}')}"
-
     def _hardware_address(self, found: re.Match[str]) -> str:
         sign = found["sign"]
         number = self._number("hardware address", found[0].replace(sign, ":"))
@@ -211,12 +216,6 @@ class Anonymiser:
         if found[0] == _NO_LOGIN:
             return found[0]
         return self._counted(_NO_LOGIN, "login in an address")
-
-    def _numeric_server(self, found: re.Match[str]) -> str:
-        return self._address(found[0]) if is_somebodys(found[0]) else found[0]
-
-    def _server(self, name: str) -> str:
-        return f"server-{self._number('server', name)}.example"
 
     def _address(self, text: str) -> str:
         """Return an address that is nobody's: of RFC 2544, 198.18 and 198.19, or of RFC 3849."""

@@ -1,7 +1,7 @@
 """What the times of calls reveal: unsteady ones, slow first calls, calls that are too short."""
 
 from mlbackends.tracing.finder import Calls, Finder, Found, Sum, by_share, percent, times, took
-from mlbackends.tracing.groups import Group, Groups
+from mlbackends.tracing.groups import Groups
 
 _LEAST_REPEATED = 5
 _LEAST_MEDIAN_NS = 5_000
@@ -90,7 +90,8 @@ class TinyCalls(Finder):
             (values, group)
             for values, group in groups
             if group.tally.mean is not None
-            and (group.tally.mean < _TINY_NS or _computes_little(group))
+            # or its calls multiply so little that its time is that of calling
+            and (group.tally.mean < _TINY_NS or 0 < group.flops < _TINY_FLOPS * group.tally.count)
         ]
         count = sum(group.tally.count for _, group in tiny)
         if count < _LEAST_TINY:
@@ -119,8 +120,3 @@ class TinyCalls(Finder):
             total_ns=total,
             share=share,
         )
-
-
-def _computes_little(group: Group) -> bool:
-    """Return whether the calls of a group multiply so little that its time is that of calling."""
-    return 0 < group.flops < _TINY_FLOPS * group.tally.count
