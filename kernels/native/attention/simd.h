@@ -60,63 +60,33 @@ INLINED typename T::Vector splat(typename T::Real number) {
   return number - typename T::Vector{};
 }
 
-/* The larger one of each lane; `second` where `first` is NaN. */
-INLINED Single::Vector maximum(Single::Vector first, Single::Vector second) {
+/* maximum: the larger one of each lane; `second` where `first` is NaN.
+   minimum: the smaller one; `second` where either is NaN. */
 #if defined(__AVX512F__)
-  return (Single::Vector)_mm512_max_ps((__m512)first, (__m512)second);
+#define LANEWISE(operation) _mm512_##operation(first, second)
 #elif defined(__AVX2__)
-  return (Single::Vector)_mm256_max_ps((__m256)first, (__m256)second);
+#define LANEWISE(operation) _mm256_##operation(first, second)
 #elif defined(__SSE2__)
-  return (Single::Vector)_mm_max_ps((__m128)first, (__m128)second);
-#elif defined(__ARM_FEATURE_SVE)
-  return svmaxnm_f32_x(svptrue_b32(), first, second);
+#define LANEWISE(operation) _mm_##operation(first, second)
+#endif
+#if defined(LANEWISE)
+INLINED Single::Vector maximum(Single::Vector first, Single::Vector second) { return LANEWISE(max_ps); }
+INLINED Double::Vector maximum(Double::Vector first, Double::Vector second) { return LANEWISE(max_pd); }
+INLINED Single::Vector minimum(Single::Vector first, Single::Vector second) { return LANEWISE(min_ps); }
+INLINED Double::Vector minimum(Double::Vector first, Double::Vector second) { return LANEWISE(min_pd); }
+#else
+#if defined(__ARM_FEATURE_SVE)
+#define LARGER(bits) svmaxnm_f##bits##_x(svptrue_b##bits(), first, second)
 #elif defined(__aarch64__)
-  return vmaxnmq_f32(first, second);
+#define LARGER(bits) vmaxnmq_f##bits(first, second)
 #else
-  return first > second ? first : second;
+#define LARGER(bits) first > second ? first : second
 #endif
-}
-
-INLINED Double::Vector maximum(Double::Vector first, Double::Vector second) {
-#if defined(__AVX512F__)
-  return (Double::Vector)_mm512_max_pd((__m512d)first, (__m512d)second);
-#elif defined(__AVX2__)
-  return (Double::Vector)_mm256_max_pd((__m256d)first, (__m256d)second);
-#elif defined(__SSE2__)
-  return (Double::Vector)_mm_max_pd((__m128d)first, (__m128d)second);
-#elif defined(__ARM_FEATURE_SVE)
-  return svmaxnm_f64_x(svptrue_b64(), first, second);
-#elif defined(__aarch64__)
-  return vmaxnmq_f64(first, second);
-#else
-  return first > second ? first : second;
+INLINED Single::Vector maximum(Single::Vector first, Single::Vector second) { return LARGER(32); }
+INLINED Double::Vector maximum(Double::Vector first, Double::Vector second) { return LARGER(64); }
+INLINED Single::Vector minimum(Single::Vector first, Single::Vector second) { return first < second ? first : second; }
+INLINED Double::Vector minimum(Double::Vector first, Double::Vector second) { return first < second ? first : second; }
 #endif
-}
-
-/* The smaller one of each lane; `second` where either is NaN. */
-INLINED Single::Vector minimum(Single::Vector first, Single::Vector second) {
-#if defined(__AVX512F__)
-  return (Single::Vector)_mm512_min_ps((__m512)first, (__m512)second);
-#elif defined(__AVX2__)
-  return (Single::Vector)_mm256_min_ps((__m256)first, (__m256)second);
-#elif defined(__SSE2__)
-  return (Single::Vector)_mm_min_ps((__m128)first, (__m128)second);
-#else
-  return first < second ? first : second;
-#endif
-}
-
-INLINED Double::Vector minimum(Double::Vector first, Double::Vector second) {
-#if defined(__AVX512F__)
-  return (Double::Vector)_mm512_min_pd((__m512d)first, (__m512d)second);
-#elif defined(__AVX2__)
-  return (Double::Vector)_mm256_min_pd((__m256d)first, (__m256d)second);
-#elif defined(__SSE2__)
-  return (Double::Vector)_mm_min_pd((__m128d)first, (__m128d)second);
-#else
-  return first < second ? first : second;
-#endif
-}
 
 template <class T>
 INLINED typename T::Vector absolute(typename T::Vector x) {
@@ -155,45 +125,24 @@ INLINED typename T::Real sum_of_lanes(typename T::Vector vector) {
 #else
 #define SHUFFLED(T, ...) __builtin_shuffle(first, second, (T::Wholes){__VA_ARGS__})
 #endif
+#define PAIR(at, lanes) at, at + lanes
+#define PAIRS_2(at, lanes) PAIR(at, lanes), PAIR(at + 1, lanes)
+#define PAIRS_4(at, lanes) PAIRS_2(at, lanes), PAIRS_2(at + 2, lanes)
+#define PAIRS_8(at, lanes) PAIRS_4(at, lanes), PAIRS_4(at + 4, lanes)
+#define HALVES(T, PAIRS, lanes)                                                                             \
+  INLINED T::Vector lower_halves(T::Vector first, T::Vector second) { return SHUFFLED(T, PAIRS(0, lanes)); } \
+  INLINED T::Vector upper_halves(T::Vector first, T::Vector second) {                                       \
+    return SHUFFLED(T, PAIRS(lanes / 2, lanes));                                                            \
+  }
 #if VECTOR_BYTES == 64
-INLINED Single::Vector lower_halves(Single::Vector first, Single::Vector second) {
-  return SHUFFLED(Single, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-}
-INLINED Single::Vector upper_halves(Single::Vector first, Single::Vector second) {
-  return SHUFFLED(Single, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-}
-INLINED Double::Vector lower_halves(Double::Vector first, Double::Vector second) {
-  return SHUFFLED(Double, 0, 8, 1, 9, 2, 10, 3, 11);
-}
-INLINED Double::Vector upper_halves(Double::Vector first, Double::Vector second) {
-  return SHUFFLED(Double, 4, 12, 5, 13, 6, 14, 7, 15);
-}
+HALVES(Single, PAIRS_8, 16)
+HALVES(Double, PAIRS_4, 8)
 #elif VECTOR_BYTES == 32
-INLINED Single::Vector lower_halves(Single::Vector first, Single::Vector second) {
-  return SHUFFLED(Single, 0, 8, 1, 9, 2, 10, 3, 11);
-}
-INLINED Single::Vector upper_halves(Single::Vector first, Single::Vector second) {
-  return SHUFFLED(Single, 4, 12, 5, 13, 6, 14, 7, 15);
-}
-INLINED Double::Vector lower_halves(Double::Vector first, Double::Vector second) {
-  return SHUFFLED(Double, 0, 4, 1, 5);
-}
-INLINED Double::Vector upper_halves(Double::Vector first, Double::Vector second) {
-  return SHUFFLED(Double, 2, 6, 3, 7);
-}
+HALVES(Single, PAIRS_4, 8)
+HALVES(Double, PAIRS_2, 4)
 #else
-INLINED Single::Vector lower_halves(Single::Vector first, Single::Vector second) {
-  return SHUFFLED(Single, 0, 4, 1, 5);
-}
-INLINED Single::Vector upper_halves(Single::Vector first, Single::Vector second) {
-  return SHUFFLED(Single, 2, 6, 3, 7);
-}
-INLINED Double::Vector lower_halves(Double::Vector first, Double::Vector second) {
-  return SHUFFLED(Double, 0, 2);
-}
-INLINED Double::Vector upper_halves(Double::Vector first, Double::Vector second) {
-  return SHUFFLED(Double, 1, 3);
-}
+HALVES(Single, PAIRS_2, 4)
+HALVES(Double, PAIR, 2)
 #endif
 
 /* Transpose a square of vectors: as many times as halving the lanes leaves more than one, each half is dealt
