@@ -169,3 +169,20 @@ def test_values_that_begin_alike_are_shown_where_they_differ(tmp_path: Path) -> 
         page = backends("fleet", *words, str(tmp_path)).stdout
         assert all(f"-march=v{level}" in page for level in (2, 3, 4)), page
         assert "…none" not in page
+
+
+def test_a_fact_that_each_machine_has_for_itself_is_said_to_be_one(tmp_path: Path) -> None:
+    (tmp_path / "n1.json").write_text(json.dumps(report(USUAL)))
+    told = {
+        "host.host_name": "each machine has its own",
+        "memory.free_bytes": "it changes by itself",
+    }
+    for fact, why in told.items():
+        failed = backends("fleet", "facts", fact, str(tmp_path))
+        assert (failed.returncode, failed.stderr) == (
+            2, f"backends: {fact} is not compared: {why}\n"
+        )  # fmt: skip
+    assert (
+        "did you mean 'cpu.driver'?"
+        in backends("fleet", "facts", "cpu.drivr", str(tmp_path)).stderr
+    )

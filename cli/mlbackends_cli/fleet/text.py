@@ -331,7 +331,7 @@ def changes_parts(difference: FleetDifference, page: Page) -> _Parts:
             left = nodes_of(change.left_behind, whole=page.details)
             rows.append(("", [f"{len(change.left_behind):,} left behind: {left}"]))
         nodes = nodes_of(change.nodes, whole=page.details)
-        parts.append((f"on {len(change.nodes):,} of {difference.nodes:,} nodes: {nodes}", rows))
+        parts.append((f"on {len(change.nodes):,} of {number_of(difference.nodes)}: {nodes}", rows))
     return parts, [*([] if difference.changes else ["no node changed"]), *difference.notes]
 
 

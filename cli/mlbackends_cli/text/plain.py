@@ -71,7 +71,7 @@ def amount(name: str, value: Any) -> str:
         return ", ".join(amount(name, item) for item in value) or "none"
     if isinstance(value, dict):
         return ", ".join(f"{key} {amount(str(key), item)}" for key, item in value.items()) or "none"
-    return str(value)
+    return "none" if value is None else str(value)
 
 
 def setting(value: Any, unset: str = "unset") -> str:

@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from mlbackends.base.errors import Incomplete, UnknownName, counted
+from mlbackends.base.errors import BadInput, Incomplete, UnknownName, counted
 from mlbackends.base.version import __version__
 from mlbackends.fleet.collection import HEAD, Collection, Section, are_near
 from mlbackends.fleet.fingerprint import Facts, of_all_devices, whole
 from mlbackends.fleet.nodesets import folded
 from mlbackends.fleet.records import outliers
+from mlbackends.host.declared import facts_of
 from mlbackends.model.fleet import (
     FACTS_SCHEMA,
     RECORD,
@@ -82,7 +83,7 @@ def fleet_of(
     known_names = view.names()
     for name in by:
         if "*" not in name and name not in known_names and known_names:
-            raise UnknownName("fact in this fleet", name, tuple(known_names))
+            raise _unknown(name, known_names)
     members_by_kind = list(_kinds(view, by or BY))
     joined = {} if by or baseline else _joined(view, members_by_kind)
     kinds = []
@@ -416,6 +417,16 @@ def _report_order(name: str, title: Names[str]) -> tuple[bool, bool, bool, int, 
     return (name not in title, not is_short, "[" in name, name.count("."), name)
 
 
+def _unknown(name: str, known: Iterable[str]) -> BadInput | UnknownName:
+    """Return the error about a fact that no node has, or that is not kept because nodes differ in it."""
+    probe, _, fact = name.partition(".")
+    declared = facts_of(probe).get(fact.partition(".")[0])
+    why = {"identity": "each machine has its own", "volatile": "it changes by itself"}
+    if declared and declared.role in why:
+        return BadInput(f"{name} is not compared: {why[declared.role]}")
+    return UnknownName("fact in this fleet", name, tuple(known))
+
+
 def facts_of_fleet(collection: Collection, names: Sequence[str] = ()) -> FleetFacts:
     """Return facts with their values and the nodes of each, the rarest value first.
 
@@ -433,7 +444,7 @@ def facts_of_fleet(collection: Collection, names: Sequence[str] = ()) -> FleetFa
         ]
         found = found or [fact for fact in known if fnmatch.fnmatchcase(fact, name)]
         if not found:
-            raise UnknownName("fact in this fleet", name, tuple(known))
+            raise _unknown(name, known)
         chosen.update(dict.fromkeys(found))
     comparison = _Comparison(view, [*view.machines], None)
     values = comparison.values(chosen or None)
