@@ -147,32 +147,15 @@ def _described(cudnn: Any, problem: AttentionProblem) -> dict[str, Any]:
     processors, shared = _SIZES[capability]
     number = capability[0] * 10 + capability[1]
     properties = {
-        "deviceName": problem.device.capability,
-        "cudaDeviceId": 0,
-        "pciDeviceId": 0,
-        "deviceVer": number * 10,
-        "driverVer": 13000,
-        "isTccDriver": 0,
-        "multiProcessorCount": processors,
-        "totalGlobalMem": 80 << 30,
-        "l2CacheSize": 50 << 20,
-        "memoryBusWidth": 5120,
-        "memClockRateKHz": 2600000,
-        "smClockRateKHz": 1700000,
-        "maxGridSize": [2147483647, 65535, 65535],
-        "maxBlockSize": [1024, 1024, 64],
-        "maxCtasPerSM": 32,
-        "maxThreadsPerBlock": 1024,
-        "maxThreadsPerSM": 2048,
-        "maxRegistersPerSM": 65536,
-        "regsPerBlock": 65536,
-        "maxSharedMemoryPerBlock": 49152,
-        "maxSharedMemoryPerBlockOptin": shared,
-        "oversizedSharedMemoryPerBlock": 0,
-        "reservedSharedMemoryPerBlock": 1024,
-        "supportCoopLaunch": 1,
-        "warpSize": 32,
-    }
+        "deviceName": problem.device.capability, "deviceVer": number * 10, "driverVer": 13000,
+        "cudaDeviceId": 0, "pciDeviceId": 0, "isTccDriver": 0, "supportCoopLaunch": 1, "warpSize": 32,
+        "multiProcessorCount": processors, "totalGlobalMem": 80 << 30, "l2CacheSize": 50 << 20,
+        "memoryBusWidth": 5120, "memClockRateKHz": 2600000, "smClockRateKHz": 1700000,
+        "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64], "maxCtasPerSM": 32,
+        "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "maxRegistersPerSM": 65536,
+        "regsPerBlock": 65536, "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": shared,
+        "oversizedSharedMemoryPerBlock": 0, "reservedSharedMemoryPerBlock": 1024,
+    }  # fmt: skip
     device = cudnn.create_device_properties(json.dumps(properties))
     return {"device_property": device, "sm_version": number, "sm_count": processors}
 

@@ -168,17 +168,12 @@ def _index(reasons: tuple[str, ...]) -> Passage:
     deviations = tuple(row.code for row in DEVIATIONS)
     rows = (
         (_SWITCHES, f"{len(SWITCHES)} of torch.backends, in these groups", groups(), _SWITCHES),
-        (
-            _HAZARDS,
-            f"{len(catalogue.codes())} codes of `backends doctor`",
-            catalogue.codes(),
-            _HAZARDS,
-        ),
+        (_HAZARDS, f"{len(catalogue.codes())} codes of `backends doctor`", catalogue.codes(), _HAZARDS),
         (_FINDINGS, f"{len(finders())} codes of traces", tuple(finders()), _FINDINGS),
         (_REASONS, f"{len(reasons)} codes of what is not usable", reasons, _REASONS),
         (_DEVIATIONS, f"{len(deviations)} differences from torch", deviations, _DEVIATIONS),
         (_DEVICE, "kinds of devices, as `backends explain device cuda`", device_limits.kinds(), ""),
-    )
+    )  # fmt: skip
     lines = [("", "`backends explain NAME` explains one of these:")]
     for kind, about, names, topic in rows:
         shown = names if kind in (_SWITCHES, _DEVICE) else (*names[:: len(names) // 3][:3], "...")

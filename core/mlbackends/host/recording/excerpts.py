@@ -145,36 +145,23 @@ def _configuration(data: bytes) -> bytes:
 
 _CONDA = pattern(r".*/conda-meta/[^/]*\.json")
 _FILES: tuple[tuple[re.Pattern[str], Callable[[bytes], bytes]], ...] = (
-    (
-        pattern(r"/proc/cmdline"),
-        lambda data: known_parameters(data.decode(errors="replace")).encode() + b"\n",
-    ),
+    (pattern(r"/proc/cmdline"),
+     lambda data: known_parameters(data.decode(errors="replace")).encode() + b"\n"),
     (pattern(r"/proc/[^/]*/mountinfo"), _mounts),
     (pattern(r"/proc/[^/]*/status"), _lines(bytes_pattern(rb"Cpus_allowed_list:"))),
     (pattern(r"/proc/[^/]*/environ|/etc/passwd"), lambda _: b""),
-    (
-        pattern(r"/proc/cpuinfo"),
-        lambda data: re.sub(rb"(?im)^(serial[ \t]*:[ \t]*).*$", rb"\g<1>0", data),
-    ),
+    (pattern(r"/proc/cpuinfo"), lambda data: re.sub(rb"(?im)^(serial[ \t]*:[ \t]*).*$", rb"\g<1>0", data)),
     # The hypervisors of a mainframe; the rest is serial numbers and the names of its guests.
     (pattern(r"/proc/sysinfo"), _lines(bytes_pattern(rb".*Control Program:|LPAR Number:"))),
     (pattern(r"/proc/sys/kernel/hostname"), lambda data: b"host\n" if data else b""),
     (pattern(r"/proc/sys/kernel/domainname"), lambda _: b""),
     (pattern(r"/etc/group"), _groups),
-    (
-        pattern(r"/var/lib/dpkg/status"),
-        _lines(bytes_pattern(rb"(?:Package|Status|Architecture|Multi-Arch|Version):|\n")),
-    ),
+    (pattern(r"/var/lib/dpkg/status"),
+     _lines(bytes_pattern(rb"(?:Package|Status|Architecture|Multi-Arch|Version):|\n"))),
     (pattern(r"/sys/class/dmi/id/chassis_asset_tag"), _asset_tag),
     (pattern(r"/sys/.*/config"), _configuration),
-    (
-        pattern(r".*/pyvenv\.cfg"),
-        _lines(
-            bytes_pattern(
-                rb"(?i)\s*(?:home|include-system-site-packages|version(?:_info)?|implementation|uv"
-                rb"|virtualenv|relocatable)\s*="
-            )
-        ),
-    ),
+    (pattern(r".*/pyvenv\.cfg"),
+     _lines(bytes_pattern(rb"(?i)\s*(?:home|include-system-site-packages|version(?:_info)?|implementation|uv"
+     rb"|virtualenv|relocatable)\s*="))),
     (_CONDA, _conda),
-)
+)  # fmt: skip
