@@ -92,16 +92,11 @@ def test_the_live_machine_fits_its_own_policy(tmp_path: Path) -> None:
         (["--policy", "/nowhere.toml"], "/nowhere.toml cannot be read: No such file"),
         (["--policy", "/"], "Permission denied" if os.name == "nt" else "Is a directory"),
         *([] if os.name == "nt" else [(["--policy", "/dev/zero"], "it is a device, not a file")]),
-        (
-            ["--policy", str(POLICIES / "laptop.toml"), "/nowhere.json"],
-            "/nowhere.json cannot be read",
-        ),
-        (
-            ["--policy", str(POLICIES / "laptop.toml"), "--python", "x", NODE],
-            "--python inspects the live machine",
-        ),
+        (["--policy", str(POLICIES / "laptop.toml"), "/nowhere.json"], "/nowhere.json cannot be read"),
+        (["--policy", str(POLICIES / "laptop.toml"), "--python", "x", NODE],
+         "--python inspects the live machine"),
     ],
-)
+)  # fmt: skip
 def test_what_is_asked_wrongly_ends_with_2_and_one_line(arguments: list[str], said: str) -> None:
     done = backends("audit", *arguments)
 

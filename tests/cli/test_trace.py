@@ -247,23 +247,16 @@ def test_groups_filters_and_limits() -> None:
     ("options", "said"),
     [
         (("--where", "operation=matmull"), "'; operations here are: matmul, softmax\n"),
-        (
-            ("--where", "operation=softmaxx", "--view", "records"),
-            "no line fits --where 'operation=softmaxx'; operations here are: softmax, matmul\n",
-        ),
+        (("--where", "operation=softmaxx", "--view", "records"),
+         "no line fits --where 'operation=softmaxx'; operations here are: softmax, matmul\n"),
         (("--where", "isa=avx2 and operation=matmul"), "; isa here is: avx512_core\n"),
         (("--where", "shape~7x7"), "; shapes here are: 64x64:64x64\n"),
         (("--where", "duration_ns>1s"), "no call fits --where 'duration_ns>1s'\n"),
-        (
-            ("--skip-first", "10"),
-            "no call is left after --skip-first 10: no call comes more often\n",
-        ),
-        (
-            ("--skip-first", "9", "--where", "operation=x"),
-            "no call fits --where 'operation=x' after --skip-first 9; operations",
-        ),
+        (("--skip-first", "10"), "no call is left after --skip-first 10: no call comes more often\n"),
+        (("--skip-first", "9", "--where", "operation=x"),
+         "no call fits --where 'operation=x' after --skip-first 9; operations"),
     ],
-)
+)  # fmt: skip
 def test_where_no_call_fits_what_there_is_is_told(
     options: tuple[str, ...], said: str, tmp_path: Path
 ) -> None:

@@ -241,14 +241,10 @@ report([each for each in cudnn.calls if type(each) is list and "key" in each])
     ("message", "words"),
     [
         ("hidden_dim should be multiple of 8", "hidden_dim should be multiple of 8"),
-        (
-            (
-                "no engine — python or backend — proposed a plan for this graph (the backend declined: "
-                "SDPA FP16/BF16 requires SM80 (Ampere) or newer architecture; python engines declined: "
-                "sdpa_fwd_prefill_sm100: requires SM100-106; current device is None)"
-            ),
-            "SDPA FP16/BF16 requires SM80 (Ampere) or newer architecture",
-        ),
+        (("no engine — python or backend — proposed a plan for this graph (the backend declined: "
+         "SDPA FP16/BF16 requires SM80 (Ampere) or newer architecture; python engines declined: "
+         "sdpa_fwd_prefill_sm100: requires SM100-106; current device is None)"),
+         "SDPA FP16/BF16 requires SM80 (Ampere) or newer architecture"),
         (
             textwrap.dedent("""\
                 no engine (the backend declined: No valid engine configs for
@@ -259,6 +255,6 @@ report([each for each in cudnn.calls if type(each) is list and "key" in each])
             "Seq Length Q must be > 0",
         ),
     ],
-)
+)  # fmt: skip
 def test_of_a_long_message_its_reason_is_kept(message: str, words: str) -> None:
     assert attention_graph.own_words(message) == words

@@ -241,20 +241,14 @@ def test_the_parts_of_transformer_engine_are_told(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
-        (
-            ("transformer_engine_cu13-2.19.0",),
-            "transformer-engine is 2.20.2, and transformer-engine-cu13 is 2.19.0",
-        ),
-        (
-            ("transformer_engine_cu12-2.20.2", "transformer_engine_cu13-2.20.2"),
-            "transformer-engine is installed for CUDA 12 and 13",
-        ),
-        (
-            ("transformer_engine_cu12-2.20.2",),
-            "transformer-engine is for CUDA 12, and torch is built for CUDA 13.2",
-        ),
+        (("transformer_engine_cu13-2.19.0",),
+         "transformer-engine is 2.20.2, and transformer-engine-cu13 is 2.19.0"),
+        (("transformer_engine_cu12-2.20.2", "transformer_engine_cu13-2.20.2"),
+         "transformer-engine is installed for CUDA 12 and 13"),
+        (("transformer_engine_cu12-2.20.2",),
+         "transformer-engine is for CUDA 12, and torch is built for CUDA 13.2"),
     ],
-)
+)  # fmt: skip
 def test_parts_that_do_not_go_together_are_a_conflict(
     machine: Machine, parts: tuple[str, ...], said: str
 ) -> None:

@@ -179,13 +179,8 @@ def test_hypervisor_and_cloud_are_told_by_the_firmware(
 @pytest.mark.parametrize(
     ("files", "hypervisor"),
     [
-        (
-            {
-                "proc/cpuinfo": GUEST,
-                "sys/devices/system/clocksource/clocksource0/available_clocksource": "tsc kvm-clock",
-            },
-            "kvm",
-        ),
+        ({"proc/cpuinfo": GUEST,
+         "sys/devices/system/clocksource/clocksource0/available_clocksource": "tsc kvm-clock"}, "kvm"),
         ({"sys/hypervisor/type": "xen\n"}, "xen"),
         ({"proc/device-tree/hypervisor/compatible": "linux,kvm\0"}, "kvm"),
         ({"proc/device-tree/ibm,partition-name": "lpar1\0"}, "powervm"),
@@ -196,7 +191,7 @@ def test_hypervisor_and_cloud_are_told_by_the_firmware(
         ({"proc/cpuinfo": "vendor_id\t: User Mode Linux\n"}, "uml"),
         ({}, ""),
     ],
-)
+)  # fmt: skip
 def test_hypervisors_without_a_firmware_table_are_told_by_the_kernel(
     machine: Machine, files: dict[str, str], hypervisor: str
 ) -> None:

@@ -167,22 +167,15 @@ def test_how_gpus_are_joined(asked: Asked) -> None:
     [
         ({"FAKE_ECC": "1"}, []),
         ({"FAKE_ECC": "0"}, ["mode-change-pending"]),
-        (
-            {
-                "FAKE_ECC": "1",
-                "FAKE_UNCORRECTED": "15",
-                "FAKE_ROW_FAILED": "1",
-                "FAKE_ROW_PENDING": "1",
-            },
-            ["ecc-errors", "row-remap-failed", "row-remap-pending"],
-        ),
+        ({"FAKE_ECC": "1", "FAKE_UNCORRECTED": "15", "FAKE_ROW_FAILED": "1", "FAKE_ROW_PENDING": "1"},
+         ["ecc-errors", "row-remap-failed", "row-remap-pending"]),
         ({"FAKE_ECC": "1", "FAKE_UNCORRECTED": "7", "FAKE_RECOVERY": "1"}, ["ecc-errors"]),
         ({"FAKE_ECC": "1", "FAKE_RECOVERY": "2"}, ["reset-required"]),
         ({"FAKE_FABRIC": "1"}, ["fabric-not-ready"]),
         ({"FAKE_FABRIC": "3"}, []),
         ({"FAKE_COMPUTE_MODE": "2"}, ["compute-prohibited"]),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_with_a_gpu_that_answers(
     asked: Asked, variables: dict[str, str], codes: list[str]
 ) -> None:

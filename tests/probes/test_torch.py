@@ -127,15 +127,10 @@ def test_a_version_py_that_makes_no_sense_tells_nothing(machine: Machine, data: 
         (CUDA_BUILD, "proc/driver/nvidia/version", KERNEL.format("570.26"), ["driver-too-old"]),
         (CUDA_BUILD, "proc/driver/nvidia/version", KERNEL.format("580.95.05"), []),
         (CPU_BUILD, "sys/bus/pci/devices/0000:65:00.0/uevent", GPU, ["degraded"]),
-        (
-            CPU_BUILD,
-            "sys/bus/pci/devices/0000:65:00.0/uevent",
-            GPU.replace("nvidia", "vfio-pci"),
-            [],
-        ),
+        (CPU_BUILD, "sys/bus/pci/devices/0000:65:00.0/uevent", GPU.replace("nvidia", "vfio-pci"), []),
         (CUDA_BUILD, "sys/bus/pci/devices/0000:65:00.0/uevent", GPU, []),
     ],
-)
+)  # fmt: skip
 def test_a_build_is_held_to_the_driver_and_the_gpu(
     machine: Machine, build: str, path: str, content: str, codes: list[str]
 ) -> None:

@@ -70,12 +70,8 @@ def test_who_is_missing_has_a_name() -> None:
         (report_of(x=0).replace(b'"x":0', b'"x":' + b"[" * 60 + b"]" * 60), "nested more than"),
         (report_of(x=0).replace(b'"x":0', b'"x":' + b"[" * 100_000 + b"]" * 100_000), "nested too deep"),
         (b'{"schema": "backends.fleet/1"}', "its schema is 'backends.fleet/1'"),
-        (
-            msgspec.json.encode(
-                {"schema": "backends.report/1", "probes": {f"p{n}": {"presence": None} for n in range(501)}}
-            ),
-            "501 probes",
-        ),
+        (msgspec.json.encode({"schema": "backends.report/1",
+         "probes": {f"p{n}": {"presence": None} for n in range(501)}}), "501 probes"),
         (report_of("", **{f"k{at}": at for at in range(100_001)}), "more than 100,000 facts"),
     ],
     ids=["version", "list", "empty", "number", "presence", "deep", "deeper", "fleet", "probes", "facts"],

@@ -100,16 +100,12 @@ def test_the_file_of_the_environment_comes_last(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("variable", "text", "said"),
     [
-        (
-            "MLBACKENDS_CUDNN_BENCHMARK",
-            "yes",
-            "MLBACKENDS_CUDNN_BENCHMARK: yes; valid values are 0",
-        ),
+        ("MLBACKENDS_CUDNN_BENCHMARK", "yes", "MLBACKENDS_CUDNN_BENCHMARK: yes; valid values are 0"),
         ("MLBACKENDS_CUDNN_BENCHMRAK", "1", "did you mean MLBACKENDS_CUDNN_BENCHMARK"),
         ("MLBACKENDS_XNNPACK_ENABLED", "1", "xnnpack.enabled is read-only"),
         ("MLBACKENDS_FLAGS", "/nonexistent", "the file that MLBACKENDS_FLAGS names: /nonexistent"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_in_the_environment_is_an_error(variable: str, text: str, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         merged({}, {variable: text})

@@ -151,16 +151,11 @@ def array(rows, kind): return rows
     [
         ("return 2", "starts"),
         ("return 0", "it is not offered"),
-        (
-            "raise OSError('libcudart.so.12: cannot open shared object file')",
-            "libcudart.so.12: cannot",
-        ),
-        (
-            r"os.write(2, b'\x1b[31mE cuda.cc:12] Failed to load, error: libx.so.1: undefined symbol: y\n')",
-            "libx.so.1: undefined symbol: y",
-        ),
+        ("raise OSError('libcudart.so.12: cannot open shared object file')", "libcudart.so.12: cannot"),
+        (r"os.write(2, b'\x1b[31mE cuda.cc:12] Failed to load, error: libx.so.1: undefined symbol: y\n')",
+         "libx.so.1: undefined symbol: y"),
     ],
-)
+)  # fmt: skip
 def test_a_build_for_gpus_that_computes_on_the_processor_is_a_verdict_with_the_loaders_words(
     tmp_path: Path, gpus: str, verdict: str
 ) -> None:

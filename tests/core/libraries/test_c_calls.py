@@ -43,16 +43,12 @@ def opened(fake_library: Callable[..., Path]) -> ctypes.CDLL:
         ({}, 7, "fails returned 7 (an unnamed status)"),
         ({"library": "cublas"}, 7, "fails returned 7 (CUBLAS_STATUS_INVALID_VALUE)"),
         ({"namer": "name_of"}, 5, "fails returned 5 (FIVE)"),
-        (
-            {"library": "cublas", "namer": "name_of"},
-            7,
-            "fails returned 7 (CUBLAS_STATUS_INVALID_VALUE)",
-        ),
+        ({"library": "cublas", "namer": "name_of"}, 7, "fails returned 7 (CUBLAS_STATUS_INVALID_VALUE)"),
         ({"namer": "is_not_there", "unnamed": "see cl.h"}, -3, "fails returned -3 (see cl.h)"),
         ({"unnamed": ""}, 7, "fails returned 7"),
         ({"hexadecimal": True, "unnamed": ""}, -1, "fails returned 0xffffffff"),
     ],
-)
+)  # fmt: skip
 def test_a_status_that_is_an_error_is_named(
     opened: ctypes.CDLL, options: dict[str, Any], status: int, message: str
 ) -> None:

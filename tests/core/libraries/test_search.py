@@ -258,17 +258,11 @@ def test_what_is_no_library_says_what_it_is(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("to", "said"),
     [
-        (
-            "libthing.so.1.0",
-            "/usr/lib/libthing.so.1 is a link to libthing.so.1.0, which does not exist",
-        ),
-        (
-            "/gone/thing.so",
-            "/usr/lib/libthing.so.1 is a link to /gone/thing.so, which does not exist",
-        ),
+        ("libthing.so.1.0", "/usr/lib/libthing.so.1 is a link to libthing.so.1.0, which does not exist"),
+        ("/gone/thing.so", "/usr/lib/libthing.so.1 is a link to /gone/thing.so, which does not exist"),
         ("libthing.so.1", "/usr/lib/libthing.so.1 is a link that leads back to itself"),
     ],
-)
+)  # fmt: skip
 def test_a_dangling_link_names_its_target(machine: Machine, to: str, said: str) -> None:
     machine.write("/usr/lib/README", "")
     machine.link("/usr/lib/libthing.so.1", to)

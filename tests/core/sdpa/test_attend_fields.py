@@ -26,21 +26,10 @@ def test_a_window_is_the_mask_of_its_band() -> None:
     assert np.allclose(seen, attend(Q, K, V, BAND))
 
 
-def test_a_causal_mask_and_a_window_are_cut_by_one_another() -> None:
-    mask = np.tril(np.ones((5, 7), bool)) & np.triu(np.ones((5, 7), bool), -2)
-
-    assert np.allclose(attend(Q, K, V, is_causal=True, window=(2, 4)), attend(Q, K, V, mask))
-
-
 def test_lower_right_is_what_a_causal_bias_says() -> None:
     one = attend(Q, K, V, is_causal=True, lower_right=True)
 
     assert np.allclose(one, attend(Q, K, V, causal_lower_right(5, 7)))
-
-
-def test_a_cap_far_above_the_scores_changes_nothing() -> None:
-    assert np.allclose(attend(Q, K, V, softcap=1e6), attend(Q, K, V))
-    assert not np.allclose(attend(Q, K, V, softcap=0.1), attend(Q, K, V))
 
 
 def test_a_sink_is_a_key_without_a_value() -> None:
@@ -79,15 +68,6 @@ def test_keys_in_pages_are_found_by_the_table() -> None:
     for number, keys in enumerate(more["key_lengths"]):
         own = pages[table[number]].swapaxes(0, 1).reshape(1, 4, 9, 8)[:, :, :keys]
         assert np.allclose(seen[number], attend(Q[number : number + 1], own, own, window=(-1, 2)))
-
-
-def test_without_keys_the_logarithm_is_the_sink() -> None:
-    empty = np.zeros((2, 4, 0, 8))
-
-    out, sums = attend(Q, empty, empty, sinks=SINKS, return_logsumexp=True)
-
-    assert not out.any()
-    assert np.array_equal(sums, np.broadcast_to(SINKS[:, None], (2, 4, 5)))
 
 
 def test_keys_are_not_missed_where_there_is_no_page() -> None:

@@ -129,17 +129,12 @@ def test_without_a_process_nothing_is_said_of_what_is_mapped(
         (Finding(facts={"slots": 2}), Presence.FOUND),
         (Finding(version="1.2"), Presence.FOUND),
         (Finding(), Presence.ABSENT),
-        (
-            Finding(facts={"environment": {"X": "1"}}, reasons=(Reason("not-found", "no file"),)),
-            Presence.ABSENT,
-        ),
-        (
-            Finding(facts={"slots": 2}, reasons=(Reason("only-the-framework-knows", "no file"),)),
-            None,
-        ),
+        (Finding(facts={"environment": {"X": "1"}}, reasons=(Reason("not-found", "no file"),)),
+         Presence.ABSENT),
+        (Finding(facts={"slots": 2}, reasons=(Reason("only-the-framework-knows", "no file"),)), None),
     ],
     ids=["facts", "version", "nothing", "a reason against it", "could not be determined"],
-)
+)  # fmt: skip
 def test_facts_without_presence_are_of_something_that_is_there(
     monkeypatch: pytest.MonkeyPatch, finding: Finding, presence: Presence | None
 ) -> None:

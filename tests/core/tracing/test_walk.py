@@ -289,11 +289,6 @@ ODD = [
 ]
 
 
-@given(st.lists(st.sampled_from(ODD), max_size=40), st.integers(1, 500))
-def test_odd_lines_in_any_order_add_up_to_their_records(lines: list[bytes], size: int) -> None:
-    check(b"".join(line + b"\n" for line in lines), size)
-
-
 CREATED = MATMUL.replace(b"exec", b"create:cache_miss", 1)
 JOINED = [b"\n"] * 4 + [b"\r\n", b"\r", b"\\n", b"", b" text ", b"\x1b[31m", b"\n[rank0]: ", b"7"]
 JOINED += [b"\n[pid 1 tid 2 end 3000000] ", b"\n[pid 1 tid 2 end x] ", b"\\n[pid 1 tid 2] "]

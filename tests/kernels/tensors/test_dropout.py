@@ -18,18 +18,12 @@ def words(seed: int, *counter: int) -> list[int]:
     ("seed", "counter", "wanted"),
     [
         (0, (0, 0, 0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
-        (
-            0xFFFFFFFFFFFFFFFF,
-            (0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF),
-            (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD),
-        ),
-        (
-            0x299F31D0A4093822,
-            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
-            (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
-        ),
+        (0xFFFFFFFFFFFFFFFF, (0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF), (0x408F276D, 0x41C83B0E,
+         0xA20BC7C6, 0x6D5451FD)),
+        (0x299F31D0A4093822, (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xD16CFE09, 0x94FDCCEB,
+         0x5001E420, 0x24126EA1)),
     ],
-)
+)  # fmt: skip
 def test_the_words_are_those_that_its_authors_publish(
     seed: int, counter: tuple[int, ...], wanted: tuple[int, ...]
 ) -> None:

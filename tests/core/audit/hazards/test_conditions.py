@@ -371,17 +371,11 @@ def counting(**facts: Any) -> Report:
             counting(process_threads=4),
             "",
         ),  # the variable requests them, the process has not started them
-        (
-            counting(process_threads=70, process_running_threads=2),
-            "the process has 70 threads, 2 of",
-        ),
+        (counting(process_threads=70, process_running_threads=2), "the process has 70 threads, 2 of"),
         (counting(process_threads=70, threads_expected=[]), ""),  # they sleep
-        (
-            counting(process_threads=70, process_running_threads=40, threads_expected=[]),
-            "40 of them",
-        ),
+        (counting(process_threads=70, process_running_threads=40, threads_expected=[]), "40 of them"),
     ],
-)
+)  # fmt: skip
 def test_the_threads_of_a_process_are_counted(subject: Report, message: str) -> None:
     (check,) = examine(subject, only=("threads-exceed-cpus",)).checks
 

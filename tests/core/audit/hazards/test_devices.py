@@ -611,14 +611,8 @@ CASES: dict[str, list[tuple[Report, Status | Severity]]] = {
         (narrowed("8", 16, 16), SKIPPED),
         (narrowed_radeon("gfx942"), FAILED),
         (narrowed_radeon("gfx1100"), SKIPPED),  # it reduces lanes while idle
-        (
-            report(
-                nvidia=nvidia(gpu(facts={"max_pcie_width": 16}, volatile={"pcie_width": 1})),
-                rocm=told(),
-                host=GUEST,
-            ),
-            SKIPPED,
-        ),
+        (report(nvidia=nvidia(gpu(facts={"max_pcie_width": 16}, volatile={"pcie_width": 1})), rocm=told(),
+         host=GUEST), SKIPPED),
     ],
     "pcie-access-control": [
         (translated("DMA-FQ", server()), FAILED),

@@ -148,14 +148,8 @@ def test_a_package_that_several_require_is_installed_in_all_their_ranges() -> No
     rows = [
         {"package": "a", "version": "1", "needs": "torch", "extras": "opt", "wanted": "<3,>=2.4"},
         {"package": "b", "version": "1", "needs": "torch", "wanted": ">=2.4,!=2.5"},
-        {
-            "package": "c",
-            "version": "1",
-            "needs": "python",
-            "wanted": ">=3.13",
-            "installed": "3.12.4",
-        },
-    ]
+        {"package": "c", "version": "1", "needs": "python", "wanted": ">=3.13", "installed": "3.12.4"},
+    ]  # fmt: skip
 
     (check,) = failed(report(unmet=rows), *FINDINGS)
 

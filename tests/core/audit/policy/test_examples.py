@@ -105,11 +105,7 @@ FAULTS: dict[str, tuple[Report, list[tuple[str, dict[str, Any], str]]]] = {
             ("cpu", {"facts": {"capability": "DEFAULT"}}, "avx2"),
             ("limits", {"facts": {"effective_cpus_exact": 1.5}}, "two-cpus"),
             ("limits", {"facts": {"effective_memory_bytes": 2 << 30}}, "memory"),
-            (
-                "environment",
-                {"facts": {"variables": {"ONEDNN_MAX_CPU_ISA": "SSE41"}}},
-                "no-instruction-cap",
-            ),
+            ("environment", {"facts": {"variables": {"ONEDNN_MAX_CPU_ISA": "SSE41"}}}, "no-instruction-cap"),
             ("openmp", {"presence": Presence.FOUND, "libraries": two_runtimes()}, "one-openmp"),
             ("host", {"facts": {"libc": "glibc", "libc_version": "2.17"}}, "glibc"),
             ("nvidia", {"presence": Presence.USABLE, "devices": GPUS[:1]}, "no-gpu"),
@@ -145,7 +141,7 @@ FAULTS: dict[str, tuple[Report, list[tuple[str, dict[str, Any], str]]]] = {
             ("mps", {"facts": {"is_translated": True}}, "native-python"),
         ],
     ),
-}
+}  # fmt: skip
 PLANTED = [
     (policy, report, *fault) for policy, (report, faults) in FAULTS.items() for fault in faults
 ]

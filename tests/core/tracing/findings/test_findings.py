@@ -312,18 +312,12 @@ MADE = run(event="create:cache_miss")
         ("reorder-share", [run(milliseconds=99), reorder("f32::blocked:ab", "f32::blocked:ba")]),
         ("cache-misses", [structs.replace(MADE, process=process) for process in (1, 2)]),
         ("cache-misses", [MADE, line(HEADER), MADE]),
-        (
-            "new-shapes",
-            [run(event="create:cache_miss", problem=f"{size}x8:8x8") for size in range(60)]
-            + [run()] * 60,
-        ),
+        ("new-shapes", [run(event="create:cache_miss",
+         problem=f"{size}x8:8x8") for size in range(60)] + [run()] * 60),
         ("isa-below-cpu", [line(ISA), run(kernel="jit:uni"), run()]),
         ("tiny-calls", [run(milliseconds=0.005)] * 99),
         ("tiny-calls", [run(milliseconds=0.5)] * 200),
-        (
-            "first-calls",
-            [run(milliseconds=1 if thread else 12, thread=thread) for thread in range(9)],
-        ),
+        ("first-calls", [run(milliseconds=1 if thread else 12, thread=thread) for thread in range(9)]),
         ("f32-as-bf16", [run(tensors=BF16), reorder("bf16::blocked:ab", "f32::blocked:ab")]),
     ],
     ids=[
@@ -338,7 +332,7 @@ MADE = run(event="create:cache_miss")
         "a thread for each call",
         "bf16 from the start",
     ],
-)
+)  # fmt: skip
 def test_what_is_as_it_should_be_is_no_finding(code: str, records: list[AnyRecord]) -> None:
     assert not found(code, *records)
 
