@@ -3,6 +3,7 @@
 import datetime as dt
 import graphlib
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -108,8 +109,13 @@ def required(assertions: Sequence[str]) -> Policy:
 
     Raises BadInput with the assertion and what is wrong with it.
     """
+    names = [re.sub("[^A-Za-z0-9.]+", "-", text).strip("-.")[:90] for text in assertions]
     table = [
-        {"id": f"require-{number}", "check": text} for number, text in enumerate(assertions, 1)
+        {
+            "id": name if name and names.count(name) == 1 else f"{name}-{number}".strip("-"),
+            "check": text,
+        }
+        for number, (name, text) in enumerate(zip(names, assertions, strict=True), 1)
     ]
     for rule in table:
         tables = {"schema": language.VERSION, "rule": [rule]}
