@@ -3,7 +3,6 @@
 import codecs
 import os
 import re
-import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -11,7 +10,7 @@ from msgspec import Struct
 
 from mlbackends.base import mounts
 from mlbackends.base.errors import BadInput, why_not
-from mlbackends.host.files import open_named
+from mlbackends.host.files import named_bytes
 from mlbackends.host.host import Host
 from mlbackends.host.redaction import Names, names_of, redacted
 from mlbackends.model.records import SCHEMA, Presence, Report
@@ -154,7 +153,7 @@ def name_of(subject: str, python: str = "") -> str:
 
 def read_report(path: str) -> Report:
     """Read a report that `backends info --format json` wrote. Raises BadInput."""
-    data = bytes_of(path, REPORT_LIMIT, "report", hint=_HINT).removeprefix(codecs.BOM_UTF8)
+    data = named_bytes(path, REPORT_LIMIT, "report", hint=_HINT).removeprefix(codecs.BOM_UTF8)
     if what := recognised(data):
         raise BadInput(f"{path} is {what}, not a report of backends", _HINT)
     try:
@@ -195,25 +194,3 @@ def is_deeper(value: Any, most: int) -> bool:
             if isinstance(inner, dict | list)
         ]
     return bool(level)
-
-
-def bytes_of(path: str, limit: int, kind: str, shown: str = "", hint: str = "") -> bytes:
-    """Return a file of at most `limit` bytes. kind: what it should be, for messages. Raises BadInput.
-
-    path: "-" is standard input.
-    """
-    shown = shown or path
-    size = 0
-    try:
-        if path == LIVE:
-            data = sys.stdin.buffer.read(limit + 1) if sys.stdin else b""
-        else:
-            with open_named(path, waits=False) as file:
-                size = os.fstat(file.fileno()).st_size
-                data = b"" if size > limit else file.read(limit + 1)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise BadInput(f"{shown} cannot be read: {why}", hint) from None
-    if max(size, len(data)) > limit:
-        raise BadInput(f"{shown} is larger than {limit >> 20} MiB: that is not a {kind}", hint)
-    return data

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
+from mlbackends.base.errors import BadInput
 from mlbackends.base.mounts import check
 
 if os.name != "nt":
@@ -70,6 +71,31 @@ def open_named(path: str, *, waits: bool = True) -> io.BufferedReader:
     if not waits and not stat.S_ISREG(status.st_mode):
         os.set_blocking(file.fileno(), True)
     return file
+
+
+def named_bytes(
+    path: str, limit: int, kind: str, shown: str = "", hint: str = "", *, waits: bool = False
+) -> bytes:
+    """Return a file that a user named, of at most `limit` bytes. Raises BadInput.
+
+    path: "-" is standard input. kind: what it should be, and shown: the path, for messages. waits: as in
+    `open_named`.
+    """
+    shown = shown or path
+    size = 0
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(limit + 1) if sys.stdin else b""
+        else:
+            with open_named(path, waits=waits) as file:
+                size = os.fstat(file.fileno()).st_size
+                data = b"" if size > limit else file.read(limit + 1)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise BadInput(f"{shown} cannot be read: {why}", hint) from None
+    if max(size, len(data)) > limit:
+        raise BadInput(f"{shown} is larger than {limit >> 20} MiB: that is not a {kind}", hint)
+    return data
 
 
 @contextmanager

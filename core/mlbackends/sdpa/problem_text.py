@@ -6,7 +6,6 @@ A comma-separated list gives one problem for each of its items, so one line can 
 
 import re
 import shlex
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from math import isfinite, prod
@@ -25,7 +24,7 @@ from mlbackends.base.errors import (
     shown,
 )
 from mlbackends.base.tables import table
-from mlbackends.host.files import open_named
+from mlbackends.host.files import named_bytes
 from mlbackends.model.problem import AttentionProblem, TensorSpec, contiguous_strides
 from mlbackends.model.records import Device
 from mlbackends.sdpa import named_devices
@@ -345,20 +344,8 @@ def parse(line: str, usual: Given | None = None) -> tuple[Wording, ...]:
 
 def read_file(path: str, usual: Given | None = None) -> tuple[Wording, ...]:
     """Return the problems of a file, "-" for standard input. Raises BadInput with file and line."""
-    try:
-        if path == "-":
-            data = sys.stdin.buffer.read(_MOST_TEXT + 1) if sys.stdin else b""
-        else:
-            with open_named(path) as file:
-                data = file.read(_MOST_TEXT + 1)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        hint = "a problem file has one problem a line, such as --shape 2,8,1024,64 --causal"
-        raise BadInput(f"{path} cannot be read: {why}", hint) from None
-    if len(data) > _MOST_TEXT:
-        raise BadInput(
-            f"{path} is larger than {_MOST_TEXT} bytes, the limit for a list of problems"
-        )
+    hint = "a problem file has one problem a line, such as --shape 2,8,1024,64 --causal"
+    data = named_bytes(path, _MOST_TEXT, "list of problems", hint=hint, waits=True)
     try:
         text = data.decode("utf-8-sig")  # editors on Windows write a byte-order mark
     except UnicodeDecodeError as error:

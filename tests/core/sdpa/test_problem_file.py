@@ -76,7 +76,7 @@ def test_a_file_that_is_too_large_is_not_blamed_for_where_its_reading_stopped(
     path = tmp_path / "list.txt"
     path.write_text("# " + "é" * (1 << 20), "utf-8")
 
-    with pytest.raises(BadInput, match=r"list\.txt is larger than 1048576 bytes"):
+    with pytest.raises(BadInput, match=r"list\.txt is larger than 1 MiB"):
         read_file(str(path))
 
 

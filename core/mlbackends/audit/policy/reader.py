@@ -10,12 +10,13 @@ from msgspec import Struct
 
 from mlbackends.audit.policy import language
 from mlbackends.audit.policy.assertions import is_number
-from mlbackends.audit.reports import bytes_of, is_deeper
+from mlbackends.audit.reports import is_deeper
 from mlbackends.base import toml_document
 from mlbackends.base.errors import BadInput, shown, suggestion
 from mlbackends.base.mounts import check
 from mlbackends.base.patterns import pattern
 from mlbackends.base.toml_document import DEEPEST, Path
+from mlbackends.host.files import named_bytes
 from mlbackends.model.audit import Place
 
 #: No policy is larger, in bytes: a thousand rules have a tenth of it.
@@ -54,7 +55,7 @@ def read(path: str, folder: str = "") -> Document:
     Raises BadInput if it cannot be read or is not TOML.
     """
     hint = "`backends audit --init --output policy.toml` writes one from this machine"
-    data = bytes_of(regular(path) if folder else path, LIMIT, "policy", one_line(path), hint)
+    data = named_bytes(regular(path) if folder else path, LIMIT, "policy", one_line(path), hint)
     return parsed(data, path, folder or os.path.dirname(os.path.realpath(path)))
 
 

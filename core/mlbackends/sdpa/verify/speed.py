@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mlbackends.base.errors import BadInput, some, why_not
 from mlbackends.base.patterns import UNFIT
 from mlbackends.base.tables import table
-from mlbackends.host.files import open_named
+from mlbackends.host.files import named_bytes
 from mlbackends.model.benched import SCHEMA, Benched, BenchedProblem, Change, Ratio
 from mlbackends.model.checked import SCHEMA as CHECK_SCHEMA
 from mlbackends.model.checked import Checked, CheckedProblem, DeviceSpeeds
@@ -66,15 +66,8 @@ def read_saved(path: str, record: type[Saved], texts: Collection[str] = ()) -> S
     texts: problems of which it must contain at least one, () for any. Raises BadInput.
     """
     command, schema = _SAVED_BY[record]
-    try:
-        with open_named(path, waits=False) as file:
-            data = file.read(_LARGEST_FILE + 1)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        hint = f"`{command} ... --format json --output FILE` writes one"
-        raise BadInput(f"{path} cannot be read: {why}", hint) from None
-    if len(data) > _LARGEST_FILE:
-        raise BadInput(f"{path} is larger than any saved run")
+    hint = f"`{command} ... --format json --output FILE` writes one"
+    data = named_bytes(path, _LARGEST_FILE, "saved run", hint=hint)
     try:
         saved = msgspec.convert(_fit_to_show(msgspec.json.decode(data)), record)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
