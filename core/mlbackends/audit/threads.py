@@ -172,6 +172,7 @@ def thread_pools(report: ReportView) -> ThreadPools:
     )
 
 
-def listed(counts: dict[str, int]) -> str:
-    """Return names with their counts: "OpenMP (16), MKL (8)"."""
-    return ", ".join(f"{name} ({count})" for name, count in counts.items())
+def listed(counts: dict[str, int], verb: str) -> str:
+    """Return names with their counts, and a verb: "OpenMP (16), MKL (8) start"."""
+    names = ", ".join(f"{name} ({count})" for name, count in counts.items())
+    return f"{names} {verb}{'s' * (len(counts) == 1)}"

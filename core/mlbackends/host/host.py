@@ -224,6 +224,14 @@ class Host:
             return path not in (self.system("denied_nodes") or ())
         return self._call(os.access, path, os.R_OK | os.W_OK, default=False)
 
+    def closed_above(self, path: str) -> str:
+        """Return the folder that keeps this user from a path, "" if none does."""
+        folder = os.path.dirname(path)
+        while folder.strip("/") and not self.is_dir(folder):
+            folder = os.path.dirname(folder)
+        self.listdir(folder)
+        return folder if folder in self.denied else ""
+
     def size(self, path: str) -> int:
         """Return a file's size in bytes, 0 if it does not exist.
 

@@ -17,7 +17,7 @@ def symptoms(report: ReportView) -> Symptoms:
     parts = report.version("python").split(".")[:2]
     heeds = len(parts) == 2 and tuple(int(part) for part in parts if part.isdecimal()) >= _PYTHON
     yield Symptom(
-        f"{listed(found.counted)} reports more than the {cpus} that "
+        f"{listed(found.counted, 'report')} more than the {cpus} that "
         f"{CPU_LIMITS.get(found.because, 'the limit')} leaves",
         command=f"export PYTHON_CPU_COUNT={found.cpus}" if heeds else "",
         evidence=found.evidence,

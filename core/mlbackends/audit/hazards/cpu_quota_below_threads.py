@@ -12,7 +12,7 @@ def symptoms(report: ReportView) -> Symptoms:
     if found.because != "quota" or not found.pools:
         return
     yield Symptom(
-        f"{listed(found.pools)} start more threads than the CPU quota of {found.exact:g} allows",
+        f"{listed(found.pools, 'start')} more threads than the CPU quota of {found.exact:g} allows",
         command=found.command,
         evidence=found.evidence | {"limits.cpu_quota": found.exact},
     )

@@ -18,7 +18,7 @@ def symptoms(report: ReportView) -> Symptoms:
     running = report.fact("limits.process_running_threads", 0)
     if found.because == "quota" or not (found.pools or running > found.cpus):
         return
-    evidence, what = found.evidence, f"{listed(found.pools)} start more threads"
+    evidence, what = found.evidence, f"{listed(found.pools, 'start')} more threads"
     if threads:
         wanting = f"{running} of them running or waiting for a CPU"
         what = f"the process has {threads} threads, {wanting}: more"

@@ -1,4 +1,4 @@
-"""Libraries of an installed package are missing."""
+"""Files of an installed package are missing, or may not be read."""
 
 from mlbackends.audit.environment import reinstall
 from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
@@ -23,9 +23,10 @@ def symptoms(report: ReportView) -> Symptoms:
         for reason in record.reasons:
             words = reason.message.replace(":", " ").replace(",", " ").split()
             if reason.code == "metadata-only" and named.isdisjoint(words):
-                name = reason.hint.removeprefix("reinstall ").strip()
+                name = reason.hint.partition("reinstall ")[2].strip()
                 yield Symptom(
                     reason.message,
+                    hint="" if name else reason.hint,
                     command=reinstall(report, name, report.package(name)) if name else "",
                     evidence={f"{probe}.reasons.code": ["metadata-only"]},
                 )

@@ -36,7 +36,8 @@ class Package(Struct, frozen=True):
 
     name: the distribution's, or the module's without metadata. version: from its files, else its metadata.
     location: the folder or file that is imported, "" if no file was found. installed: every distribution
-    that contains it, the one that is imported first. module: what is imported, with dots.
+    that contains it, the one that is imported first. module: what is imported, with dots. closed: the
+    folder that this user may not read, if that is why there is no location.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Package(Struct, frozen=True):
     is_editable: bool = False
     source: str = ""
     module: str = ""
+    closed: str = ""
 
 
 def package(
@@ -81,6 +83,7 @@ def package(
         is_editable=editable,
         source=str(origin.get("url", "")),
         module=module.replace("/", ".") if location else "",
+        closed="" if location else host.closed_above(f"{installed[0].folder}/{module}/__init__.py"),
     )
 
 
@@ -224,6 +227,11 @@ def _lacks_files(package: Package) -> tuple[Reason, ...]:
         return ()
     dist = package.installed[0]
     name = _with_version(dist.name, dist.version)
+    if package.closed:
+        message = f"{name} is installed, but this user may not read {package.closed}"
+        return (
+            Reason("metadata-only", message, f"make it readable: chmod -R a+rX {package.closed}"),
+        )
     message = f"{name} is installed according to {dist.info}; its files do not exist"
     return (Reason("metadata-only", message, f"reinstall {dist.name}"),)
 

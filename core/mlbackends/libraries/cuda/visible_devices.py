@@ -54,7 +54,7 @@ def visibility_warnings(host: Host, count: int, uuids: tuple[str, ...] = ()) -> 
         for entry in entries:
             noun = ""
             if entry.isdecimal() and int(entry) >= count > 0:
-                noun = f"there is no GPU {entry}, only {count}"
+                noun = f"there is no GPU {entry} (the last one is {count - 1})"
             # A MIG instance has another UUID, and the beginning of one is enough.
             elif entry.startswith("GPU-") and uuids and not any(u.startswith(entry) for u in uuids):
                 noun = f"no GPU here has the UUID {entry}"

@@ -366,7 +366,7 @@ def counting(**facts: Any) -> Report:
 @pytest.mark.parametrize(
     ("subject", "message"),
     [
-        (counting(), "OpenMP (64) start more threads than the 8 CPUs"),
+        (counting(), "OpenMP (64) starts more threads than the 8 CPUs"),
         (
             counting(process_threads=4),
             "",

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,11 +26,10 @@ from mlbackends.host.python.packages import (
     origin_of,
     python_folders,
 )
+from mlbackends.host.python.wheel_files import missing_files
 from mlbackends.model.records import Presence
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.conftest import Machine
 
     from mlbackends.model.records import Finding
@@ -90,6 +92,31 @@ def test_metadata_without_files_is_a_reason(machine: Machine) -> None:
 
     assert (finding.presence, finding.version) == (Presence.FOUND, "1.2")
     assert [reason.code for reason in finding.reasons] == ["metadata-only"]
+
+
+def test_a_folder_that_this_user_may_not_read_does_not_count_as_missing() -> None:
+    """Installed by root with umask 077, as on shared clusters."""
+    with TemporaryDirectory() as name:
+        Path(name, "site/thing/libs").mkdir(parents=True)
+        Path(name, "proc").mkdir()
+        info = Path(name, "site/thing-1.2.dist-info")
+        info.mkdir()
+        (info / "RECORD").write_text("thing/libs/_core.so,,\n")
+        Path(name).chmod(0o755)
+        Path(name, "site/thing").chmod(0)
+        user = os.geteuid()
+        if user == 0:
+            os.seteuid(65534)  # root may read everything; nobody may not
+        try:
+            host = Host(name, python=on("/site"))
+            (reason,) = about(host).reasons
+            lacking = missing_files(host, distributions(host)["thing"])
+        finally:
+            os.seteuid(user)
+            Path(name, "site/thing").chmod(0o755)
+
+    assert reason.message == "thing 1.2 is installed, but this user may not read /site/thing"
+    assert (reason.hint, lacking) == ("make it readable: chmod -R a+rX /site/thing", [])
 
 
 def test_a_package_of_no_version_is_named_without_one(machine: Machine) -> None:
