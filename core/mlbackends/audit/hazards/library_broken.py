@@ -37,17 +37,12 @@ def symptoms(report: ReportView) -> Symptoms:
                 message = f"{library.path}: {message}"
             if library.owner:
                 message += f"; it belongs to {library.owner}"
-            severity = Severity.ERROR
-            if failure.driver:
-                severity = Severity.NOTE
-            elif reason.code == "missing-symbol":
-                severity = (
-                    Severity.WARNING
-                )  # an old library may lack what was asked for, and be whole
-            elif reason.code == "missing-dependency" and library.found_by in _OF_THE_SYSTEM:
-                severity = (
-                    Severity.WARNING
-                )  # a plug-in, which finds it in the program that opens it
+            # A plug-in finds what it needs in the program that opens it; an old library may lack
+            # what was asked for, and be whole.
+            is_plugin = reason.code == "missing-dependency" and library.found_by in _OF_THE_SYSTEM
+            may_work = is_plugin or reason.code == "missing-symbol"
+            severity = Severity.WARNING if may_work else Severity.ERROR
+            severity = Severity.NOTE if failure.driver else severity
             yield Symptom(
                 message,
                 hint=reason.hint,

@@ -1,13 +1,8 @@
 """NCCL is configured not to use P2P, shared memory or RDMA."""
 
-from typing import TYPE_CHECKING
-
 from mlbackends.audit.environment import integer, is_number, setting, settings
 from mlbackends.audit.gpus import is_consumer_card
 from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
-
-if TYPE_CHECKING:
-    from mlbackends.model.records import FactValue
 
 
 def _is_one(value: str) -> bool:
@@ -52,11 +47,12 @@ def symptoms(report: ReportView) -> Symptoms:
         value, file = variables.get(name) or row.get("value", ""), row.get("file", "")
         if value and has_effect(value):
             has_found = has_found or name in _P2P
-            evidence: dict[str, FactValue] = {f"environment.variables.{name}": value}
             yield Symptom(
                 f"{setting(name, value)}{f' in {file}' if file else ''}: {effect}",
                 hint=f"remove its line from {file}" if file else "",
                 command="" if file else f"unset {name}",
-                evidence={"nccl.configuration": [row]} if file else evidence,
+                evidence={"nccl.configuration": [row]}
+                if file
+                else {f"environment.variables.{name}": value},
                 severity=Severity.NOTE if is_ethernet and name in _BETWEEN_NODES else None,
             )
