@@ -17,7 +17,7 @@ from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.backend import AttentionBackend, Gradients, LibraryAnswer
 from mlbackends.sdpa.constraints import constraint
-from mlbackends.sdpa.rules.cuda_cudnn import broken_row, broken_tail
+from mlbackends.sdpa.rules.cuda_cudnn import FAULTS, broken_row
 from mlbackends.sdpa.switches import SDPBackend
 
 if TYPE_CHECKING:
@@ -126,10 +126,12 @@ def _answer(problem: bytes) -> LibraryAnswer:
 
 
 def _unless_broken(problem: AttentionProblem, version: str) -> LibraryAnswer:
-    """Return that this cuDNN supports a problem, unless its gradients are known to be wrong."""
+    """Return that this cuDNN supports a problem, unless its results are known to be wrong."""
     major, minor, patch = (int(part) for part in version.split(".")[:3])
-    if why := broken_tail(problem, major * 10_000 + minor * 100 + patch):
-        return LibraryAnswer((Reason("gradient", why),))
+    release = major * 10_000 + minor * 100 + patch
+    for fault in FAULTS:
+        if why := fault.test(problem, release):
+            return LibraryAnswer((Reason(fault.code, why),))
     return LibraryAnswer((), f"cuDNN {version} supports it")
 
 

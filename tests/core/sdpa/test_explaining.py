@@ -10,9 +10,11 @@ import pytest
 
 from mlbackends import cudnn
 from mlbackends.base.errors import UnknownName
+from mlbackends.sdpa import named_devices, rules
 from mlbackends.sdpa.explaining import explain
 from mlbackends.sdpa.problem_text import parse
 from mlbackends.sdpa.rules import environment
+from mlbackends.sdpa.switches import SDPBackend
 from mlbackends.switches import store
 
 SHAPE = "--shape 2,8,1024,64 "
@@ -126,6 +128,35 @@ def test_gradients_of_one_query_row_get_a_warning() -> None:
 
     assert verdict.usable and "cudnn-frontend#1072" in verdict.note
     assert not verdict_of(line.replace("--backward", ""), "CUDNN_ATTENTION").note
+
+
+@pytest.mark.parametrize(
+    ("torch", "cudnn_version", "line", "state"),
+    [
+        ((2, 13), 92000, "--device b200 --shape 2,8,1,64", "warns"),
+        ((2, 13), 91900, "--device sm110 --shape 2,8,1,64", "warns"),
+        ((2, 14), 92000, "--device b200 --shape 2,8,1,64", "refuses"),
+        ((2, 15), 92500, "--device b200 --shape 2,8,1,64", "refuses"),
+        ((2, 15), 92401, "--device b200 --shape 2,8,1,64", "fine"),
+        ((2, 15), 92501, "--device b200 --shape 2,8,1,64", "fine"),
+        ((2, 13), 91801, "--device b200 --shape 2,8,1,64", "fine"),
+        ((2, 13), 92000, "--device h100 --shape 2,8,1,64", "fine"),
+        ((2, 13), 92000, "--device b200 --shape 2,8,2,64", "fine"),
+    ],
+)
+def test_one_query_row_on_blackwell_is_wrong_with_some_cudnn(
+    torch: tuple[int, int], cudnn_version: int, line: str, state: str
+) -> None:
+    """Source: pytorch#193893; torch refuses it since pytorch#194927."""
+    (wording,) = parse(f"--kv-len 128 {line}")
+    problem = wording.problem(named_devices.device(wording.device).device)
+    there = environment.Environment(torch=torch, cudnn_version=cudnn_version)
+    kind = SDPBackend.CUDNN_ATTENTION
+    reasons = [reason.message for reason in rules.why_not(kind, problem, there)]
+    text = "; ".join(reasons) or rules.warning(kind, problem, there)
+
+    assert bool(reasons) == (state == "refuses")
+    assert ("the result of a single query row can be wrong" in text) == (state != "fine")
 
 
 def test_on_a_gpu_the_element_type_is_one_that_the_fast_backends_have() -> None:

@@ -68,10 +68,12 @@ def warning(kind: SDPBackend, problem: AttentionProblem, environment: Environmen
     """Return what can go wrong although torch runs a kind of backend, "" for nothing that is known."""
     if kind is not SDPBackend.CUDNN_ATTENTION or problem.platform != "cuda":
         return ""
-    tail = cuda_cudnn.broken_tail(problem, environment.cudnn_version)
-    tail = "" if cuda_cudnn.checks_tail(environment) else tail
-    sources = {cuda_cudnn.broken_row(problem): "cudnn-frontend#1072", tail: "pytorch#196678"}
-    return "; ".join(f"{message} ({source})" for message, source in sources.items() if message)
+    messages = (
+        (fault.test(problem, environment.cudnn_version), fault.source)
+        for fault in cuda_cudnn.FAULTS
+        if environment.torch < fault.since
+    )
+    return "; ".join(f"{message} ({source})" for message, source in messages if message)
 
 
 def batched(problem: AttentionProblem) -> AttentionProblem:

@@ -252,6 +252,12 @@ CASES += [
     ("cudnn-attention-nan", hopper("2.14.0", "9.25.1", nvidia_cudnn_cu12="9.26.0.51"), None),
     ("cudnn-attention-nan", hopper("2.14.0", "9.26.0", nvidia_cudnn_cu12="9.20.0.48"), W),
     ("cudnn-attention-nan", hopper("2.14.0", "9.25.1", "10.0"), None),
+    *(("cudnn-decode-wrong", hopper(torch, version, capability), severity)
+      for torch, version, capability, severity in (("2.13.0", "9.20.0", "10.0", E),
+      ("2.11.0", "9.19.0", "10.3", E), ("2.14.1", "9.20.0", "10.0", None), ("2.13.0", "9.24.1", "10.0", None),
+      ("2.13.0", "9.25.1", "10.0", None), ("2.13.0", "9.20.0", "9.0", None), ("2.8.0", "9.20.0", "10.0", None))),
+    ("cudnn-decode-wrong", hopper("2.13.0", "9.26.0", "10.0", nvidia_cudnn_cu12="9.20.0.48"), E),
+    ("cudnn-decode-wrong", hopper("2.13.0", "9.20.0", "10.0", nvidia_cudnn_cu12="9.24.1.5"), None),
     ("cudnn-older-than-jax-needs", with_jax("9.8", system="9.1.0"), E),
     ("cudnn-older-than-jax-needs", with_jax("9.8", system="9.8.0"), None),
     ("cudnn-older-than-jax-needs", with_jax("", system="9.1.0"), None),
