@@ -104,10 +104,11 @@ ONNXRUNTIME = """
 import os
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
-loaded = False
+loaded = {loaded}
+TENSORRT = "TensorrtExecutionProvider"
 
 def get_available_providers():
-    return [CUDA, CPU]
+    return [TENSORRT, CUDA, CPU] if loaded else [CUDA, CPU]
 
 def preload_dlls():
     global loaded
@@ -121,6 +122,9 @@ class InferenceSession:
     def __init__(self, model, providers):
         assert model[:2] == bytes([8, 8]) and b"Identity" in model
         self.used = [*providers, CPU]
+        if TENSORRT in providers:
+            self.used = [CPU]
+            os.write(2, b"libnvinfer.so.10: cannot open shared object file: No such file or directory\\n")
         if CUDA in providers and not loaded:
             self.used = [CPU]
             os.write(2, b"\\x1b[1;31m[E:onnxruntime] Failed to load library "
@@ -143,7 +147,7 @@ def test_a_provider_of_onnxruntime_that_does_not_start_is_not_claimed(
     tmp_path: Path, *, preloads: bool, verdict: str
 ) -> None:
     sources = {
-        "onnxruntime/__init__.py": ONNXRUNTIME.format(preloads=preloads),
+        "onnxruntime/__init__.py": ONNXRUNTIME.format(preloads=preloads, loaded=False),
         "numpy/__init__.py": NUMPY,
         "onnxruntime/capi/libonnxruntime_providers_cuda.so": "",
     }
@@ -155,6 +159,19 @@ def test_a_provider_of_onnxruntime_that_does_not_start_is_not_claimed(
     assert report.facts["providers"] == ["cpu"]
     assert report.facts["accelerators"] == {"cuda": verdict}
     assert [warning.code for warning in report.warnings] == ["falls-back"]
+
+
+def test_cuda_without_tensorrt_does_not_fall_back_to_the_cpu(tmp_path: Path) -> None:
+    sources = {
+        "onnxruntime/__init__.py": ONNXRUNTIME.format(preloads=True, loaded=True),
+        "numpy/__init__.py": NUMPY,
+    }
+
+    report = ran(tmp_path, "onnxruntime", sources)
+
+    assert report.facts["providers"] == ["cpu", "cuda"]
+    assert "libnvinfer.so.10" in str(report.facts["accelerators"])
+    assert report.warnings == ()
 
 
 def test_operators_of_vllm_that_do_not_load_are_an_import_that_fails(tmp_path: Path) -> None:

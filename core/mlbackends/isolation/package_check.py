@@ -233,10 +233,10 @@ def _with_results(
         fails = reason is not None and reason.code not in _AFTER_IMPORT
         imports[module] = reason.message if reason and fails else IMPORTED
     facts = report.facts | getattr(probe, "learned", dict)(learned) | {"imports": imports}
-    accelerators = learned.get("accelerators", {}).items()
-    refused = [f"{accelerator}: {why}" for accelerator, why in accelerators if why != STARTS]
+    accelerators = learned.get("accelerators", {})
+    refused = [f"{accelerator}: {why}" for accelerator, why in accelerators.items()]
     warnings = report.warnings
-    if refused:
+    if refused and STARTS not in accelerators.values():  # onnxruntime needs no TensorRT for CUDA
         build = f"{facts.get('distribution') or name} {report.version}"
         message = f"{build} loads, then falls back to the CPU: {'; '.join(refused)}"
         warnings += (Reason("falls-back", message),)
