@@ -1,6 +1,6 @@
 """A package is installed, but importing it fails."""
 
-from mlbackends.audit.environment import FRAMEWORKS
+from mlbackends.audit.environment import FRAMEWORKS, quoted
 from mlbackends.audit.hazard import NotReported, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.imports import fix, unimportable
 from mlbackends.audit.libraries import is_of_a_driver
@@ -24,7 +24,9 @@ def symptoms(report: ReportView) -> Symptoms:
         only = f"{modules} {versions[0]}".rstrip() if len(failing.modules) == 1 else modules
         command, hint = fix(report, failing), ""
         if not command and "ended the process" in failing.cause:
-            hint = f"see where it ends: python -X faulthandler -c 'import {failing.modules[0]}'"
+            python = quoted(str(report.fact("python.executable", "python")))
+            program = quoted(f"import {failing.modules[0]}")
+            hint = f"see where it ends: {python} -X faulthandler -c {program}"
         major, _, _ = str(report.fact("torch.cuda_version", "")).partition(".")
         library = _OF_CUDA.search(failing.cause)
         if library and major not in ("", library["major"]):

@@ -105,6 +105,15 @@ def test_a_missing_module_is_installed_in_the_range_that_packages_require() -> N
     assert unmet.command == "/venv/bin/python -m pip install pygments"
 
 
+def test_a_module_whose_metadata_is_left_is_reinstalled() -> None:
+    words = "ModuleNotFoundError: No module named 'typing_extensions'"
+    installed = {"typing-extensions": "4.16.0", "torch": "2.0"}
+
+    (check,) = failed(report(failing("torch", words), distributions=installed), *FINDINGS)
+
+    assert check.command.endswith("--force-reinstall --no-deps typing-extensions==4.16.0")
+
+
 @pytest.mark.parametrize("said", ["file too short", "cannot read file data", "invalid ELF header"])
 def test_a_library_that_is_cut_off_is_reported_with_the_import_alone(said: str) -> None:
     path = "/site/numpy.libs/libscipy_openblas64_-32a4b2a6.so"
@@ -177,7 +186,7 @@ def test_a_crash_has_the_command_that_shows_where(code: str) -> None:
 
     assert check.severity is Severity.ERROR
     assert check.message == "torch 2.0 cannot be imported: ended the process with SIGILL"
-    assert "faulthandler" in check.hint and check.command == ""
+    assert "/venv/bin/python -X faulthandler -c 'import" in check.hint and check.command == ""
 
 
 def test_an_import_that_ran_out_of_time_is_not_known_to_fail() -> None:
