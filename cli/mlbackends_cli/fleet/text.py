@@ -4,7 +4,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlbackends.base.errors import counted
@@ -111,19 +111,15 @@ def blocks(kind: Kind, *, whole: bool = False) -> list[tuple[tuple[str, ...], li
             if rest:
                 nodes = tuple(node for group in rest for node in group)
                 found.setdefault(nodes, []).append((name, f"{len(rest):,} other values", ""))
-    return [(nodes, _sentences(facts, whole=whole)) for nodes, facts in found.items()]
-
-
-def _sentences(facts: Iterable[tuple[str, ...]], *, whole: bool) -> list[str]:
-    """Return facts with the same two values as one. facts: name, value and usual value, "" for none."""
-    groups: dict[str, list[str]] = {}
-    for name, value, usual in facts:
-        text = f"{value} ({f'others {usual}' if usual else 'no majority'})"
-        groups.setdefault(text, []).append(one_line(name))
-    return [
-        f"{first}: {text}" + _also(others, 0 if whole else _MOST_ALSO)
-        for text, (first, *others) in groups.items()
-    ]
+    told: list[tuple[tuple[str, ...], list[str]]] = []
+    for nodes, triples in found.items():
+        alike: dict[str, list[str]] = {}
+        for name, value, usual in triples:
+            text = f"{value} ({f'others {usual}' if usual else 'no majority'})"
+            alike.setdefault(text, []).append(one_line(name))
+        limit = 0 if whole else _MOST_ALSO
+        told.append((nodes, [f"{n[0]}: {text}{_also(n[1:], limit)}" for text, n in alike.items()]))
+    return told
 
 
 def _also(names: Sequence[str], most: int) -> str:

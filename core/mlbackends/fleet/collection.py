@@ -385,7 +385,7 @@ def without_duration(section: bytes) -> bytes:
 
 
 @cache
-def _roles(probe: str) -> dict[str, str]:
+def roles_of(probe: str) -> dict[str, str]:
     """Return the facts of a probe whose role is not "fact", with their roles."""
     return {name: fact.role for name, fact in facts_of(probe).items() if fact.role != "fact"}
 
@@ -398,7 +398,7 @@ def form_of(name: str, data: bytes) -> tuple[bytes, dict[str, FactValue]]:
     parts = msgspec.json.decode(data, type=dict[str, Raw])
     digest = hashlib.blake2b(digest_size=16)
     metrics: dict[str, FactValue] = {}
-    roles = _roles(name)
+    roles = roles_of(name)
     facts = parts.pop("facts", None)
     devices = parts.pop("devices", None)
     for fact, raw in (msgspec.json.decode(facts, type=dict[str, Raw]) if facts else {}).items():

@@ -11,11 +11,10 @@ from msgspec import Raw, Struct
 
 from mlbackends.base.errors import BadInput, Incomplete, UnknownName, counted
 from mlbackends.base.version import __version__
-from mlbackends.fleet.collection import HEAD, Collection, Section, are_near
+from mlbackends.fleet.collection import HEAD, Collection, Section, are_near, roles_of
 from mlbackends.fleet.fingerprint import Facts, of_all_devices, whole
 from mlbackends.fleet.nodesets import folded
 from mlbackends.fleet.records import outliers
-from mlbackends.host.declared import facts_of
 from mlbackends.model.fleet import (
     FACTS_SCHEMA,
     RECORD,
@@ -420,10 +419,9 @@ def _report_order(name: str, title: Names[str]) -> tuple[bool, bool, bool, int, 
 def _unknown(name: str, known: Iterable[str]) -> BadInput | UnknownName:
     """Return the error about a fact that no node has, or that is not kept because nodes differ in it."""
     probe, _, fact = name.partition(".")
-    declared = facts_of(probe).get(fact.partition(".")[0])
     why = {"identity": "each machine has its own", "volatile": "it changes by itself"}
-    if declared and declared.role in why:
-        return BadInput(f"{name} is not compared: {why[declared.role]}")
+    if (role := roles_of(probe).get(fact.partition(".")[0], "")) in why:
+        return BadInput(f"{name} is not compared: {why[role]}")
     return UnknownName("fact in this fleet", name, tuple(known))
 
 

@@ -7,7 +7,6 @@ rounded, except those that a policy or the evidence of a failed check names.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -19,11 +18,10 @@ from mlbackends.audit.policy.selection import Selection
 from mlbackends.base.errors import counted, why_not
 from mlbackends.base.registry import PROBES, names
 from mlbackends.base.version import __version__
-from mlbackends.fleet.collection import Collection, form_of, without_duration
+from mlbackends.fleet.collection import Collection, form_of, roles_of, without_duration
 from mlbackends.fleet.fingerprint import rounded
 from mlbackends.fleet.nodesets import folded
 from mlbackends.fleet.records import FailedChecks, as_one, merged
-from mlbackends.host.declared import facts_of
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
 from mlbackends.model.fleet import Envelope, Hazard
 from mlbackends.model.records import Device, ProbeReport, Report
@@ -158,14 +156,8 @@ def _metrics_in(outcome: Outcome) -> set[Place]:
     return {
         Place(probe, False, fact[0])
         for probe, *fact in names
-        if fact and (known := facts_of(probe).get(fact[0])) and known.role == "metric"
+        if fact and roles_of(probe).get(fact[0]) == "metric"
     }
-
-
-@cache
-def _not_compared(probe: str) -> frozenset[str]:
-    """Return the facts of a probe that differ between equal machines."""
-    return frozenset(name for name, fact in facts_of(probe).items() if fact.role != "fact")
 
 
 def places_of(policies: Sequence[Policy]) -> set[Place]:
@@ -173,13 +165,13 @@ def places_of(policies: Sequence[Policy]) -> set[Place]:
     found: set[Place] = set()
     for part in _parts(tuple(policies)):
         if isinstance(part, Selection):
-            if part.head in _not_compared(part.probe):
+            if part.head in roles_of(part.probe):
                 found.add(Place(part.probe, is_of_devices=False, name=part.head))
             elif part.head == "devices":
                 found.add(Place(part.probe, is_of_devices=True, name="*"))
         elif isinstance(part, Golden):
             for probe in names(PROBES):
-                found |= {Place(probe, False, name) for name in _not_compared(probe)}
+                found |= {Place(probe, False, name) for name in roles_of(probe)}
     return found
 
 
@@ -262,8 +254,7 @@ def _watched(report: Report, read: set[Place]) -> Report:
         def note(fact: str) -> None:
             read.add(Place(name, False, fact))
 
-        declared = facts_of(name)
-        unlike = (fact for fact in _not_compared(name) if declared[fact].role != "metric")
+        unlike = (fact for fact, role in roles_of(name).items() if role != "metric")
         facts = _Watched(probe.facts, frozenset(unlike), note)
         return replace(
             probe, facts=facts, devices=tuple(device(name, row) for row in probe.devices)
