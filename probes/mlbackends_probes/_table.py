@@ -4,8 +4,8 @@ These libraries differ by names and by a few calls; any other probe is a file, N
 `mlbackends.base.registry` lists both. doc: the lines of what would be the file's docstring. kind: "cuda" and
 "shared" have the fields of CudaLibrary and SharedLibrary, "rocm" those of library_finding, "package" those of
 `_package` here. asks: which of load_NAME and use_NAME in _checks.py are asked of an opened library; what
-completes a finding is in _findings.py, and of a package in _packages.py. check: the Python source that a
-process runs after it has imported the package. unnamed: the name of a status that statuses.json lacks.
+completes a finding is in _findings.py, and of a package in _packages.py. unnamed: the name of a
+status that statuses.json lacks.
 """
 
 import os
@@ -42,9 +42,7 @@ def load(name: str) -> ModuleType:
     calls: Callable[[CDLL], Calls] = partial(Calls, library=name, unnamed=unnamed)
     attributes: dict[str, Any] = {}
     if kind == "package":
-        if check := row.pop("check", ()):
-            attributes["CHECK"] = "\n".join(check)
-        attributes |= {"GROUP": "framework", "find": partial(_package, name, **row)}
+        attributes = {"GROUP": "framework", "find": partial(_package, name, **row)}
     elif kind == "rocm":
         calls = partial(rocm_calls, namer=row.pop("namer", ""))
         attributes["find"] = partial(library_finding, **row)
@@ -70,7 +68,7 @@ def load(name: str) -> ModuleType:
     if complete := getattr(_findings, f"find_{name}", None):
         find = attributes["find"]
         attributes["find"] = lambda host: complete(find(host), host)
-    vars(probe).update(attributes)
+    vars(probe).update(attributes, __file__=__file__)  # beside which its files are
     return probe
 
 

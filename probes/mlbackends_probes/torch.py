@@ -42,28 +42,6 @@ SUMMARY = (
     "{cpu_capability} kernels",
 )
 
-CHECK = """
-import torch
-
-def product(device):
-    left = torch.arange(6, dtype=torch.float32, device=device).reshape(2, 3)
-    got = (left @ left.T).tolist()
-    if got != [[5.0, 14.0], [14.0, 50.0]]:
-        fail("wrong-result", f"on {device} a product of matrices gave {got}")
-    facts.setdefault("computed_on", []).append(device)
-
-if deep:
-    product("cpu")
-    facts["configuration"] = torch.__config__.show()
-    facts["threads"] = torch.get_num_threads()
-    facts["interop_threads"] = torch.get_num_interop_threads()
-    for kind in ("cuda", "xpu", "mps"):
-        backend = getattr(torch, kind, None)
-        if backend is not None and backend.is_available():
-            for index in range(backend.device_count()):
-                product(f"{kind}:{index}")
-    computed = True
-"""
 _NAMES = ("torch", "torch-nightly", "torch-cpu", "torch-rocm", "torch-xpu", "pytorch")
 _PARTNERS = (
     "torchvision", "torchaudio", "torchtext", "torch-tensorrt", "xformers", "vllm",
@@ -116,7 +94,7 @@ def find(host: Host) -> Finding:
 
 
 def learned(facts: dict[str, FactValue]) -> dict[str, FactValue]:
-    """Return what CHECK left as facts."""
+    """Return what the check of the package left as facts."""
     return facts | _configuration(str(facts.pop("configuration", "")))
 
 

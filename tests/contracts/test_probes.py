@@ -191,6 +191,12 @@ def test_every_code_of_the_catalogue_is_used_and_tested() -> None:
     assert [code for code in codes if f'"{code}"' not in tested] == []
 
 
+def test_a_check_of_a_package_has_the_name_of_its_probe() -> None:
+    checks = {path.stem for path in (ROOT / "probes").glob("*/package_checks/*.py")}
+    assert checks
+    assert checks <= {name for name, module in MODULES.items() if registry.check_of(name, module)}
+
+
 def test_a_row_lists_what_its_library_is_asked() -> None:
     rows = json.loads((ROOT / "probes/mlbackends_probes/table.json").read_bytes())
     listed = {f"{step}_{name}" for name, row in rows.items() for step in row.get("asks", ())}

@@ -99,6 +99,13 @@ def import_error(entry: object) -> BaseException | None:
     return getattr(entry, "import_error", None) if isinstance(entry, ModuleType) else None
 
 
+def check_of(name: str, probe: ModuleType) -> str:
+    """Return the file that checks the package of a probe, package_checks/NAME.py beside it, or ""."""
+    folder = os.path.dirname(getattr(probe, "__file__", None) or "")
+    path = os.path.join(folder, "package_checks", f"{name}.py")
+    return path if folder and os.path.isfile(path) else ""
+
+
 @cache
 def own_names(package: str) -> frozenset[str]:
     """Return the names of the folder's own files, and of the rows of its table.

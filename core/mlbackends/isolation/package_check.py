@@ -1,10 +1,8 @@
 """Import the modules of packages in separate interpreters, compute with them, and report what came of it.
 
-A module is imported in the interpreter that is inspected, as a user's program would. The CHECK of its probe,
-Python source, then leaves facts in `facts`, which the probe's `learned` reads, if it has one. `deep` is
-whether it may compute for seconds; it sets `computed` once a result was right. `fail(code, message)` ends
-it. `starts(accelerator, call)` records whether a call for an accelerator succeeds, and if not, the loader's
-words.
+A module is imported in the interpreter that is inspected, as a user's program would, by package_frame.py.
+`check` of package_checks/NAME.py beside the probe NAME is then called there, with the frame's `Child`. The
+probe's `learned` reads the facts that it left, if the probe has one.
 """
 
 import os
@@ -19,10 +17,13 @@ import msgspec
 from msgspec.structs import replace
 
 from mlbackends.base.reasons import UNCHECKED, Reason
+from mlbackends.base.registry import check_of
+from mlbackends.base.tables import table
 from mlbackends.host.command import outcome_of
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import module_location
 from mlbackends.isolation.client import running, side_by_side
+from mlbackends.isolation.package_frame import STARTS
 from mlbackends.isolation.protocol import reason_of
 from mlbackends.model.records import IMPORTED, OPENED, Finding, Presence, ProbeReport, speaking_copy
 
@@ -32,93 +33,13 @@ IMPORT_TIMES, COMPUTE_TIMES = 6, 12
 
 #: Reasons that computing failed after the import.
 _AFTER_IMPORT = ("call-failed", "wrong-result")
-#: What the fact `accelerators` has for one that works.
-STARTS = "starts"
 
-#: The extension modules of packages, below site-packages: the first that exists counts. They open without
-#: another package.
-EXTENSIONS = {
-    "bitsandbytes": ("bitsandbytes/libbitsandbytes_cpu.*",),
-    "ctranslate2": ("ctranslate2/_ext.*",),
-    "faiss": ("faiss/_swigfaiss.*",),
-    "jax": ("jaxlib/_jax.*", "jaxlib/xla_extension.*"),
-    "numpy": ("numpy/_core/_multiarray_umath.*", "numpy/core/_multiarray_umath.*"),
-    "onnxruntime": ("onnxruntime/capi/onnxruntime_pybind11_state.*",),
-    "openvino": ("openvino/_pyopenvino.*",),
-    "scipy": ("scipy/linalg/_fblas.*",),
-    "torch": ("torch/_C.*",),
-    "triton": ("triton/_C/libtriton.*",),
-}
+#: How the names of extension modules end.
 _ENDINGS = (".so", ".pyd", ".dll", ".dylib")
 
-_FRAME = r'''
-import sys
-if sys.path and sys.path[0] == "":  # before Python 3.11: a json.py there is not ours to import
-    del sys.path[0]
-import json, os
-output = os.dup(1)
-os.dup2(2, 1)
-facts, deep, computed, STARTS = {}, %r, False, %r
-def end(reason):
-    os.write(output, ("\n" + %r + json.dumps(
-        {"facts": facts, "reason": reason, "computed": computed}
-    ) + "\n").encode())
-    os._exit(0)
-def fail(code, message):
-    end([code, message])
-import re
-def of_loader(text):
-    """The loader's complaint in a text, or ""."""
-    pattern = r"[^\s\"]+: (cannot open shared|undefined symbol|file too short|invalid ELF)[^\n]*"
-    match = re.search(pattern, text)
-    return match.group() if match else ""
-def words(error):
-    """The error that began it: numpy and others wrap the loader's words in pages of advice."""
-    while isinstance(error, (ImportError, OSError)) and not isinstance(error, ModuleNotFoundError):
-        first = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-        if not isinstance(first, (ImportError, OSError)):
-            break
-        error = first
-    text = str(error)
-    text = " ".join((of_loader(text) if len(text) > 300 else text).split() or text.split())[:500]
-    return type(error).__name__ + (": " + text if text else "")
-def starts(accelerator, call):
-    ours, pipe = os.dup(2), os.pipe()
-    os.write(pipe[1], b"\n")
-    if os.name != "nt":  # there a full pipe would stop the library
-        os.set_blocking(pipe[1], False)
-        os.dup2(pipe[1], 2)
-    why = ""
-    try:
-        if not call():
-            why = "it is not offered"
-    except BaseException as error:
-        why = words(error)
-    finally:
-        os.dup2(ours, 2)
-        os.close(pipe[1])
-    if why:
-        printed = os.read(pipe[0], 65536).decode(errors="replace")
-        text = re.sub(r"\x1b\[[0-9;]*m", "", why + "\n" + printed)
-        complaint = re.search(r"[^\n]*([Ee]rror|[Ff]ailed|[Cc]annot|[Cc]ould not)[^\n]*", text)
-        why = of_loader(text) or (complaint.group() if complaint else why)
-        # A line of a log begins with its time, and with where it was written.
-        why = " ".join(re.sub(r"^\S.*?\.cc:\d+\] ", "", why).split())[:300]
-    facts.setdefault("accelerators", {})[accelerator] = why or STARTS
-try:
-    import importlib
-    importlib.import_module(%r)
-except BaseException as error:
-    fail("import-failed", words(error))
-try:
-    exec(%r, globals())
-except (AttributeError, NameError, TypeError) as error:  # another release's interface
-    if deep:
-        fail("call-failed", words(error))
-except BaseException as error:
-    fail("call-failed", words(error))
-end(None)
-'''
+#: Runs a file without its folder on sys.path. Before Python 3.11 the current folder was there.
+_RUN = "import sys; sys.path[:1] == [''] and sys.path.pop(0); exec(open(sys.argv[1], 'rb').read())"
+_FRAME = os.path.join(os.path.dirname(os.path.abspath(__file__)), "package_frame.py")
 
 
 class _Answer(msgspec.Struct):
@@ -137,9 +58,12 @@ class _Result(NamedTuple):
 
 
 def extension_of(host: Host, finding: Finding) -> str:
-    """Return the extension module of the package that a probe found, "" if none is listed or exists."""
+    """Return the extension module of the package that a probe found, "" if none is listed or exists.
+
+    Those that are listed, below site-packages, open without another package. The first that exists counts.
+    """
     module = finding.imports[0] if finding.imports else ""
-    patterns = EXTENSIONS.get(module, ())
+    patterns = table("isolation/extensions").get(module, ())
     folder = os.path.dirname(module_location(host, module)) if patterns else ""
     paths = (path for pattern in patterns for path in host.glob(f"{folder}/{pattern}"))
     return next((path for path in paths if path.endswith(_ENDINGS)), "") if folder else ""
@@ -166,11 +90,11 @@ def imported(
 ) -> dict[str, ProbeReport]:
     """Return the reports of probes with packages, whose modules were imported, each in its own process.
 
-    timeout: seconds for an answer of a library. deep: the probes whose CHECK may compute for seconds.
+    timeout: seconds for an answer of a library. deep: the probes whose check may compute for seconds.
     progress: called with the name of a probe whose package is still being imported.
     """
     tasks = [
-        (name, module, getattr(modules[name], "CHECK", "") * (module == finding.imports[0]))
+        (name, module, check_of(name, modules[name]) if module == finding.imports[0] else "")
         for name, finding in findings.items()
         if name in reports
         for module in finding.imports
@@ -196,11 +120,11 @@ def imported(
 
 
 def _result(probe: str, module: str, check: str, host: Host, timeout: float, deep: bool) -> _Result:
-    """Import one module, and run the check of its probe."""
+    """Import one module, and run the check of its probe, a file."""
     executable = str(host.python.get("executable", ""))
     limit, seal = timeout * (COMPUTE_TIMES if deep else IMPORT_TIMES), os.urandom(8).hex()
     start = time.perf_counter()
-    command = (executable, "-c", _FRAME % (deep, STARTS, seal, module, check))
+    command = (executable, "-c", _RUN, _FRAME, module, check, seal, "deep" * deep)
     # No framework is to take the memory of a GPU for being asked whether it starts.
     environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **host.environment}
     outcome = outcome_of(command, limit, environment, subprocess.STDOUT, running=running)
@@ -250,8 +174,9 @@ def _with_results(
     elif not reasons:
         presence = Presence.LOADABLE
         code, text = "no-use-check", "no check here computes with it"
-        if "computed = True" in getattr(probe, "CHECK", ""):
-            code, text = "not-computed", f"`backends info {name}` computes with it"
+        with open(check_of(name, probe) or os.devnull, encoding="utf-8") as file:
+            if ".judge(" in file.read():
+                code, text = "not-computed", f"`backends info {name}` computes with it"
         reasons = (Reason(code, f"it is imported; {text}"),)
     seconds = report.duration_seconds + sum(result.seconds for result in results)
     return replace(

@@ -90,6 +90,7 @@ def survey(
     replies = search.opened(requested, not names, progress, meanwhile)
     modules, findings, reports = search.modules, search.findings, search.reports
     for name, finding in findings.items():
+        has_check = bool(finding.imports and registry.check_of(name, modules[name]))
         theirs = [job for job in search.jobs if job.probe == name and job.id in replies]
         own = {job.library.path: replies[job.id] for job in theirs}
         if host.pid is not None:
@@ -104,9 +105,7 @@ def survey(
             finding, own = replace(finding, libraries=tuple(libraries)), {}
         total = search.seconds[name] + sum(reply.seconds for reply in own.values())
         reports[name] = replace(
-            merged(
-                name, finding, own, depth, hasattr(modules[name], "CHECK") and bool(finding.imports)
-            ),
+            merged(name, finding, own, depth, has_check),
             source=_source(modules[name]),
             duration_seconds=round(total, 6),
         )

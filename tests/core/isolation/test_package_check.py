@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base import registry
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
 from mlbackends.survey import survey
@@ -96,6 +99,37 @@ def test_a_library_that_is_missing_or_cut_off_is_named_in_the_loaders_words(
     report = imported(tmp_path, {"triton": source})["triton"]
 
     assert words in report.reasons[0].message
+
+
+def test_nothing_of_ours_is_where_the_package_is_imported(tmp_path: Path) -> None:
+    source = (
+        "import json, sys\nours = [name for name in sys.modules if 'mlbackends' in name]\n"
+        f"with open({str(tmp_path / 'seen')!r}, 'w') as file:\n"
+        "    json.dump([sys.argv, sys.path, ours], file)\n"
+    )
+
+    imported(tmp_path, {"triton": source})
+
+    arguments, path, ours = json.loads((tmp_path / "seen").read_text())
+    assert (arguments, ours) == (["-c"], [])
+    assert "" not in path
+    assert not [folder for folder in path if folder.endswith(("isolation", "package_checks"))]
+
+
+def test_a_check_lies_beside_its_probe_and_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A probe of another distribution has its own; one without a file has none of the current folder."""
+    check = tmp_path / "package_checks" / "our_card.py"
+    check.parent.mkdir()
+    check.touch()
+    monkeypatch.chdir(tmp_path)
+    probe = ModuleType("our_card")
+
+    assert registry.check_of("our_card", probe) == ""
+    probe.__file__ = str(tmp_path / "our_card.py")
+    assert registry.check_of("our_card", probe) == str(check)
+    assert registry.check_of("triton", probe) == ""
 
 
 def test_pages_of_advice_around_the_first_error_are_left_out(tmp_path: Path) -> None:
