@@ -68,7 +68,7 @@ def load(name: str) -> ModuleType:
     if complete := getattr(_findings, f"find_{name}", None):
         find = attributes["find"]
         attributes["find"] = lambda host: complete(find(host), host)
-    vars(probe).update(attributes, __file__=__file__)  # beside which its files are
+    vars(probe).update(attributes, __file__=__file__)
     return probe
 
 

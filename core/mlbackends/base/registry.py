@@ -100,7 +100,7 @@ def import_error(entry: object) -> BaseException | None:
 
 
 def check_of(name: str, probe: ModuleType) -> str:
-    """Return the file that checks the package of a probe, package_checks/NAME.py beside it, or ""."""
+    """Return the file that checks the package of a probe, package_checks/NAME.py next to it, or ""."""
     folder = os.path.dirname(getattr(probe, "__file__", None) or "")
     path = os.path.join(folder, "package_checks", f"{name}.py")
     return path if folder and os.path.isfile(path) else ""

@@ -1,7 +1,7 @@
 """Import the modules of packages in separate interpreters, compute with them, and report what came of it.
 
 A module is imported in the interpreter that is inspected, as a user's program would, by package_frame.py.
-`check` of package_checks/NAME.py beside the probe NAME is then called there, with the frame's `Child`. The
+`check` of package_checks/NAME.py, next to the probe NAME, is then called there with the frame's `Child`. The
 probe's `learned` reads the facts that it left, if the probe has one.
 """
 

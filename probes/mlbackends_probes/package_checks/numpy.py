@@ -1,4 +1,4 @@
-"""Multiply two matrices, and tell which instruction sets NumPy uses."""
+"""Multiply two matrices, and list which instruction sets NumPy uses."""
 
 import importlib
 from typing import Any

@@ -116,7 +116,7 @@ def test_nothing_of_ours_is_where_the_package_is_imported(tmp_path: Path) -> Non
     assert not [folder for folder in path if folder.endswith(("isolation", "package_checks"))]
 
 
-def test_a_check_lies_beside_its_probe_and_nowhere_else(
+def test_a_check_is_next_to_its_probe_and_nowhere_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A probe of another distribution has its own; one without a file has none of the current folder."""
