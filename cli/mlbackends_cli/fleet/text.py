@@ -37,12 +37,7 @@ def headline(fleet: Fleet) -> str:
     words = [f"{counts[Status.OK]:,} reported"]
     words += [f"{counts[status]:,} {status}" for status in Status if status in counts][1:]
     forms = counted(len(fleet.configurations), "configuration")
-    return f"{number_of(counts.total())}: {', '.join(words)}; {forms}"
-
-
-def number_of(nodes: int) -> str:
-    """Return a number of nodes, in words."""
-    return f"{nodes:,} node{'' if nodes == 1 else 's'}"
+    return f"{counted(counts.total(), 'node')}: {', '.join(words)}; {forms}"
 
 
 def heading(kind: Kind) -> str:
@@ -52,7 +47,7 @@ def heading(kind: Kind) -> str:
         for name, value in kind.title.items()
         if value is not None
     ]
-    own = number_of(kind.nodes - len(kind.others))
+    own = counted(kind.nodes - len(kind.others), "node")
     text = ": ".join(filter(None, (own, ", ".join(filter(None, values)))))
     which = "another kind" if len(kind.others) == 1 else "other kinds"
     others = f"; and {len(kind.others):,} of {which} ({nodes_of(kind.others)})"
@@ -310,7 +305,7 @@ def changes_parts(difference: FleetDifference, page: Page) -> _Parts:
         (str(group.status), [f"{_nodes(group.nodes, page)}: {one_line(group.error)}"])
         for group in difference.silent
     ]
-    parts = [(f"{number_of(difference.nodes)} reported both times", rows)]
+    parts = [(f"{counted(difference.nodes, 'node')} reported both times", rows)]
     for change in difference.changes:
         groups: dict[str, list[str]] = {}
         for step in change.steps:
@@ -327,9 +322,11 @@ def changes_parts(difference: FleetDifference, page: Page) -> _Parts:
             left = nodes_of(change.left_behind, whole=page.details)
             rows.append(("", [f"{len(change.left_behind):,} left behind: {left}"]))
         nodes = nodes_of(change.nodes, whole=page.details)
-        parts.append((f"on {len(change.nodes):,} of {number_of(difference.nodes)}: {nodes}", rows))
+        parts.append(
+            (f"on {len(change.nodes):,} of {counted(difference.nodes, 'node')}: {nodes}", rows)
+        )
     return parts, [*([] if difference.changes else ["no node changed"]), *difference.notes]
 
 
 def _nodes(nodes: Sequence[str], page: Page) -> str:
-    return f"{number_of(len(nodes))}: {nodes_of(nodes, whole=page.details)}"
+    return f"{counted(len(nodes), 'node')}: {nodes_of(nodes, whole=page.details)}"

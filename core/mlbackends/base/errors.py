@@ -123,8 +123,8 @@ def joined(names: "Sequence[str]") -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with what it counts: "1 thread", "2 threads"."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    """Return a number with what it counts: "1 thread", "2,000 threads"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def shown(value: object) -> str:
