@@ -32,7 +32,9 @@ def symptoms(report: ReportView) -> Symptoms:
             message, command=command, evidence={"torch.version": torch, "torch.partners": [partner]}
         )
     for extension in report.fact("torch.other_cuda_extensions", []):
-        if is_named(report, extension["needs"]):  # the import that fails is the finding
+        package = extension["path"].rpartition("site-packages/")[2].partition("/")[0]
+        # The import that fails is the finding, or the version of the package.
+        if is_named(report, extension["needs"]) or any(report.warnings(package, "conflict")):
             continue
         yield Symptom(
             f"{extension['path']} needs {extension['needs']}, but torch {torch} is built for CUDA"

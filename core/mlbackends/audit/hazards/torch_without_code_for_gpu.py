@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView, Symptom, Symptoms
 from mlbackends.base.patterns import pattern
+from mlbackends.base.quantities import dotted_numbers
 from mlbackends.base.tables import table
 
 _WHEEL = pattern(r"(\d{1,3})\.(\d{1,3})\.\d{1,3}(?:\+cu\d{2,3})?")
-_CAPABILITY = pattern(r"(\d{1,2})\.(\d)")
 _RELEASE = pattern(r"(\d{1,2})\.(\d{1,2})")
 _FOR_BLACKWELL = "install torch 2.7 or newer for CUDA 12.8 or newer (+cu128, +cu130)"
 _FOR_OLDER = "install the torch for CUDA 12.6 (+cu126), up to release 2.14"
@@ -19,13 +19,12 @@ def symptoms(report: ReportView) -> Symptoms:
     gpus = [device for device in report.devices("nvidia") if device.kind == "cuda"]
     if not cuda or not gpus:
         raise DoesNotApply("there is no torch for CUDA together with an NVIDIA GPU")
-    is_arm = report.fact("host.machine", "") == "aarch64"
-    build = "aarch64" if is_arm else str(report.fact("host.platform", ""))
+    build = "host.machine" if report.fact("host.machine") == "aarch64" else "host.platform"
     copies = [
         library for library in report.libraries("torch") if library.found_by == "site-packages"
     ]
     is_wheel = any(copy.owner.startswith("torch ") for copy in copies)
-    codes = targets(version, cuda, build, is_wheel)
+    codes = targets(version, cuda, str(report.fact(build, "")), is_wheel)
     if codes is None:
         raise NotReported(f"the targets of torch {version} for CUDA {cuda} are not known")
     kinds = {gpu.capability: gpu for gpu in gpus if gpu.capability}
@@ -85,17 +84,11 @@ def runs_on(capability: str, code: Targets) -> bool:
 
     A cubin runs on GPUs of the same major and the same or a higher minor number.
     """
-    if not _CAPABILITY.fullmatch(capability):
+    gpu = dotted_numbers(capability)
+    if len(gpu) != 2:
         return True
-    major, minor = _numbers(capability)
     if not code.codes:
-        return _numbers(code.lowest) <= (major, minor) <= _numbers(code.highest)
-    compiled = [_numbers(name) for name in code.codes if name != "PTX"]
-    if "PTX" in code.codes and (major, minor) >= compiled[-1]:
-        return True
-    return any(target[0] == major and target[1] <= minor for target in compiled)
-
-
-def _numbers(capability: str) -> tuple[int, int]:
-    major, _, minor = capability.partition(".")
-    return int(major), int(minor)
+        return dotted_numbers(code.lowest) <= gpu <= dotted_numbers(code.highest)
+    compiled = [dotted_numbers(name) for name in code.codes if name != "PTX"]
+    has_ptx = "PTX" in code.codes and gpu >= compiled[-1]
+    return has_ptx or any(target[0] == gpu[0] and target <= gpu for target in compiled)
