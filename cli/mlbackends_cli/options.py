@@ -9,7 +9,6 @@ import click
 
 from mlbackends.base.errors import BadInput, shown
 from mlbackends.base.mounts import mount_of
-from mlbackends.base.tables import table
 from mlbackends.model.records import Presence, Report
 from mlbackends_cli import formats
 from mlbackends_cli.terminal import ProgressLine
@@ -20,7 +19,7 @@ Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
 def option(
     spec: str,
-    about: str = "",
+    about: str,
     *,
     usual: Any = None,
     kind: Any = None,
@@ -31,8 +30,7 @@ def option(
     """Return an option; one without a metavar or a kind of value is a flag.
 
     spec: its names, that of the parameter if it is another, and a metavar: "--policy policies FILE".
-    about: the help; one that is longer than a line is in options.json, under the spec. usual: the default,
-    which the help shows. many: the option is repeatable.
+    about: the help. usual: the default, which the help shows. many: the option is repeatable.
     """
     words = spec.split()
     names = [word for word in words if word[0] == "-" or (word.isidentifier() and word.islower())]
@@ -44,13 +42,7 @@ def option(
         more["is_flag"] = True
     if not more.get("is_flag"):
         more |= {"default": usual, "type": kind, "multiple": many, "show_default": bool(usual)}
-    return click.option(*names, help=about or _texts()[spec], **more)
-
-
-def _texts() -> dict[str, str]:
-    """Return the long help of options, by specification."""
-    texts: dict[str, str] = table(os.path.join(os.path.dirname(__file__), "options"))
-    return texts
+    return click.option(*names, help=about, **more)
 
 
 class Seconds(click.FloatRange):
@@ -128,7 +120,11 @@ def format_option(
 def depth_option(default: str | None, otherwise: str = "") -> Callable[[Command], Command]:
     """Return --depth. otherwise: the default in words, where it depends on something."""
     depths = [presence.value for presence in Presence if presence is not Presence.ABSENT]
-    about = _texts()["--depth"] + (f"  [default: {otherwise}]" if otherwise else "")
+    about = (
+        "How far to go on a live machine: found reads files only; loadable opens libraries,"
+        " usable computes with them, in child processes."
+    )
+    about += f"  [default: {otherwise}]" if otherwise else ""
     return option("--depth", about, usual=default, one_of=depths)
 
 
@@ -136,7 +132,14 @@ def timeout_option(
     seconds: float, about: str = "", most: float = 3600
 ) -> Callable[[Command], Command]:
     """Return --timeout, with its default."""
-    return option("--timeout SECONDS", about, usual=seconds, kind=Seconds(min=0.01, max=most))
+    return option(
+        "--timeout SECONDS",
+        about
+        or "Time limit for each answer of a library before it is stopped, and for a network mount"
+        " or FUSE before it is skipped.",
+        usual=seconds,
+        kind=Seconds(min=0.01, max=most),
+    )
 
 
 def root_option(about: str = "") -> Callable[[Command], Command]:
@@ -156,16 +159,36 @@ def root_option(about: str = "") -> Callable[[Command], Command]:
             raise BadInput(f"--root: {shown(path)} is neither a folder nor a file", hint)
         return path
 
-    return option("--root PATH", about, kind=TypedPath(), callback=checked)
+    return option(
+        "--root PATH",
+        about
+        or "Inspect a recorded machine: what backends snapshot wrote, a folder with /proc, /sys"
+        " and so on, or a tar of one.",
+        kind=TypedPath(),
+        callback=checked,
+    )
 
 
 OUTPUT = option("--output FILE", "Write to FILE, completely or not at all; - is stdout.", usual="")
-COLOR = option("--color", usual="auto", one_of=["auto", "always", "never"])
+COLOR = option(
+    "--color",
+    "Colour; auto respects NO_COLOR, FORCE_COLOR, CLICOLOR and the terminal.",
+    usual="auto",
+    one_of=["auto", "always", "never"],
+)
 TIMEOUT = timeout_option(5.0)
-PYTHON = option("--python EXE", usual="")
+PYTHON = option(
+    "--python EXE",
+    "Inspect the packages of another Python environment, by its interpreter.",
+    usual="",
+)
 DEPTH = depth_option(Presence.USABLE.value)
 PID = option("--pid", "Inspect a running process: what it has loaded.", kind=click.IntRange(min=1))
-REDACT = option("--redact/--no-redact", usual=True)
+REDACT = option(
+    "--redact/--no-redact",
+    "Replace host name, user, home folder, serial numbers, UUIDs and addresses.",
+    usual=True,
+)
 
 
 def written(*kinds: str, **how: Any) -> Callable[[Command], Command]:

@@ -29,7 +29,12 @@ from mlbackends_cli.terminal import ProgressLine, is_terminal, page
 if TYPE_CHECKING:
     from mlbackends.model.fleet import Envelope
 
-EXPECT = option("--expect NODESET|N", usual="")
+EXPECT = option(
+    "--expect NODESET|N",
+    "The nodes that should report: names such as node[001-064], a ClusterShell group such"
+    " as @compute, or their number. Nodes that did not report are listed.",
+    usual="",
+)
 SOURCES = click.argument("sources", metavar="[-|FILE|DIR]...", nargs=-1, type=TypedPath())
 
 #: The argument and the option of every command that reads a fleet.
@@ -107,8 +112,17 @@ FAILURES = ("drift", "incomplete", "any", "never")
 
 #: The options of a summary, which are those of `Summary`.
 SUMMARY = together(
-    option("--by FACT", many=True),
-    option("--baseline FILE", kind=TypedPath()),
+    option(
+        "--by FACT",
+        "Compare only nodes that have the same value of this fact (repeatable).  [default:"
+        " cpu.model_name, and the names of devices]",
+        many=True,
+    ),
+    option(
+        "--baseline FILE",
+        "Compare with this report or recorded machine instead of the majority of the nodes.",
+        kind=TypedPath(),
+    ),
     option(
         "--fail-on",
         "Exit 1 if a node differs (drift), has no report (incomplete), or either (any). any also counts nodes"
@@ -116,9 +130,17 @@ SUMMARY = together(
         usual="never",
         one_of=FAILURES,
     ),
-    option("--hazards"),
+    option(
+        "--hazards",
+        "Also look for known hazards, as backends fleet doctor does, and list the nodes that"
+        " have them.",
+    ),
     option("--all details", "Show every fact and every node."),
-    option("--plot FILE.svg|FILE.png", usual=""),
+    option(
+        "--plot FILE.svg|FILE.png",
+        "Draw the groups by size and their deviations, for a ticket; PNG needs the extra png.",
+        usual="",
+    ),
     written(also=("table", "markdown", "html")),
 )
 

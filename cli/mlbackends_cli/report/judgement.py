@@ -66,7 +66,9 @@ OUTCOME = together(
     COLOR,
 )
 #: The policies of a command that checks against them.
-POLICIES = option("--policy policies FILE", kind=TypedPath(), many=True)
+POLICIES = option(
+    "--policy policies FILE", "Check against this policy (repeatable).", kind=TypedPath(), many=True
+)
 
 
 def _codes() -> tuple[str, ...]:
@@ -88,13 +90,30 @@ _options = together(
     PYTHON,
     DEPTH,
     TIMEOUT,
-    option("--within SECONDS", kind=Seconds(min=0.1, max=86400)),
+    option(
+        "--within SECONDS",
+        "Give up after this time; the result is then undetermined.  [default: no limit; with"
+        " another --exit-code than plain 50]",
+        kind=Seconds(min=0.1, max=86400),
+    ),
     REDACT,
     format_option(
         "outcome", about="Output format: for people, for programs, or for CI and monitoring."
     ),
-    option("--exit-code codes", usual=PLAIN, one_of=[*UNKNOWN_CODES]),
-    option("--problem", one_of=[ANY, *(problem.value for problem in Problem)]),
+    option(
+        "--exit-code codes",
+        "Convention of the exit codes. nagios: 0 OK, 1 a warning failed, 2 an error failed, 3"
+        " undetermined, regardless of --fail-on. npd (node-problem-detector): 0 OK, 1 a problem"
+        " of the node, 2 undetermined. slurm: 1 a problem of the node, else 0.",
+        usual=PLAIN,
+        one_of=[*UNKNOWN_CODES],
+    ),
+    option(
+        "--problem",
+        "Report only problems of the node (hardware, driver, limits) or of the user (packages,"
+        " variables).  [default: any; with --exit-code npd or slurm, node]",
+        one_of=[ANY, *(problem.value for problem in Problem)],
+    ),
     OUTCOME,
 )
 

@@ -73,17 +73,52 @@ def capture_command(name: str, tracers: tuple[str, ...], examples: str) -> click
 
 
 _CAPTURE = (
-    option("-o --output FILE", usual="backends-trace.log"),
+    option(
+        "-o --output FILE",
+        "Write the trace to FILE, replacing it: one line per call as the library prints it.",
+        usual="backends-trace.log",
+    ),
     option("--append", "Append to FILE."),
-    option("--rank-env rank_variables NAME,...", usual=""),
-    option("--summary", usual="short", one_of=["none", "short", "full"]),
-    option("--live"),
-    option("--separation", usual="auto", one_of=["auto", "preload", "terminal", "pipe", "none"]),
+    option(
+        "--rank-env rank_variables NAME,...",
+        "Variables that hold a rank, the first that is set counts: OMPI_COMM_WORLD_RANK,"
+        " PMI_RANK, SLURM_PROCID, RANK. Each rank gets its own file, FILE.rank0.log and so on.",
+        usual="",
+    ),
+    option(
+        "--summary",
+        "What to print to standard error at the end; full has findings and refusals too.",
+        usual="short",
+        one_of=["none", "short", "full"],
+    ),
+    option(
+        "--live",
+        "Show a running table at the bottom of the terminal, while COMMAND prints above it. Not"
+        " for programs that take the whole screen, as editors do: they draw over it.",
+    ),
+    option(
+        "--separation",
+        "How trace lines are kept out of COMMAND's output: by a small library that is preloaded"
+        " into it, or by passing its output through a terminal or a pipe. With none, and for"
+        " oneDNN, they stay in it.",
+        usual="auto",
+        one_of=["auto", "preload", "terminal", "pipe", "none"],
+    ),
     COLOR,
 )
 _ONEDNN = (
-    option("--level", usual="create", one_of=["exec", "create", "dispatch", "all"]),
-    option("--components REGEX", usual=""),
+    option(
+        "--level",
+        "oneDNN's verbosity level. exec: what ran; create: also what was created; dispatch:"
+        " also why faster implementations refused (long); all: also checks and warnings.",
+        usual="create",
+        one_of=["exec", "create", "dispatch", "all"],
+    ),
+    option(
+        "--components REGEX",
+        "Only these parts of oneDNN, such as 'matmul|graph' (3.3 and newer).",
+        usual="",
+    ),
     option("--timestamps/--no-timestamps", "Have oneDNN print when each call began.", usual=True),
 )
 

@@ -24,15 +24,33 @@ def _joined(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
     return ",".join(values)
 
 
-WHERE = option("--where wheres EXPRESSION", many=True)
+WHERE = option(
+    "--where wheres EXPRESSION",
+    "Show only matching records, such as 'operation=matmul and duration_ns>20us' or"
+    " 'shape~64x64'. Repeatable: all must match.",
+    many=True,
+)
 GROUP_BY = option(
     "--group-by FIELD,...",
+    "Fields to group calls by: tracer, operation, shape, implementation, dtype, isa,"
+    " thread, process, source, arguments.m and so on. Repeatable. Forward and backward calls"
+    " of one shape are one group unless `parameters` or `propagation` is given too.",
     many=True,
     shell_complete=completing(lambda: sorted(NAMES), in_list=True),
     callback=_joined,
 )
-SKIP_FIRST = option("--skip-first N", usual=0, kind=click.IntRange(min=0))
-TOP = option("--top N", kind=click.IntRange(min=0))
+SKIP_FIRST = option(
+    "--skip-first N",
+    "Leave out the first N executions of each call in each process, and in each thread"
+    " where the trace records it: the warm-up.",
+    usual=0,
+    kind=click.IntRange(min=0),
+)
+TOP = option(
+    "--top N",
+    "Show at most N rows; 0 shows all.  [default: 20 in tables, else all]",
+    kind=click.IntRange(min=0),
+)
 #: The options of both commands that read traces.
 CHOSEN = together(GROUP_BY, WHERE, TOP, SKIP_FIRST)
 _DEFAULT_TOP = 20

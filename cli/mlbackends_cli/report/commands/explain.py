@@ -60,7 +60,11 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @format_option(
     also=("text", "markdown"), default="text", about="Output format; json is for devices."
 )
-@option("--report --root subject FILE|DIR|-")
+@option(
+    "--report --root subject FILE|DIR|-",
+    "For devices: compare with this saved report or recorded machine; - is the live one. "
+    " [default: -]",
+)
 @OUTPUT
 @COLOR
 def command(

@@ -73,7 +73,13 @@ _launch_options = together(
         "token_normalize_func": lambda name: name.replace("_", "-"),
     }
 )
-@option("--set texts NAME=VALUE", many=True, shell_complete=complete_setting)
+@option(
+    "--set texts NAME=VALUE",
+    "Set a switch, such as cudnn.benchmark=true. `backends flags list` has the names; none"
+    " as the VALUE of a number leaves it to the library. May be given again.",
+    many=True,
+    shell_complete=complete_setting,
+)
 @option(
     "--flags files FILE.toml",
     "Set the switches of a file; --set goes before it. May be given again.",

@@ -54,8 +54,15 @@ _MOST_LATE = 8
 @option("--mpi", "Run by mpirun, on each node that it knows.")
 @CLUSTER
 @timeout_option(60.0, "Time limit of the command on a node before it is killed.", most=86400)
-@option("--fanout N", usual=64, kind=click.IntRange(min=1, max=65536))
-@option("--program PATH", usual="")
+@option(
+    "--fanout N",
+    "Maximum number of simultaneous ssh connections.",
+    usual=64,
+    kind=click.IntRange(min=1, max=65536),
+)
+@option(
+    "--program PATH", "Path of backends on the nodes.  [default: the path of this one]", usual=""
+)
 @EXPECT
 @SUMMARY
 @COMMAND

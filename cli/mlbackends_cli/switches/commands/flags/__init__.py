@@ -83,7 +83,12 @@ with_values = together(
     option(
         "--flags files FILE.toml", "Apply the switches of this file first (repeatable).", many=True
     ),
-    option("--set settings NAME=VALUE", many=True, shell_complete=complete_setting),
+    option(
+        "--set settings NAME=VALUE",
+        "Assume that NAME is set to VALUE (repeatable).",
+        many=True,
+        shell_complete=complete_setting,
+    ),
 )
 
 
@@ -180,7 +185,11 @@ def _print(name: str, values: Mapping[str, object]) -> None:
     default="shell",
     about="shell is for eval, dotenv for docker --env-file.",
 )
-@option("--shell", one_of=SHELLS)
+@option(
+    "--shell",
+    "The shell that will read it.  [default: sh; on Windows the shell that runs backends]",
+    one_of=SHELLS,
+)
 @with_values
 @OUTPUT
 def env(

@@ -64,14 +64,25 @@ def _number(text: str, otherwise: str, whole: float) -> float:
 @click.argument("after", metavar="AFTER", type=TypedPath())
 @CHOSEN
 @option("--measure", "What is compared.", usual="median", one_of=["median", "mean", "min", "total"])
-@option("--threshold RATIO", usual="10%", kind=_ratio)
+@option(
+    "--threshold RATIO",
+    "From which on a call is slower: 10%, or 1.1 times as long.",
+    usual="10%",
+    kind=_ratio,
+)
 @option(
     "--smallest-share SHARE",
+    "Calls that take less of the time, before and after, are noise.",
     usual="1%",
     kind=lambda text: _number(text, "neither a part such as 0.01 nor a share such as 1%", 0.0),
 )
-@option("--whole-threshold RATIO", kind=_ratio)
-@option("--all everything")
+@option(
+    "--whole-threshold RATIO", "Fail also if all calls together take this much longer.", kind=_ratio
+)
+@option(
+    "--all everything",
+    "Show the calls too that stayed the same or are noise; the formats for programs always do.",
+)
 @written("listing", also=ROWS)
 def command(
     *,
