@@ -88,6 +88,8 @@ CASES: list[tuple[str, Report, Severity | None]] = [
      environment=variables(NPY_DISABLE_CPU_FEATURES="AVX2", NPY_ENABLE_CPU_FEATURES="FMA3")), E),
     ("numpy-feature-variables", report(numpy=told("2.3.0"),
      environment=variables(NPY_ENABLE_CPU_FEATURES="FMA3")), None),
+    ("numpy-feature-variables", report(numpy=told("2.3.0"),
+     environment=variables(NPY_DISABLE_CPU_FEATURES="", NPY_ENABLE_CPU_FEATURES="FMA3")), None),
     ("python-headers-missing", without_headers(), W),
     ("python-headers-missing", without_headers(True), None),
     ("python-headers-missing", without_headers(None), None),
@@ -246,6 +248,7 @@ CASES += [
     ("cudnn-attention-nan", hopper("2.14.0", "9.25.1"), W),
     ("cudnn-attention-nan", hopper("2.11.0", "9.19.0"), W),
     ("cudnn-attention-nan", hopper("2.10.0", "9.19.0"), None),
+    ("cudnn-attention-nan", hopper("2.12.0", "9.10.2"), None),  # torch prefers flash attention
     ("cudnn-attention-nan", hopper("2.15.0", "9.25.1"), None),
     ("cudnn-attention-nan", hopper("2.14.0", "9.26.0"), None),
     ("cudnn-attention-nan", hopper("2.14.0", "9.25.1", "8.0"), None),
