@@ -531,6 +531,7 @@ def written(q: Any) -> Any:
         (torch.vmap(lambda one: F.scaled_dot_product_attention(one, one, one)), "torch", "vmap"),
         (written, "torch", "is written out"),
         (lambda q: (q @ q.mT).softmax(-1) @ q, "torch", "is written out"),
+        (lambda q: torch.softmax(input=q @ q.mT, dim=-1) @ q, "torch", "is written out"),
         (lambda q: flex_attention(q, q, q), "torch", "flex_attention"),
         (lambda q: F.scaled_dot_product_attention(*3 * [q.to("meta")]), "torch", "on meta"),
     ],
@@ -547,6 +548,7 @@ def test_the_last_call_names_its_backend_and_why_it_is_torch(
     assert call is not None
     assert call.backend == backend
     assert why in call.why and bool(why) == bool(call.why)
+    assert call.shape[-2:] == (8, 16)  # the query's, not that of the scores
 
 
 def test_attention_that_is_written_out_gets_a_word() -> None:
@@ -570,6 +572,14 @@ def test_weights_that_are_returned_are_torchs() -> None:
         compiled(module)(*3 * [torch.randn(1, 8, 32)], need_weights=needed)
         call = mlbackends.last_attention()
         assert call is not None and call.backend == backend
+
+
+def test_the_fast_path_of_torchs_layers_is_named() -> None:
+    layer = torch.nn.TransformerEncoderLayer(32, 2, batch_first=True).eval().requires_grad_(False)
+    with pytest.warns(UserWarning, match="torch computes this attention: the fast path"):
+        compiled(layer)(torch.randn(1, 8, 32))
+    call = mlbackends.last_attention()
+    assert call is not None and (call.backend, call.shape) == ("torch", (1, 8, 32))
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")

@@ -74,10 +74,10 @@ def compile_graph(
         for node in replaced:
             has_scopes |= node.target is switches.begin_in_graph
             node.target = replacements[node.target]
-        unknown = [(node, why) for node in module.graph.nodes if (why := _why_unknown(node))]
-        for node, why in unknown:
+        unknown = [(node, *kept) for node in module.graph.nodes if (kept := _unreplaced(node))]
+        for node, query, why in unknown:
             with module.graph.inserting_before(node):
-                module.graph.call_function(calls.note, ("torch", node.args[0], why))
+                module.graph.call_function(calls.note, ("torch", query, why))
             warnings.warn(f"torch computes this attention: {why}", UserWarning, stacklevel=2)
         if replaced or unknown:
             module.recompile()
@@ -97,6 +97,12 @@ def compile_graph(
 
 
 _WRITTEN = "softmax(query @ key) @ value is written out; call scaled_dot_product_attention instead"
+_FAST_PATH = "the fast path of torch.nn, which has no replacement here"
+_UNREPLACED = {
+    "flex_attention": "flex_attention, which has no replacement here",
+    "_native_multi_head_attention": _FAST_PATH,
+    "_transformer_encoder_layer_fwd": _FAST_PATH,
+}
 _PRODUCTS = frozenset({"matmul", "bmm", "baddbmm", "einsum", "__matmul__"})
 #: What may stand between the products and the softmax: scales, masks, casts and dropout.
 _BETWEEN = frozenset(
@@ -108,27 +114,27 @@ _BETWEEN = frozenset(
 )  # fmt: skip
 
 
-def _why_unknown(node: torch.fx.Node) -> str:
-    """Return why the attention that a node computes is not replaced, "" for a node that computes none."""
+def _unreplaced(node: torch.fx.Node) -> tuple[torch.fx.Node, str] | None:
+    """Return the query of attention that a node computes and torch keeps, and why; None for anything else."""
     name = _name(node)
-    if name == "flex_attention":
-        return "flex_attention, which has no replacement here"
-    is_softmax = name == "softmax" and bool(node.args) and isinstance(node.args[0], torch.fx.Node)
-    is_written = is_softmax and all(
-        _leads_to_product(node, side) for side in ("all_input_nodes", "users")
-    )
-    return _WRITTEN if is_written else ""
+    if why := _UNREPLACED.get(name):
+        return node.all_input_nodes[0], why
+    if name != "softmax":
+        return None
+    scores, result = _product(node, "all_input_nodes"), _product(node, "users")
+    # The query is the last but one: baddbmm adds its first tensor to the product.
+    return (scores.all_input_nodes[-2:][0], _WRITTEN) if scores and result else None
 
 
-def _leads_to_product(node: torch.fx.Node, side: str) -> bool:
-    """Return whether a product of matrices is on a side of a node, apart from what may be between them."""
+def _product(node: torch.fx.Node, side: str) -> torch.fx.Node | None:
+    """Return the product of matrices on a side of a node, apart from what may be between them."""
     near = [node]
     for step in near:  # which grows
         for other in getattr(step, side) if len(near) < _FARTHEST else ():
             if _name(other) in _PRODUCTS:
-                return True
+                return other
             near += [other] if _name(other) in _BETWEEN and other not in near else []
-    return False
+    return None
 
 
 def _name(node: torch.fx.Node) -> str:
@@ -140,11 +146,11 @@ def _name(node: torch.fx.Node) -> str:
     return str(getattr(node.target, "__name__", node.target)).partition(".")[0]
 
 
-def multi_head_attention_forward(*args: Any, **kwargs: Any) -> Any:
+def multi_head_attention_forward(query: Any, *args: Any, **kwargs: Any) -> Any:
     """Run torch.nn.functional.multi_head_attention_forward with our attention inside."""
     if kwargs.get("need_weights", True):
-        calls.note("torch", args[0], "need_weights=True returns weights, which ours does not store")
-    return _with_our_attention(functional.multi_head_attention_forward)(*args, **kwargs)
+        calls.note("torch", query, "need_weights=True returns weights, which ours does not store")
+    return _with_our_attention(functional.multi_head_attention_forward)(query, *args, **kwargs)
 
 
 # ---- scopes -----------------------------------------------------------------
