@@ -538,6 +538,7 @@ def written(q: Any) -> Any:
 )
 @pytest.mark.filterwarnings("ignore:flex_attention called without:UserWarning")
 @pytest.mark.filterwarnings("ignore:torch computes this attention:UserWarning")
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 def test_the_last_call_names_its_backend_and_why_it_is_torch(
     function: Any, backend: str, why: str
 ) -> None:

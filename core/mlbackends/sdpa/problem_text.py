@@ -181,6 +181,9 @@ def _number(name: str, text: str) -> float:
 
 
 def _sizes(name: str, text: str) -> tuple[int, ...]:
+    if "," in text and (mixed := re.search("[xX×]", text)):
+        hint = f"repeat --{name} for several problems"
+        raise BadInput(f"--{name}: {shown(text)} has both ',' and {mixed[0]!r}", hint)
     return tuple(_whole(name, part) for part in re.split("[,xX×]", text))
 
 

@@ -185,6 +185,7 @@ def test_the_gradient_of_a_mask_means_backward_as_well() -> None:
         ("--shape 2,8,1024", BadInput, ""),
         ("--shape 8", BadInput, "has 1 size; it needs L,E or H,L,E or B,H,L,E, or more leading"),
         ("--shape 1,1,1,1,1,1,1,2,3", BadInput, "2 to 8 sizes"),
+        ("--shape 1x2x64x16,1x2x32x16", BadInput, "has both ',' and 'x'"),
         ("--shape 1,2,y,4", BadInput, "'y' is not a whole number"),
         ("--shape 1,2,3,4 --dtpe float32", UnknownName, "'dtpe'"),
         ("--shape 1,2,3,4 --dtype float3", UnknownName, "'float3'"),

@@ -73,7 +73,7 @@ def printed(explanation: Explanation, page: Page) -> str:
     for problem in explanation.problems:
         torch = _torch(problem, explanation)
         found += [page.styled(problem.text, "bold"), f"on {problem.device}: {problem.device_title}"]
-        ours = ("mlbackends would choose", problem.chosen or "no backend", problem.verdicts)
+        ours = ("mlbackends would choose", _ours(problem) or "no backend", problem.verdicts)
         theirs = problem.torch_chosen or "none: it would raise an error"
         sides = [(f"{torch} would choose", theirs, problem.torch_verdicts), ours]
         if problem.torch_unknown_reason:
@@ -134,9 +134,15 @@ def _torch(explained: Explained, explanation: Explanation) -> str:
     return f"torch {explanation.torch}{cudnn}"
 
 
+def _ours(explained: Explained) -> str:
+    chosen = explained.chosen
+    is_missing = any(verdict.missing for verdict in explained.verdicts if verdict.backend == chosen)
+    return f"{chosen}, if installed" if is_missing else chosen
+
+
 def _choices(explained: Explained) -> tuple[str, str, str]:
     torch = "not known" if explained.torch_unknown_reason else explained.torch_chosen or "raises"
-    return explained.text, torch, explained.chosen or "none"
+    return explained.text, torch, _ours(explained) or "none"
 
 
 def markdown(explanation: Explanation, _page: Page) -> str:
