@@ -92,7 +92,7 @@ def find(host: Host) -> Finding:
             why = (
                 "each copy has separate threads, and a limit set in one does not apply to the other"
             )
-        hint = "set OMP_NUM_THREADS, which all of them read, rather than calling one"
+        hint = "set OMP_NUM_THREADS, which all runtimes read; omp_set_num_threads reaches one"
         own = [copy for copy in copies if copy.facts.get("runtime") in ("intel", "llvm")]
         if host.platform == "win32" and len(own) > 1:
             why = "the second of Intel's or LLVM's that starts ends the process (OMP: Error #15)"
