@@ -57,7 +57,7 @@ def test_a_locked_folder_is_not_called_something_else(tmp_path: Path, words: str
     assert code == 2
     assert "Permission denied" in text
     assert "Errno" not in text
-    assert text.splitlines()[0].count(str(locked)) == 1
+    assert text.splitlines()[0].count(str(locked)[:60]) == 1  # long paths are shortened
 
 
 @pytest.mark.parametrize(
