@@ -92,10 +92,9 @@ def fix(report: ReportView, failing: Unimportable) -> str:
     module = _MODULE.search(failing.cause)
     is_own = module is not None and module[1].partition(".")[0] == failing.modules[0]
     owner = report.fact(f"{failing.probes[0]}.distribution", "")
-    # Its metadata is left.
     lost = module[1].replace("_", "-").lower() if module else ""
-    if report.package(lost):
-        return reinstall(report, lost, report.package(lost))
+    if version := report.package(lost):  # only its metadata is left
+        return reinstall(report, lost, version)
     if owner and (is_own or any(words in failing.cause for words in _CUT_OFF)):
         return reinstall(report, owner, report.package(owner))
     return ""

@@ -37,8 +37,7 @@ def symptoms(report: ReportView) -> Symptoms:
                 message = f"{library.path}: {message}"
             if library.owner:
                 message += f"; it belongs to {library.owner}"
-            # A plug-in finds what it needs in the program that opens it; an old library may lack
-            # what was asked for, and be whole.
+            # A plug-in finds the rest in its program; an old library may lack a symbol and be whole.
             is_plugin = reason.code == "missing-dependency" and library.found_by in _OF_THE_SYSTEM
             may_work = is_plugin or reason.code == "missing-symbol"
             severity = Severity.WARNING if may_work else Severity.ERROR

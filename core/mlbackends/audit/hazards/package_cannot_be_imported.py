@@ -20,8 +20,8 @@ def symptoms(report: ReportView) -> Symptoms:
         if not failing.is_certain:
             unsure = unsure or f"import {modules} {failing.cause}"
             continue
-        versions = [report.version(probe) for probe in failing.probes]
-        only = f"{modules} {versions[0]}".rstrip() if len(failing.modules) == 1 else modules
+        version = report.version(failing.probes[0]) if len(failing.modules) == 1 else ""
+        evidence = {f"{name}.imports": report.fact(f"{name}.imports") for name in failing.probes}
         command, hint = fix(report, failing), ""
         if not command and "ended the process" in failing.cause:
             python = quoted(str(report.fact("python.executable", "python")))
@@ -32,12 +32,10 @@ def symptoms(report: ReportView) -> Symptoms:
         if library and major not in ("", library["major"]):
             hint = f"install the builds for CUDA {major}, which torch is built for"
         yield Symptom(
-            f"{only} cannot be imported: {failing.cause}",
+            f"{f'{modules} {version}'.rstrip()} cannot be imported: {failing.cause}",
             hint=hint,
             command=command,
-            evidence={
-                f"{probe}.imports": report.fact(f"{probe}.imports") for probe in failing.probes
-            },
+            evidence=evidence,
             severity=Severity.NOTE if is_of_a_driver(failing.cause) else None,
         )
     if unsure:
