@@ -28,9 +28,11 @@ _HEAD_BYTES = 4096
 #: How the output of other tools begins.
 _OTHERS = {
     "a trace of oneDNN, which `backends trace show` reads": re.compile(
-        r"^(?:onednn|dnnl|mkldnn)_verbose,", re.MULTILINE
+        r'^[^"\n]*\b(?:onednn|dnnl|mkldnn)_verbose,', re.MULTILINE
     ),
-    "a trace of MKL, which `backends trace show` reads": re.compile(r"^MKL_VERBOSE ", re.MULTILINE),
+    "a trace of MKL, which `backends trace show` reads": re.compile(
+        r'^[^"\n]*\bMKL_VERBOSE ', re.MULTILINE
+    ),
     "the XML of `nvidia-smi -q -x`": re.compile(r"<!DOCTYPE nvidia_smi_log|<nvidia_smi_log>"),
     "the text of `nvidia-smi -q`": re.compile(r"=+NVSMI LOG=+"),
     "the table of `nvidia-smi`": re.compile(r"\| NVIDIA-SMI \d"),

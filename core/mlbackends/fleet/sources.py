@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from mlbackends.audit.reports import report_of
+from mlbackends.audit.reports import recognised, report_of
 from mlbackends.base import mounts
 from mlbackends.base.errors import BadInput, why_not
 from mlbackends.fleet.collection import Collection
@@ -108,7 +108,7 @@ def taken(
 
 def _envelopes(source: Source, reader: Reader, collection: Collection) -> Iterator[Envelope]:
     """Yield the envelopes of a source; one with the error for a node's file that holds none."""
-    path, name, first_line = source.path, source.node, b""
+    path, name, head = source.path, source.node, b""
     if path == STANDARD_INPUT:
         if sys.stdin is not None:
             yield from reader.read(lines_of(sys.stdin.buffer))
@@ -126,7 +126,7 @@ def _envelopes(source: Source, reader: Reader, collection: Collection) -> Iterat
                 collection.merge(fleet_in(file.read(FLEET_LIMIT + 1), path))
                 has_any = True
             else:
-                first_line = file.peek(_LONGEST_LINE).lstrip()[:_LONGEST_LINE].split(b"\n")[0]
+                head = file.peek(_LONGEST_LINE)
                 envelopes = reader.read(lines_of(file), name, is_of_node=source.is_of_node)
                 if source.is_of_node:
                     envelopes = _of_file(envelopes, reader, name)
@@ -143,8 +143,9 @@ def _envelopes(source: Source, reader: Reader, collection: Collection) -> Iterat
         has_any = True
         yield Envelope(node=name, status=Status.ERROR, error=str(failure))
     if source.is_of_node and not has_any:
-        text = first_line.decode(errors="replace").strip()
-        why = "there is no report in its file" + (f", but: {text}" if text else "")
+        text = head.lstrip()[:_LONGEST_LINE].split(b"\n")[0].decode(errors="replace").strip()
+        what = recognised(head) or text
+        why = "there is no report in its file" + (f", but: {what}" if what else "")
         yield Envelope(node=name, status=Status.ERROR, error=why)
 
 

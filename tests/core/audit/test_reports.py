@@ -167,6 +167,7 @@ def test_people_call_the_live_machine_this_machine() -> None:
     [
         ("onednn_verbose,v1,info,oneDNN v3.4.1\n", "a trace of oneDNN"),
         ("starting\ndnnl_verbose,info,DNNL v1.0\n", "a trace of oneDNN"),
+        ("[pid 7 tid 7 end 1795] onednn_verbose,v1,info,oneDNN v3.4.1\n", "a trace of oneDNN"),
         ("MKL_VERBOSE oneMKL 2024.0 Update 2\n", "a trace of MKL"),
         ("<?xml version='1.0'?>\n<!DOCTYPE nvidia_smi_log SYSTEM 'x'>\n", "`nvidia-smi -q -x`"),
         ("\n==============NVSMI LOG==============\n", "`nvidia-smi -q`"),

@@ -115,6 +115,11 @@ def test_a_file_named_beside_others_is_told_where_it_holds_no_report(tmp_path: P
     (tmp_path / "n1.frame").write_text("\n".join(frames(envelope_of("n1"))))
     (tmp_path / "n2.frame").write_text("")
     collection = Collection()
-    names = [str(tmp_path / "n1.frame"), str(tmp_path / "n2.frame")]
+    (tmp_path / "n3.frame").write_text('{"lscpu": []}')
+    names = [str(tmp_path / f"n{number}.frame") for number in (1, 2, 3)]
     [*taken(sources_of(names), collection)]
-    assert collection.silent == {"n2": (Status.ERROR, "there is no report in its file")}
+    why = "there is no report in its file"
+    assert collection.silent == {
+        "n2": (Status.ERROR, why),
+        "n3": (Status.ERROR, f"{why}, but: the JSON of `lscpu --json`"),
+    }

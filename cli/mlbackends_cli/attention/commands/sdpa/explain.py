@@ -58,6 +58,7 @@ def printed(explanation: Explanation, page: Page) -> str:
         grid,
         lines,
         widths,
+        wrapped,
     )
 
     narrow = replace(page, width=min(page.width, _WIDEST))
@@ -67,7 +68,10 @@ def printed(explanation: Explanation, page: Page) -> str:
         rows = [[*map(Cell, _choices(problem))] for problem in explanation.problems]
         heads = ("problem", f"torch {explanation.torch}", "mlbackends")
         rows.insert(0, [Cell(head, "bold") for head in heads])
-        ends = [explanation.torch_basis, "--all prints the reasons for each problem."]
+        ends = [
+            *wrapped(explanation.torch_basis, page.width),
+            "--all prints the reasons for each problem.",
+        ]
         found = [*grid(rows, widths(rows), page), "", *ends]
         return page.fitted("\n".join(found) + "\n")
     for problem in explanation.problems:
@@ -90,7 +94,7 @@ def printed(explanation: Explanation, page: Page) -> str:
                 rows.append([Cell("–", "dim"), Cell(", ".join(elsewhere)), Cell(text)])
             found += lines(rows, narrow, indent=4)
         found.append("")
-    found.append(page.styled(explanation.torch_basis, "dim"))
+    found += (page.styled(line, "dim") for line in wrapped(explanation.torch_basis, page.width))
     return page.fitted("\n".join(found).rstrip("\n") + "\n")
 
 
