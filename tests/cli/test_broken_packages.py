@@ -70,15 +70,33 @@ def test_the_page_marks_both_as_broken(python: str) -> None:
         assert any(line.split()[:2] == ["✗", name] for line in page.splitlines()), page
 
 
-def test_without_deep_only_what_does_not_open_is_imported(python: str) -> None:
+def test_without_deep_what_does_not_open_or_lacks_a_requirement_is_imported(python: str) -> None:
     done = backends("info", "--python", python, "--format", "json")
 
     probes = json.loads(done.stdout)["probes"]
     assert probes["torch"]["facts"]["imports"] == {"torch": f"import torch fails: {WORDS}"}
     assert probes["torch"]["reasons"][0]["code"] == "import-failed"
     assert "imports" not in probes["xformers"]["facts"]
-    assert any(line.split()[:2] == ["✗", "torch"] for line in
-               backends("info", "--python", python).stdout.splitlines())  # fmt: skip
+
+
+@pytest.mark.parametrize(("requires", "extension"), [("nvidia-none", b""), ("", b"no library")])
+def test_the_page_shows_a_package_that_lacks_something(
+    tmp_path: Path, requires: str, extension: bytes
+) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    (site,) = tmp_path.glob("env/lib/python*/site-packages")
+    (site / "torch-2.15.0.dist-info").mkdir()
+    need = f"Requires-Dist: {requires}\n" if requires else ""
+    text = f"Metadata-Version: 2.1\nName: torch\nVersion: 2.15.0\n{need}\n"
+    (site / "torch-2.15.0.dist-info/METADATA").write_text(text)
+    (site / "torch").mkdir()
+    (site / "torch/__init__.py").write_text("import nothing_like_it")
+    if extension:
+        (site / "torch/_C.so").write_bytes(extension)
+
+    page = backends("info", "--python", str(tmp_path / "env/bin/python")).stdout
+    assert any(line.split()[:2] == ["✗", "torch"] for line in page.splitlines()), page
+    assert "No module named 'nothing_like_it'" in " ".join(page.split())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="NumPy's extension module has another name")

@@ -10,7 +10,7 @@ requested first. When all are requested, `meanwhile` is called: the command impo
 
 import itertools
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
@@ -75,8 +75,8 @@ def survey(
     libraries that it has mapped are opened for their version only, and only if the process is this user's.
     timeout: seconds for each answer of a library. computing: probes whose package computes, at USABLE.
     packages: what becomes of all other packages there: "imported", which takes seconds; "opened", which
-    opens their extension modules and imports what does not open; or "found". meanwhile: called once while
-    libraries are queried, if any are.
+    opens their extension modules, and imports what does not open or lacks a requirement; or "found".
+    meanwhile: called once while libraries are queried, if any are.
     Raises UnknownName, with the nearest name, and BadInput for a process that may not be inspected.
     """
     start = time.perf_counter()
@@ -121,6 +121,10 @@ def survey(
             for name, finding in findings.items()
             if packages == "imported" or name in computing
         }
+        lacking = _lacking(findings) if search.opens_extensions else ()
+        chosen |= {
+            name: findings[name] for name in lacking
+        }  # an import shows whether it needs that
         for name, job in search.extensions.items():
             reply = replies.get(job)
             if name not in reports or name in chosen:
@@ -152,6 +156,16 @@ def survey(
         redacted=False,
         probes={name: reports[name] for name in requested},
     )
+
+
+def _lacking(findings: Mapping[str, Finding]) -> list[str]:
+    """Return the probes whose package lacks a requirement."""
+    packages = findings.get("packages", Finding())
+    unmet = packages.facts.get("unmet", [])
+    lacking = {row["package"] for row in unmet} if isinstance(unmet, list) else set()
+    return [
+        name for name, finding in findings.items() if finding.facts.get("distribution") in lacking
+    ]
 
 
 def report(

@@ -4,9 +4,9 @@ Without NAME: one page. With names of probes, such as cpu, cudnn or openmp: ever
 including every copy of a library with its path, version, owner, how it was found and which one is loaded.
 
 Each copy is opened and used in a separate child process, so that a crash or a hang affects only
-its own line. The network is not used. Of a package the extension module is opened; what does not open is
-imported. A package that you name, and each with --deep, is imported in a separate process, within half a
-minute, and one that can compute (torch, jax) does so.
+its own line. The network is not used. Of a package the extension module is opened; what does not open, or
+lacks a requirement, is imported. A package that you name, and each with --deep, is imported in a separate
+process, within half a minute, and one that can compute (torch, jax) does so.
 
 Examples:
   backends info                               what was found and what is broken, on one page
