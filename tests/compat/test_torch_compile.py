@@ -592,6 +592,13 @@ def test_nested_tensors_are_named_as_the_reason() -> None:
     assert call is not None and (call.backend, call.why) == ("torch", "nested tensors")
 
 
+def test_gradients_without_a_compiler_are_calls_too() -> None:
+    x = torch.randn(1, 2, 8, 16, requires_grad=True)
+    mlbackends.scaled_dot_product_attention(x, x, x).sum().backward()
+    call = mlbackends.last_attention()
+    assert call is not None and (call.backend, call.direction) == ("flash_cpu", "backward")
+
+
 def test_gradients_of_gradients_are_torchs() -> None:
     x = torch.randn(1, 2, 8, 16, requires_grad=True)
     attend_ = compiled(lambda q: F.scaled_dot_product_attention(q, q, q))

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from mlbackends.model.problem import AttentionProblem
+from mlbackends.sdpa import calls
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.describe import describe
 from mlbackends_kernels.tensors.interchange import as_array, like, seeded
@@ -25,6 +26,7 @@ def attended(
 
     def differentiate(grad_out: Any, *saved: Any) -> tuple[Any, ...]:
         own = dict(zip(names, saved[4:-2], strict=True))
+        calls.note(backend.name, saved[0], direction="backward")
         return backend.run_backward(problem, grad_out, *saved[:4], *saved[-2:], **own)
 
     results = list(backend.run_with_logsumexp(problem, *tensors[:4], **more))

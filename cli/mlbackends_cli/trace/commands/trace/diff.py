@@ -1,17 +1,17 @@
 """Compare two traces: what became slower, faster, is new or gone.
 
-Exit 1 where a call is slower than the thresholds allow, for CI; 3 where nothing could be
-compared, as where no call fits --where, or no call is in both.
+Exit 1 if a call is slower than the thresholds allow, for CI; 3 if nothing could be
+compared, because no call fits --where or no call is in both.
 
-Calls are found again by tracer, operation, shape, dtype and `parameters`: what else the program wants, as
-forward or backward, the algorithm, bias, what is fused, the layouts of a reorder, a transposed matrix
-of a product, MKL's words such as N,T. What a library chooses is not in it, so that another
-implementation, or layout of a convolution, shows as a change of the same call. The direction follows
+Calls are matched by tracer, operation, shape, dtype and `parameters`: the rest of what the program asked
+for, such as forward or backward, the algorithm, bias, fused operations, the layouts of a reorder, a
+transposed matrix, or MKL's words such as N,T. The library's own choices are not compared, so another
+implementation, or another layout of a convolution, is a change of the same call. The direction follows
 the operation: fwd_t (training), fwd_i (inference), bwd_d (data), bwd_w (weights). A reorder
-into another block is another call.
+into another block is a different call.
 
-Versions, threads, instruction sets and MKL's branch that differ between the traces are named below,
-and a trace whose times are unsteady: their ratios mean little.
+Versions, threads, instruction sets and MKL's branch are listed below if they differ, and so is a trace
+whose times are unsteady: its ratios mean little.
 
 Examples:
   backends trace diff before.log after.log
