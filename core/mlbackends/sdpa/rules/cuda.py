@@ -87,7 +87,7 @@ def aligned_storage(problem: AttentionProblem) -> str:
 def nested_inference(problem: AttentionProblem) -> str:
     """Refuse gradients of nested tensors."""
     specs = (problem.query, problem.key, problem.value)
-    if not any(spec.nested for spec in specs) or not any(spec.requires_grad for spec in specs):
+    if not problem.is_nested or not any(spec.requires_grad for spec in specs):
         return ""
     return "gradients of nested tensors are not supported"
 

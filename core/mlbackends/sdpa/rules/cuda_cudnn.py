@@ -27,6 +27,7 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
 
         return Constraint(code, sentence, tested)
 
+    gradients = (with_cudnn("gradient", "for gradients, some head_dims", _gradient),)
     return (
         with_cudnn("not-built", "cuDNN 8.9.3 or newer", _there),
         with_cudnn("dropout", "for dropout, a cuDNN other than 9.11.1 to 9.13", _broken_dropout),
@@ -58,11 +59,7 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
             "length-unsupported", "before cuDNN 9, lengths in multiples of 64", _old_lengths
         ),
         where_dense(more_than_one_key()),
-        *(
-            (with_cudnn("gradient", "for gradients, some head_dims", _gradient),)
-            if is_newer
-            else ()
-        ),
+        *(gradients if is_newer else ()),
         *(
             where_dense(with_cudnn(fault.code, fault.sentence, fault.test))
             for fault in FAULTS
@@ -83,9 +80,8 @@ def broken_decode(problem: AttentionProblem, version: int) -> str:
 
 def broken_tail(problem: AttentionProblem, version: int) -> str:
     """Return why the gradient of query can be NaN, "" if it is right. Source: pytorch#196678, #196861."""
-    specs = (problem.query, problem.key, problem.value)
     if (
-        not any(spec.requires_grad for spec in specs)
+        not problem.wants_gradient
         or problem.capability != (9, 0)
         or problem.is_causal
         or problem.key_length % 128 != 64
@@ -103,8 +99,7 @@ def broken_row(problem: AttentionProblem, _version: int = 0) -> str:
 
     Source: cudnn-frontend#1072, with cuDNN 9.25 and 9.26; #1071: the process may end. Neither is fixed yet.
     """
-    specs = (problem.query, problem.key, problem.value)
-    if problem.query_length != 1 or not any(spec.requires_grad for spec in specs):
+    if problem.query_length != 1 or not problem.wants_gradient:
         return ""
     return "cuDNN's gradients of a single query row can be NaN, or end the process"
 
@@ -151,7 +146,7 @@ def _broken_dropout(problem: AttentionProblem, version: int) -> str:
 def _nested(enabled: bool, longer_than: int) -> Constraint:
     @constraint("nested", "no nested tensors, unless enabled")
     def nested(problem: AttentionProblem) -> str:
-        if not (problem.query.nested or problem.key.nested or problem.value.nested):
+        if not problem.is_nested:
             return ""
         if not enabled:
             return "nested tensors need TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED=1"
@@ -197,8 +192,7 @@ def _head_dim_of_2_13(problem: AttentionProblem, version: int) -> str:
 
 
 def _gradient(problem: AttentionProblem, version: int) -> str:
-    specs = (problem.query, problem.key, problem.value)
-    if not any(spec.requires_grad for spec in specs) or not _has_256(problem, version):
+    if not problem.wants_gradient or not _has_256(problem, version):
         return ""
     widths = (problem.head_dim, problem.value_dim)
     if max(widths) <= 128 or widths in ((192, 128), (256, 256)):
@@ -217,11 +211,8 @@ def _at_most(limit: int, problem: AttentionProblem, version: int) -> str:
 
 
 def _old_lengths(problem: AttentionProblem, version: int) -> str:
-    length, keys, by = (
-        problem.query_length,
-        problem.key_length,
-        f"with cuDNN {cudnn_release(version)}",
-    )
+    length, keys = problem.query_length, problem.key_length
+    by = f"with cuDNN {cudnn_release(version)}"
     if 0 < version < 8906 and keys % 64:
         return f"the length of key is {keys}; {by} it must be a multiple of 64"
     if 0 < version < 90000 and length < 64:

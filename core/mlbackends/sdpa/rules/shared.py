@@ -12,8 +12,7 @@ def where_dense(constraint: Constraint) -> Constraint:
     """Return the constraint without its effect on nested tensors, which have no single length or width."""
 
     def test(problem: AttentionProblem) -> str:
-        nested = problem.query.nested or problem.key.nested or problem.value.nested
-        return "" if nested else constraint.test(problem)
+        return "" if problem.is_nested else constraint.test(problem)
 
     return replace(constraint, test=test)
 

@@ -53,13 +53,7 @@ _FEW = 4
 
 def printed(explanation: Explanation, page: Page) -> str:
     """Return the verdicts for a terminal; for many problems, only the choices."""
-    from mlbackends_cli.text.layout import (  # rich, which JSON does not need
-        Cell,
-        grid,
-        lines,
-        widths,
-        wrapped,
-    )
+    from mlbackends_cli.text.layout import Cell, grid, lines, widths, wrapped  # with rich
 
     narrow = replace(page, width=min(page.width, _WIDEST))
     found: list[str] = []
@@ -109,14 +103,10 @@ def _state(verdict: Verdict) -> str:
         return "no"
     if verdict.undecided:
         return "not known"
+    if verdict.missing:
+        return "yes, if installed"
     is_torch = verdict.backend == verdict.answers_to
-    return (
-        "yes, if installed"
-        if verdict.missing
-        else "yes, but"
-        if is_torch and verdict.note
-        else "yes"
-    )
+    return "yes, but" if is_torch and verdict.note else "yes"
 
 
 def _text(verdict: Verdict, hints: set[str]) -> str:
