@@ -168,8 +168,7 @@ def facts_page() -> str:
         for block in rest:
             lines += definitions(definitions_in(block)) or [".PP", escaped(" ".join(block.split()))]
         rows = {
-            f"{name}.{fact}": f"{declared.doc} [{declared.role}]"
-            for fact, declared in facts_of(name).items()
+            f"{name}.{fact}": f"{declared.doc} [{declared.role}]" for fact, declared in facts_of(name).items()
         }
         lines += definitions(rows)
         codes.update(getattr(probe, "CODES", {}))
@@ -317,14 +316,10 @@ def tables() -> dict[str, str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Compare, and write where asked to."""
-    parser = argparse.ArgumentParser(
-        description="Make the generated files; say which would change."
-    )
+    parser = argparse.ArgumentParser(description="Make the generated files; say which would change.")
     modes = parser.add_mutually_exclusive_group()
     modes.add_argument("--write", action="store_true", help="write them")
-    modes.add_argument(
-        "--check", action="store_true", help="exit 1 where one is stale or left over"
-    )
+    modes.add_argument("--check", action="store_true", help="exit 1 where one is stale or left over")
     modes.add_argument("--into", type=Path, metavar="FOLDER", help="write every man page there")
     options = parser.parse_args(arguments)
     if options.into:

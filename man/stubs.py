@@ -116,9 +116,7 @@ def _signature(node: ast.FunctionDef, indent: str = "") -> str:
     ]
     lines = [f"{indent}@{decorator}" for decorator in decorators if "lru_cache" not in decorator]
     returned = ast.unparse(node.returns) if node.returns else "None"
-    lines.append(
-        f"{indent}def {node.name}({_bare(ast.unparse(node.args))}) -> {_bare(returned)}: ..."
-    )
+    lines.append(f"{indent}def {node.name}({_bare(ast.unparse(node.args))}) -> {_bare(returned)}: ...")
     return "\n".join(lines)
 
 
@@ -134,10 +132,7 @@ def _class(node: ast.ClassDef) -> str:
         _signature(statement, "    ")
         for statement in node.body
         if isinstance(statement, ast.FunctionDef)
-        and (
-            not statement.name.startswith("_")
-            or statement.name in ("__init__", "__enter__", "__exit__")
-        )
+        and (not statement.name.startswith("_") or statement.name in ("__init__", "__enter__", "__exit__"))
     ]
     return "\n".join(lines)
 

@@ -51,10 +51,7 @@ for number, wanted in (
     ("SIGHUP", signal.SIG_DFL),
     ("SIGQUIT", signal.SIG_DFL),
 ):
-    if (
-        getattr(signal, number, None)
-        and signal.getsignal(getattr(signal, number)) is signal.SIG_IGN
-    ):
+    if getattr(signal, number, None) and signal.getsignal(getattr(signal, number)) is signal.SIG_IGN:
         signal.signal(getattr(signal, number), wanted)
 
 # No test is timed: these machines are busy. In CI the same examples are tried each time.
@@ -139,9 +136,7 @@ def fake_library(tmp_path_factory: pytest.TempPathFactory) -> FakeLibrary:
     # The processes of one run share what each has compiled: their folders stand beside each other.
     shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "fake-libraries"
 
-    def compiled(
-        name: str, soname: str, *, source: str = "", defines: tuple[str, ...] = ()
-    ) -> Path:
+    def compiled(name: str, soname: str, *, source: str = "", defines: tuple[str, ...] = ()) -> Path:
         code = source or (FAKES / f"{name}.c").read_text(encoding="utf-8")
         key = hashlib.sha256("\0".join((code, soname, *defines)).encode()).hexdigest()[:16]
         folder = shared / f"{name}-{key}"
@@ -177,9 +172,7 @@ def host_kernels(tmp_path_factory: pytest.TempPathFactory) -> HostKernels:
 
     base = tmp_path_factory.getbasetemp()
     # All processes of a run share the compiled libraries, through the parent of their folders.
-    return HostKernels(
-        (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "host-kernels"
-    )
+    return HostKernels((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "host-kernels")
 
 
 @pytest.fixture(scope="session")
@@ -209,16 +202,12 @@ class FirstArguments(Protocol):
     where: which of them to note; all by default.
     """
 
-    def __call__(
-        self, module: ModuleType, name: str, where: Callable[[Any], bool] = ...
-    ) -> list[Any]: ...
+    def __call__(self, module: ModuleType, name: str, where: Callable[[Any], bool] = ...) -> list[Any]: ...
 
 
 @pytest.fixture
 def first_arguments(monkeypatch: pytest.MonkeyPatch) -> FirstArguments:
-    def noted(
-        module: ModuleType, name: str, where: Callable[[Any], bool] = lambda _: True
-    ) -> list[Any]:
+    def noted(module: ModuleType, name: str, where: Callable[[Any], bool] = lambda _: True) -> list[Any]:
         seen: list[Any] = []
         real = getattr(module, name)
 

@@ -37,9 +37,7 @@ def cleared_up() -> Iterator[None]:
     signals = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
     is_main = threading.current_thread() is threading.main_thread()
     changed = [
-        number
-        for number in signals
-        if is_main and number and signal.getsignal(number) is signal.SIG_DFL
+        number for number in signals if is_main and number and signal.getsignal(number) is signal.SIG_DFL
     ]
     for changed_signal in changed:
         signal.signal(changed_signal, leave)

@@ -51,9 +51,7 @@ class _Formatter(click.HelpFormatter):
     def write_text(self, text: str) -> None:
         super().write_text(_hyphenated(unbroken(text, self.width - self.current_indent)))
 
-    def write_dl(
-        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
-    ) -> None:
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         texts = ((term, _hyphenated(unbroken(text, self.width - col_max))) for term, text in rows)
         super().write_dl(list(texts), col_max, col_spacing)
 
@@ -234,9 +232,7 @@ _LONGEST = 80
 _EXTRA = pattern(r"unexpected extra arguments? \((.*)\)", re.DOTALL)
 
 
-def explained(
-    error: click.ClickException, main: click.Group, arguments: Sequence[str]
-) -> tuple[str, str]:
+def explained(error: click.ClickException, main: click.Group, arguments: Sequence[str]) -> tuple[str, str]:
     """Return the sentence and the hint for an error of click. arguments: all that `main` was given."""
     ctx = getattr(error, "ctx", None) or contexts(main, arguments)[-1]
     path = ctx.command_path
@@ -283,9 +279,7 @@ def first_help(main: click.Command) -> str:
             lines.append(style.styled(line[:-1], "bold underline"))
         elif line in shown:
             command, _, about = line.strip().partition("   ")
-            short = (
-                f"  {command} {style.sign('·', '-')} {about.strip()}" if about else f"  {command}"
-            )
+            short = f"  {command} {style.sign('·', '-')} {about.strip()}" if about else f"  {command}"
             fitting = short if len(short) <= style.width else f"  {command}"
             lines.append(fitting if is_narrow else line)
     return "\n".join([*lines, "All commands: backends help    Options: backends help info"])
@@ -321,9 +315,7 @@ def _before_command(
     group = cast("click.Group", ctx.command)
     commands = {name: group.get_command(ctx, name) for name in group.list_commands(ctx)}
     owners = [
-        name
-        for name, command in commands.items()
-        if command and option in _options(click.Context(command))
+        name for name, command in commands.items() if command and option in _options(click.Context(command))
     ]
     if not owners:
         return f"`{path}` has no option {option}", _near_option(option, ctx)

@@ -48,9 +48,7 @@ def option(
 class Seconds(click.FloatRange):
     """A time limit; rejects nan, which click accepts in every range."""
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number; fails for text that is not a number of seconds."""
         number = float(super().convert(value, param, ctx))
         if not number > 0:
@@ -128,9 +126,7 @@ def depth_option(default: str | None, otherwise: str = "") -> Callable[[Command]
     return option("--depth", about, usual=default, one_of=depths)
 
 
-def timeout_option(
-    seconds: float, about: str = "", most: float = 3600
-) -> Callable[[Command], Command]:
+def timeout_option(seconds: float, about: str = "", most: float = 3600) -> Callable[[Command], Command]:
     """Return --timeout, with its default."""
     return option(
         "--timeout SECONDS",

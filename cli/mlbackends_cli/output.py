@@ -118,9 +118,7 @@ def refuse_unwritable(*paths: str) -> None:
     for path in paths:
         check(path)
         target = path if path in ("", "-") else os.path.realpath(path)
-        if target in seen and (
-            target == "-" or not os.path.exists(target) or os.path.isfile(target)
-        ):
+        if target in seen and (target == "-" or not os.path.exists(target) or os.path.isfile(target)):
             name = "standard output" if target == "-" else path
             raise BadInput(f"two outputs would be written to {name}", "name a file for each")
         seen.add(target)

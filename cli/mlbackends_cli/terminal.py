@@ -98,9 +98,7 @@ def uses_color(choice: str, is_terminal: bool, environment: Mapping[str, str]) -
         return choice == "always"
     if environment.get("NO_COLOR"):
         return False
-    if any(
-        environment.get(name, "0") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")
-    ):
+    if any(environment.get(name, "0") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
         return True
     if environment.get("CLICOLOR") == "0" or environment.get("TERM") == "dumb":
         return False
@@ -245,9 +243,7 @@ class ProgressLine:
             console.show_cursor()  # a signal that ends this process must not leave it hidden
             while not self._is_over.is_set():
                 done, total, text = self.state()
-                line.update(
-                    task, completed=done, total=total or None, description=text, refresh=True
-                )
+                line.update(task, completed=done, total=total or None, description=text, refresh=True)
                 self._is_over.wait(1 / self.REFRESHES_PER_SECOND)
 
     def clear(self) -> None:

@@ -11,9 +11,7 @@ _MAX_ALG_ID = {400: 4, 502: 5, 602: 37}
 
 def version() -> int | None:
     """Return the version that cuSPARSELt itself returns, such as 602 for 0.6.2; None without one."""
-    parts = [
-        int(part) for part in availability.version("cusparselt").split(".")[:3] if part.isdecimal()
-    ]
+    parts = [int(part) for part in availability.version("cusparselt").split(".")[:3] if part.isdecimal()]
     return parts[0] * 10000 + parts[1] * 100 + parts[2] if len(parts) == 3 else None
 
 

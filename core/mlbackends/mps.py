@@ -31,9 +31,7 @@ def is_macos_or_newer(major: int, minor: int) -> bool:
     """Return whether this is macOS `major.minor` or newer. Raises RuntimeError on other systems."""
     system = str(sys.platform)
     if system != "darwin":
-        raise RuntimeError(
-            f"Cannot execute is_macos_or_newer() without MPS backend; this is {system}"
-        )
+        raise RuntimeError(f"Cannot execute is_macos_or_newer() without MPS backend; this is {system}")
     import platform
 
     found = [int(part) for part in platform.mac_ver()[0].split(".")[:2] if part.isdecimal()]

@@ -167,9 +167,7 @@ class Body(HTMLParser):
         if tag not in EMPTY:
             self._open.append(tag)
         if self._wanted:
-            given = "".join(
-                f' {CAPITALS.get(name, name)}="{escape(text or "")}"' for name, text in attrs
-            )
+            given = "".join(f' {CAPITALS.get(name, name)}="{escape(text or "")}"' for name, text in attrs)
             if tag == "svg" and "xmlns=" not in given:
                 given += ' xmlns="http://www.w3.org/2000/svg"'
             self.parts.append(f"<{tag}{given}{'/' * (tag in EMPTY)}>")

@@ -145,9 +145,7 @@ def compile_shim(output: Path, compiler: Sequence[str], target: Target) -> None:
         link = Path(folder, "shim")  # the loader would split a name at blanks and colons
         link.symlink_to(part.resolve())
         # The loader prints a message for a library of another processor.
-        if complaints := _run(
-            [sys.executable, "-I", "-c", ""], LD_PRELOAD=str(link)
-        ).stderr.strip():
+        if complaints := _run([sys.executable, "-I", "-c", ""], LD_PRELOAD=str(link)).stderr.strip():
             raise NotCompiled(f"the shim does not load: {complaints}")
 
 
@@ -262,9 +260,7 @@ def link_flags(target: Target, name: str, scratch: Path) -> list[str]:
     options = ["-shared", "-O2", "-g0"]
     if target.system == "darwin":
         return [*options, f"-Wl,-install_name,@loader_path/{name}"]
-    if (
-        target.system == "windows"
-    ):  # the import library is always made; keep it out of the DLL's folder
+    if target.system == "windows":  # the import library is always made; keep it out of the DLL's folder
         return [*options, "-s", f"-Wl,--out-implib,{scratch / name}.lib"]
     return [*options, "-s", f"-Wl,-soname,{name},-z,now,-z,relro"]
 

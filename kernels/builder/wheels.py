@@ -69,9 +69,7 @@ def _pack(kind: str, tree: Path, output: Path, variables: dict[str, str]) -> Non
 
 
 def _printed(*command: str) -> str:
-    return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.strip()
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def main(words: list[str]) -> int:

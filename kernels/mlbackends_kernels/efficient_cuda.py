@@ -54,17 +54,13 @@ class EfficientCuda(AttentionBackend):
 
         return device.attend(problem, *tensors, **more, logsumexp=False)[0]
 
-    def run_with_logsumexp(
-        self, problem: AttentionProblem, *tensors: Any, **more: Any
-    ) -> tuple[Any, Any]:
+    def run_with_logsumexp(self, problem: AttentionProblem, *tensors: Any, **more: Any) -> tuple[Any, Any]:
         self.require_here(problem)
         from mlbackends_kernels.attention_cuda import device
 
         return device.attend(problem, *tensors, **more, logsumexp=True)
 
-    def run_backward(
-        self, problem: AttentionProblem, grad_out: Any, *tensors: Any, **more: Any
-    ) -> Gradients:
+    def run_backward(self, problem: AttentionProblem, grad_out: Any, *tensors: Any, **more: Any) -> Gradients:
         self.require_here(problem)
         from mlbackends_kernels.attention_cuda import device
 

@@ -63,9 +63,7 @@ class FlashCpu(AttentionBackend):
     def details(self) -> dict[str, str]:
         return {"instruction set": compiled_levels()[level()], "threads": str(get_num_threads())}
 
-    def run(
-        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
-    ) -> Any:
+    def run(self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
         self.require(problem)
         return attend(problem, query, key, value, mask)[0]
 

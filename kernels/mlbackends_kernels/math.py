@@ -81,10 +81,7 @@ class Math(AttentionBackend):
             targets[:3] = tensors[:3]
             zeros = interchange.zeros_like
             return Gradients(
-                *(
-                    None if target is None else zeros(target, tuple(target.shape))
-                    for target in targets
-                )
+                *(None if target is None else zeros(target, tuple(target.shape)) for target in targets)
             )
         results = gradients(problem, *map(_array, (grad_out, *tensors)), sinks=_array(sinks))
         return Gradients(

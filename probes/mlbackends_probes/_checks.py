@@ -401,9 +401,7 @@ def load_flexiblas(call: Calls, library: Library) -> Answer:
             call.status("flexiblas_list", name, size, ctypes.c_ssize_t(i))
             backends.append(name.value.decode(errors="replace"))
         # __FALLBACK__ is its own, and left out by its command line tool too.
-        facts["backends"] = [
-            backend for backend in backends if backend and backend != "__FALLBACK__"
-        ]
+        facts["backends"] = [backend for backend in backends if backend and backend != "__FALLBACK__"]
     return Answer(library, facts=nonempty(facts))
 
 
@@ -470,9 +468,7 @@ def use_qnnpack(call: Calls, _: Library) -> None:
 
 def load_tbb(call: Calls, library: Library) -> Answer:
     """Ask for the version."""
-    facts: dict[str, FactValue] = {
-        "interface_version": call.status("TBB_runtime_interface_version")
-    }
+    facts: dict[str, FactValue] = {"interface_version": call.status("TBB_runtime_interface_version")}
     if call.has("TBB_runtime_version"):
         library = replace(library, version=call.text("TBB_runtime_version") or library.version)
     return Answer(library, facts=facts)

@@ -27,9 +27,7 @@ def find_cublas(finding: Finding, _: Host) -> Finding:
     libraries = tuple(sorted(named, key=lambda library: library.name))
     warnings = [*finding.warnings]
     winners = {
-        (library.name, library.soname.rpartition(".")[2]): library
-        for library in libraries
-        if library.wins
+        (library.name, library.soname.rpartition(".")[2]): library for library in libraries if library.wins
     }
     for (name, number), library in winners.items():
         other = winners.get(("cublasLt", number))

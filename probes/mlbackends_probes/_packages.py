@@ -70,13 +70,9 @@ def facts_jax(host: Host, _: Package) -> _Read:
             message = f"{plugin.name} is {plugin.version}, and {jaxlib.name} is {jaxlib.version}"
             hint = f"install {plugin.name} and jaxlib of one version"
             warnings.append(Reason("conflict", message, hint))
-    cuda = {
-        plugin.name: match[1] for plugin in plugins if (match := _JAX_CUDA.fullmatch(plugin.name))
-    }
+    cuda = {plugin.name: match[1] for plugin in plugins if (match := _JAX_CUDA.fullmatch(plugin.name))}
     if len(majors := sorted(set(cuda.values()))) > 1:
-        message = (
-            f"plugins for CUDA {' and '.join(majors)} are installed, and both register as cuda"
-        )
+        message = f"plugins for CUDA {' and '.join(majors)} are installed, and both register as cuda"
         warnings.append(Reason("conflict", message, "uninstall those for one of them"))
     release = driver_release(host)
     warnings += [driver_warning(release, f"{major}.0", name) for name, major in cuda.items()]
@@ -89,9 +85,7 @@ def facts_jax(host: Host, _: Package) -> _Read:
 
 def _cudnn(host: Host, plugin: Distribution) -> str:
     """Return the oldest cuDNN that a plugin accepts, from its extra; XLA was compiled with that one."""
-    match = re.search(
-        r"\nRequires-Dist: nvidia-cudnn.*?>=\s*(\d+(?:\.\d+)*)", metadata(host, plugin)
-    )
+    match = re.search(r"\nRequires-Dist: nvidia-cudnn.*?>=\s*(\d+(?:\.\d+)*)", metadata(host, plugin))
     return match[1] if match else ""
 
 
@@ -123,9 +117,7 @@ def facts_tensorflow(host: Host, tensorflow: Package) -> _Read:
         "cuda_version": quoted("cuda_version"),
         "cudnn_version": quoted("cudnn_version"),
         "compiler": quoted("cpu_compiler"),
-        "compute_capabilities": re.findall(
-            r"""['"]([^'"]+)['"]""", item("cuda_compute_capabilities")
-        ),
+        "compute_capabilities": re.findall(r"""['"]([^'"]+)['"]""", item("cuda_compute_capabilities")),
         "keras_version": keras and keras.version,
     }
     build = f"{tensorflow.name} {tensorflow.version}"
@@ -137,9 +129,7 @@ def facts_tensorflow(host: Host, tensorflow: Package) -> _Read:
         # PyPI's tensorflow is built with CUDA for x86-64 alone: tensorflow.org/install/pip.
         hint = f"uninstall {tensorflow.name}, then install tensorflow[and-cuda]"
         if host.machine == "aarch64":
-            hint = (
-                "PyPI has no build with CUDA for aarch64: build one, or use a container that has it"
-            )
+            hint = "PyPI has no build with CUDA for aarch64: build one, or use a container that has it"
         warning = gpu_unused(host, build, hint)
     return facts, (warning,)
 
@@ -194,9 +184,7 @@ def facts_triton(host: Host, triton: Package) -> _Read:
         names = host.listdir(f"{at}/backends")
         backends |= {name for name in names if host.is_file(f"{at}/backends/{name}/compiler.py")}
         tools = [
-            tool
-            for tool in _TOOLS
-            if any(host.is_file(f"{at}/{folder}/{tool}") for folder in _TOOL_FOLDERS)
+            tool for tool in _TOOLS if any(host.is_file(f"{at}/{folder}/{tool}") for folder in _TOOL_FOLDERS)
         ]
     paths = {name: host.env(name) for name in _PROGRAMS}
     warnings = [
@@ -282,10 +270,7 @@ def facts_xformers(host: Host, xformers: Package) -> _Read:
 
 def facts_hf_kernels(host: Host, _: Package) -> _Read:
     """List the kernels in the cache, with their builds."""
-    home = (
-        host.env("HF_HOME")
-        or f"{host.env('XDG_CACHE_HOME') or host.env('HOME') + '/.cache'}/huggingface"
-    )
+    home = host.env("HF_HOME") or f"{host.env('XDG_CACHE_HOME') or host.env('HOME') + '/.cache'}/huggingface"
     cache = host.env("KERNELS_CACHE") or host.env("HF_HUB_CACHE") or f"{home}/hub"
     builds: dict[str, list[str]] = {}
     for folder in host.listdir(cache):

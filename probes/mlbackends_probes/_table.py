@@ -34,8 +34,7 @@ with open(os.path.join(os.path.dirname(__file__), "table.json"), "rb") as file:
 def load(name: str) -> ModuleType:
     """Return the probe of a row."""
     row: dict[str, Any] = {
-        field: tuple(value) if isinstance(value, list) else value
-        for field, value in _ROWS[name].items()
+        field: tuple(value) if isinstance(value, list) else value for field, value in _ROWS[name].items()
     }
     kind, unnamed, asks = row.pop("kind"), row.pop("unnamed", "unknown"), row.pop("asks", ())
     probe = ModuleType(f"{__package__}.{name}", "\n".join((*row.pop("doc"), "")))

@@ -30,9 +30,7 @@ GROUP = "accelerator"
 _ROOT = "/usr/local/Ascend"
 _HOMES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
 _FOLDERS = (f"{_ROOT}/ascend-toolkit/latest/lib64", f"{_ROOT}/cann/lib64")
-_VERSION = pattern(
-    r"^(?:runtime_running_)?version\s*=\s*\[?([0-9][\w.]*)", re.IGNORECASE | re.MULTILINE
-)
+_VERSION = pattern(r"^(?:runtime_running_)?version\s*=\s*\[?([0-9][\w.]*)", re.IGNORECASE | re.MULTILINE)
 _REPEATED = 100002  # ACL_ERROR_REPEAT_INITIALIZE
 _NO_DEVICE = (107001, 507000, 507008, 507033)
 _TO_HOST = 2
@@ -76,25 +74,19 @@ def find(host: Host) -> Finding:
         name = table("host/pci_names")["ascend"].get(card.device, "Ascend NPU")
         devices.append(pci_record(host, card, "npu", i, name, link_facts(card), lacking))
     if not cards:  # a container or a board whose NPU is not on PCI
-        devices = [
-            Device("npu", i, "Ascend NPU", facts={"node": node}) for i, node in enumerate(nodes)
-        ]
+        devices = [Device("npu", i, "Ascend NPU", facts={"node": node}) for i, node in enumerate(nodes)]
     reasons = all_denied(host, nodes)
     if not cards and not nodes:
         reasons = (Reason("no-device", "CANN is installed, and no Ascend NPU is on PCI"),)
     elif cards and not any(card.driver for card in cards):
         reasons = devices[0].reasons
     elif not nodes and host.listdir("/dev"):
-        message = (
-            "Ascend NPUs are on PCI, but /dev/davinci*, through which they compute, does not exist"
-        )
+        message = "Ascend NPUs are on PCI, but /dev/davinci*, through which they compute, does not exist"
         hint = "give the container the nodes: --device=/dev/davinci0 --device=/dev/davinci_manager"
         reasons = (Reason("no-device", message, hint),)
     if not libraries:
         reasons += (absent(host, "libascendcl.so", _HOMES, _FOLDERS),)
-    return Finding(
-        tuple(libraries), tuple(devices), nonempty(facts), version=toolkit, reasons=reasons
-    )
+    return Finding(tuple(libraries), tuple(devices), nonempty(facts), version=toolkit, reasons=reasons)
 
 
 def _version_in(host: Host, path: str) -> str:

@@ -51,9 +51,7 @@ def find(host: Host) -> Finding:
             (name, group, {**more, **speed.range_of(host, group, limits)})
             for name, group, more in topology.kind_groups(host, cpus, blocks, limits)
         ]
-        smt, active = (
-            host.read(f"{topology.CPU}/smt/{name}", 64) for name in ("control", "active")
-        )
+        smt, active = (host.read(f"{topology.CPU}/smt/{name}", 64) for name in ("control", "active"))
         states = speed.mitigations(host)
         facts |= {
             **identity(architecture, _of_all_cores(blocks, kinds)),
@@ -93,14 +91,10 @@ def find(host: Host) -> Finding:
         facts["environment"] = {features.VARIABLE: override}
     mitigations = facts.get("mitigations")
     slowed = speed.gather_warning(mitigations) if isinstance(mitigations, dict) else None
-    warnings = tuple(
-        warning for warning in (wrong, speed.governor_warning(facts), slowed) if warning
-    )
+    warnings = tuple(warning for warning in (wrong, speed.governor_warning(facts), slowed) if warning)
     # What is not known is left out, but that no CPU is off is known.
     reported = {
-        name: value
-        for name, value in facts.items()
-        if value not in ("", None) or name == "offline_cpus"
+        name: value for name, value in facts.items() if value not in ("", None) or name == "offline_cpus"
     }
     in_order = {name: reported[name] for name in facts_of("cpu") if name in reported}
     return Finding(presence=Presence.FOUND, facts=in_order, warnings=warnings)

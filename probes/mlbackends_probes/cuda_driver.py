@@ -44,9 +44,7 @@ def find(host: Host) -> Finding:
     reasons: tuple[Reason, ...] = ()
     has_module = driver.driver_release(host) or host.exists("/dev/nvidiactl")
     if not has_module and not driver.on_wsl(host):
-        message = native_names(
-            host, "libcuda.so.1 is installed, and no nvidia kernel module is loaded"
-        )
+        message = native_names(host, "libcuda.so.1 is installed, and no nvidia kernel module is loaded")
         reasons = (Reason("no-driver", message),)
     return Finding(
         libraries=tuple(libraries),
@@ -133,9 +131,7 @@ def _described(opened: CDLL, call: Calls, device: "ctypes.c_int", index: int) ->
         pci_address=address.value.decode(errors="replace").lower(),
         # In MIG mode it is that of the instance.
         uuid=f"{'MIG' if b' MIG ' in name.value else 'GPU'}-{'-'.join(parts)}" if has_uuid else "",
-        features=tuple(
-            word for word, number in attributes["cuda_features"].items() if attribute(number)
-        ),
+        features=tuple(word for word, number in attributes["cuda_features"].items() if attribute(number)),
         facts=facts,
     )
 

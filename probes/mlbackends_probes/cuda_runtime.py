@@ -31,9 +31,7 @@ def find(host: Host) -> Finding:
         return Finding(reasons=(absent(host, "libcudart.so", HOMES, FOLDERS),))
     release = driver.driver_release(host)
     warnings = {}
-    libraries = [
-        replace(library, version=".".join(library.version.split(".")[:2])) for library in libraries
-    ]
+    libraries = [replace(library, version=".".join(library.version.split(".")[:2])) for library in libraries]
     for library in libraries:
         # libcudart.so.13 needs a driver for CUDA 13.0 at least, libcudart.so.11.0 one for 11.0.
         number = library.soname.partition(".so.")[2]

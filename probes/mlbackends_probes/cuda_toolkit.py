@@ -40,9 +40,7 @@ def find(host: Host) -> Finding:
     # The folders that may be toolkits, the one that build systems take first.
     places = [(_home(host, name), name) for name in HOMES]
     places += [(_root_of(host, nvcc), "PATH")] if nvcc else []
-    places += [
-        (path, "well-known-folder") for folder in _folders(host) for path in host.glob(folder)
-    ]
+    places += [(path, "well-known-folder") for folder in _folders(host) for path in host.glob(folder)]
     places.append((conda_prefix(host), "conda"))
     for folder in python_folders(host):
         for part in _IN_WHEELS if host.is_dir(f"{folder}/nvidia") else ():
@@ -58,9 +56,7 @@ def find(host: Host) -> Finding:
     everything = sorted(distributions(host).items())
     facts = {
         "nvcc": nvcc,
-        "wheels": {
-            name: dists[0].version for name, dists in everything if name.startswith(_WHEELS)
-        },
+        "wheels": {name: dists[0].version for name, dists in everything if name.startswith(_WHEELS)},
         **steering(host, "cuda_toolkit"),
     }
     wrong = _wrong_names(host)
@@ -68,9 +64,7 @@ def find(host: Host) -> Finding:
         homes = [f"{name} ({host.env(name)})" for name in HOMES if host.env(name)]
         usual = [*homes, *(folder for folder in _folders(host) if "*" not in folder)]
         message = f"no nvcc on PATH, no toolkit in {', '.join(usual)}"
-        return Finding(
-            facts=nonempty(facts), reasons=(Reason("not-found", message),), warnings=tuple(wrong)
-        )
+        return Finding(facts=nonempty(facts), reasons=(Reason("not-found", message),), warnings=tuple(wrong))
     every = list(toolkits.values())
     # The first that has a compiler, in the order of the steps.
     chosen = next((toolkit for toolkit in every if "nvcc" in toolkit), every[0])
@@ -156,9 +150,7 @@ def _wrong_names(host: Host) -> list[Reason]:
     return warnings
 
 
-def _contradictions(
-    host: Host, toolkits: dict[str, Toolkit], chosen: Toolkit, nvcc: str
-) -> list[Reason]:
+def _contradictions(host: Host, toolkits: dict[str, Toolkit], chosen: Toolkit, nvcc: str) -> list[Reason]:
     """Return warnings about a compiler, headers or driver that do not match."""
     warnings = []
     version = chosen.get("version", "")

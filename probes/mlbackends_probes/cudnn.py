@@ -148,13 +148,9 @@ def load(opened: CDLL, library: Library) -> Answer:
         try:  # the loader may find it elsewhere
             ctypes.CDLL(file)
         except OSError:
-            message = (
-                f"{library.path} needs {file}, which is not next to it, nor does the loader find it"
-            )
+            message = f"{library.path} needs {file}, which is not next to it, nor does the loader find it"
             raise NotUsable("sub-library-missing", message, "reinstall cuDNN as a whole") from None
-    runtime, highest = (
-        call.number(f"cudnnGet{name}", 0) for name in ("CudartVersion", "MaxDeviceVersion")
-    )
+    runtime, highest = (call.number(f"cudnnGet{name}", 0) for name in ("CudartVersion", "MaxDeviceVersion"))
     answer = versioned(
         library,
         cudnn_release(call.number("cudnnGetVersion")),

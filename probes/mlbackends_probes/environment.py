@@ -70,9 +70,7 @@ def _warnings(host: Host) -> Iterator[Reason]:
     for path in host.env("LD_PRELOAD").replace(":", " ").split():
         # A bare name is searched for, and variables such as $LIB are folders of the loader.
         if path.startswith("/") and "$" not in path and not host.exists(path):
-            message = (
-                f"LD_PRELOAD names {_shown(path)}, which does not exist; the loader ignores it"
-            )
+            message = f"LD_PRELOAD names {_shown(path)}, which does not exist; the loader ignores it"
             yield Reason("override-invalid", message, "correct or unset LD_PRELOAD")
     variable, listed = library_path(host)
     if variable == "PATH":  # a list for programs first; much of it is usually not there

@@ -85,8 +85,7 @@ def find(host: Host) -> Finding:
             "directml_version": file_version(host, f"{system_folder(host)}/DirectML.dll"),
             "d3d12_version": file_version(host, f"{system_folder(host)}/D3D12.dll"),
             **virtual_machine(host),
-            "pci_accelerators": [row for device in devices if (row := _accelerator(device))]
-            or None,
+            "pci_accelerators": [row for device in devices if (row := _accelerator(device))] or None,
         }
     elif host.platform == "linux":
         # The second place is for where the first is missing.

@@ -182,8 +182,7 @@ def _groups(host: Host) -> dict[str, Any]:
         "cpuset_cpus": len(cpus) or None,
         "cpuset_memory_nodes": format_cpu_list(cgroups.allowed_memory_nodes(host)),
         **{
-            name: limit and (int(limit.value) if limit.value < inf else inf)
-            for name, limit in limits.items()
+            name: limit and (int(limit.value) if limit.value < inf else inf) for name, limit in limits.items()
         },
         "memory_limit_group": memory and memory.folder,
         "memory_usage_bytes": cgroups.memory_usage(host, memory.folder if memory else ""),
@@ -230,9 +229,7 @@ def _load(host: Host) -> dict[str, Any]:
     return facts
 
 
-def _too_many(
-    expected: list[tuple[str, int, str]], facts: dict[str, Any], machine: Machine
-) -> list[Reason]:
+def _too_many(expected: list[tuple[str, int, str]], facts: dict[str, Any], machine: Machine) -> list[Reason]:
     """Return a warning for the runtimes that start more threads than they have CPUs."""
     cpus = facts["effective_cpus"]
     over = {runtime: count for runtime, count, _ in expected if count > cpus}

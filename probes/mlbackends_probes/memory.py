@@ -85,12 +85,9 @@ def find(host: Host) -> Finding:
     devices = host.listdir("/sys/class/infiniband")
     if isinstance(lockable, int) and lockable < _ENOUGH_FOR_RDMA and devices:
         message = (
-            f"a process may lock {lockable} bytes of memory, "
-            f"and RDMA ({devices[0]}) locks what it sends"
+            f"a process may lock {lockable} bytes of memory, and RDMA ({devices[0]}) locks what it sends"
         )
-        hint = (
-            "raise it: ulimit -l unlimited, docker run --ulimit memlock=-1, LimitMEMLOCK=infinity"
-        )
+        hint = "raise it: ulimit -l unlimited, docker run --ulimit memlock=-1, LimitMEMLOCK=infinity"
         warnings.append(Reason("limit-below-hardware", message, hint))
     if corrupted := facts.get("corrupted_bytes"):
         message = f"the kernel has taken {corrupted} bytes of faulty memory out of use"

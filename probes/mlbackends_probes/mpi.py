@@ -81,9 +81,7 @@ def find(host: Host) -> Finding:
         message = f"{first} belongs to {theirs}, and {winner.path} is {ours}"
         hint = "start programs with the launcher of the library that they are linked with"
         warnings.append(Reason("conflict", message, hint))
-    return replace(
-        finding, facts={**finding.facts, "launchers": launchers}, warnings=tuple(warnings)
-    )
+    return replace(finding, facts={**finding.facts, "launchers": launchers}, warnings=tuple(warnings))
 
 
 def load(opened: CDLL, library: Library) -> Answer:

@@ -50,9 +50,7 @@ def find(host: Host) -> Finding:
     controls = system_controls(host)
     chip = controls.get("machdep.cpu.brand_string", "")
     is_apple = chip.startswith(("Apple", "VirtualApple")) or host.machine == "arm64"
-    is_translated = host.machine == "x86_64" and (
-        is_apple or controls.get("sysctl.proc_translated") == "1"
-    )
+    is_translated = host.machine == "x86_64" and (is_apple or controls.get("sysctl.proc_translated") == "1")
     text = host.read(_VERSION_FILE, 1 << 16)
     name, build = _plist(text, "ProductVersion"), _plist(text, "ProductBuildVersion")
     if name == "10.16":

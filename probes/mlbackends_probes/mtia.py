@@ -26,11 +26,7 @@ def find(host: Host) -> Finding:
     release = number.partition(".dev")[0].replace("rc", ".", 1)
     is_public = dotted_numbers(release) and build.rstrip("0123456789.") in _PUBLIC
     if is_public and not any("mtia" in name for name in distributions(host)):
-        detail = (
-            f"torch {torch.version} is a public build, without it"
-            if torch
-            else "torch is not installed"
-        )
+        detail = f"torch {torch.version} is a public build, without it" if torch else "torch is not installed"
         reason = Reason("not-found", f"only a build of torch that Meta makes drives MTIA: {detail}")
         return Finding(facts=facts, presence=Presence.ABSENT, reasons=(reason,))
     message = "MTIA has no public driver files to look for; only torch.mtia can detect it"

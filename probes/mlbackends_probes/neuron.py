@@ -29,9 +29,7 @@ def find(host: Host) -> Finding:
     names: dict[str, str] = table("host/pci_names")["neuron"]
     cards = [card for card in of_vendor(host, "1d0f") if card.device in names]
     if not libraries and not cards:
-        return Finding(
-            reasons=(absent_but_on_linux(host, "Neuron device on PCI and no libnrt.so"),)
-        )
+        return Finding(reasons=(absent_but_on_linux(host, "Neuron device on PCI and no libnrt.so"),))
     nodes = device_nodes(host, "neuron")
     wheels = [dist for name in _WHEELS if (dist := distribution(host, name))]
     facts = {
@@ -42,8 +40,7 @@ def find(host: Host) -> Finding:
         **steering(host, "neuron"),
     }
     devices = tuple(
-        pci_record(host, card, "neuron", index, names[card.device])
-        for index, card in enumerate(cards)
+        pci_record(host, card, "neuron", index, names[card.device]) for index, card in enumerate(cards)
     )
     reasons = all_denied(host, nodes)
     if not cards:

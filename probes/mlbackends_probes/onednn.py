@@ -135,25 +135,19 @@ def use(opened: CDLL, library: Library) -> Answer:
     rows = described((2, 3), (3, 1))
     if hasattr(opened, "dnnl_matmul_primitive_desc_create"):  # multiply 2x3 by 3x2
         other, into = described((3, 2), (2, 1)), described((2, 2), (2, 1))
-        operation = call.create(
-            "dnnl_matmul_primitive_desc_create", engine, rows, other, None, into, None
-        )
+        operation = call.create("dnnl_matmul_primitive_desc_create", engine, rows, other, None, into, None)
         result, expected = (ctypes.c_float * 4)(), [58.0, 64.0, 139.0, 154.0]
         operands = [(1, rows, left), (33, other, right), (17, into, result)]
     else:  # before version 3, whose descriptors are structures, transpose 2x3
         into = described((2, 3), (1, 2))
-        operation = call.create(
-            "dnnl_reorder_primitive_desc_create", rows, engine, into, engine, None
-        )
+        operation = call.create("dnnl_reorder_primitive_desc_create", rows, engine, into, engine, None)
         result, expected = (ctypes.c_float * 6)(), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]
         operands = [(1, rows, left), (17, into, result)]
 
     class Operand(ctypes.Structure):
         _fields_ = (("which", ctypes.c_int), ("memory", ctypes.c_void_p))
 
-    memories = [
-        (operand, call.create("dnnl_memory_create", md, engine, at)) for operand, md, at in operands
-    ]
+    memories = [(operand, call.create("dnnl_memory_create", md, engine, at)) for operand, md, at in operands]
     arguments = (Operand * len(memories))(*[Operand(*memory) for memory in memories])
     primitive = call.create("dnnl_primitive_create", operation)
     call("dnnl_primitive_execute", primitive, stream, len(memories), arguments)

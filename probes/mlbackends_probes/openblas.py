@@ -110,9 +110,7 @@ def _core(host: Host, defined: frozenset[str]) -> str:
         required += ["HASWELL"] if is_amd and family not in ("23", "24", "25") else []
     chosen = set()
     for name in required:
-        below = (
-            kernels for kernels in _X86[_X86.index(name) :] if kernels != "ZEN" or name == "ZEN"
-        )
+        below = (kernels for kernels in _X86[_X86.index(name) :] if kernels != "ZEN" or name == "ZEN")
         chosen.add(next((kernels for kernels in below if f"dgemm_beta_{kernels}" in defined), ""))
     core = chosen.pop() if len(chosen) == 1 else ""
     return _shown(core)

@@ -102,9 +102,7 @@ def find(host: Host) -> Finding:
         message = f"the loader is installed, and no driver is registered in {place}"
         # Wheels contain Intel's driver for its CPUs, but their ICD file does not name its path.
         copies = libraries_named(host, "OpenCL driver", "libintelocl")
-        text = (
-            f"no file names {copies[0].path}: write its path to {place}/intel.icd" if copies else ""
-        )
+        text = f"no file names {copies[0].path}: write its path to {place}/intel.icd" if copies else ""
         reasons = (Reason("no-driver", message, text),)
     facts = nonempty({"drivers": drivers}) | steering(host, "opencl")
     presence = None if libraries else Presence.FOUND
@@ -116,10 +114,7 @@ def load(opened: CDLL, library: Library) -> Answer:
     call = Calls(opened, "opencl", unnamed="see cl.h")
     fields = {"name": _PLATFORM_NAME, "vendor": _PLATFORM_VENDOR, "version": _PLATFORM_VERSION}
     rows = [
-        {
-            name: _text(call, _PLATFORM_INFO, platform, parameter)
-            for name, parameter in fields.items()
-        }
+        {name: _text(call, _PLATFORM_INFO, platform, parameter) for name, parameter in fields.items()}
         for platform in _handles(call, "clGetPlatformIDs", (), _NO_PLATFORM)
     ]
     name, version = (_loader_text(opened, parameter) for parameter in _LOADER_NAME_VERSION)

@@ -89,9 +89,7 @@ def find(host: Host) -> Finding:
         kinds = {str(library.facts.get("runtime", "")) for library in copies}
         why = f"these runtimes are of different makers ({', '.join(sorted(kinds))})"
         if len(kinds) == 1:
-            why = (
-                "each copy has separate threads, and a limit set in one does not apply to the other"
-            )
+            why = "each copy has separate threads, and a limit set in one does not apply to the other"
         hint = "set OMP_NUM_THREADS, which all runtimes read; omp_set_num_threads reaches one"
         own = [copy for copy in copies if copy.facts.get("runtime") in ("intel", "llvm")]
         if host.platform == "win32" and len(own) > 1:

@@ -47,9 +47,7 @@ def find(host: Host) -> Finding:
         message = f"no distribution in {', '.join(folders)}" if folders else "no Python is known"
         return Finding(reasons=(Reason("not-found", message),))
     twice = [dists for dists in everything.values() if len(dists) > 1]
-    shared = wheel_files.shared_files(
-        host, [dist for dists in everything.values() for dist in dists]
-    )
+    shared = wheel_files.shared_files(host, [dist for dists in everything.values() for dist in dists])
     first = [dists[0] for dists in everything.values()]
     majors = _cuda_majors(first)
     facts = {
@@ -78,10 +76,7 @@ def find(host: Host) -> Finding:
         "longest_path": wheel_files.longest_path(host, first) if host.platform == "win32" else None,
         # What a broken uninstall left.
         "leftovers": [
-            f"{folder}/{name}"
-            for folder in folders
-            for name in host.listdir(folder)
-            if name.startswith("~")
+            f"{folder}/{name}" for folder in folders for name in host.listdir(folder) if name.startswith("~")
         ],
     }
     warnings = []
@@ -128,13 +123,9 @@ def find(host: Host) -> Finding:
     consumers = table("libraries/consumers")["packages"]
     # The page names these too, by what they use.
     imports = tuple(
-        consumers[name]["module"]
-        for name in consumers
-        if name in everything and name not in _WITH_PROBES
+        consumers[name]["module"] for name in consumers if name in everything and name not in _WITH_PROBES
     )
-    return Finding(
-        presence=Presence.FOUND, facts=nonempty(facts), warnings=tuple(warnings), imports=imports
-    )
+    return Finding(presence=Presence.FOUND, facts=nonempty(facts), warnings=tuple(warnings), imports=imports)
 
 
 def _cuda_majors(dists: list[Distribution]) -> dict[str, list[str]]:

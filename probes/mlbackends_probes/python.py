@@ -60,15 +60,12 @@ def find(host: Host) -> Finding:
         "is_virtual_environment": prefix != base,
         "manager": manager,
         "manager_version": manager_version,
-        "library_folder_on_path": f"{prefix}/Library/bin".lower()
-        in map(str.lower, host.folders("PATH"))
+        "library_folder_on_path": f"{prefix}/Library/bin".lower() in map(str.lower, host.folders("PATH"))
         if manager == "conda" and host.platform == "win32"
         else None,
         "sees_system_packages": shared and shared.lower() == "true",
         "site_folders": site if folders else None,
-        "user_site_on_path": any(is_user_site(host, folder) for folder in site)
-        if folders
-        else None,
+        "user_site_on_path": any(is_user_site(host, folder) for folder in site) if folders else None,
         "externally_managed": prefix == base and is_marked if folders else None,
         "distribution_count": len(distributions(host)) if folders else None,
         "has_headers": has_headers if host.platform != "win32" else None,

@@ -227,15 +227,11 @@ def _warnings(host: Host, cards: list[amd.AmdGpu]) -> tuple[Reason, ...]:
         warnings.append(Reason("override-invalid", message, hint))
     elif value and other_targets:
         message = f"HSA_OVERRIDE_GFX_VERSION={value} makes ROCm treat {', '.join(other_targets)} as {target}"
-        hint = (
-            "code for another target may fail or compute wrongly; unset it where it is not needed"
-        )
+        hint = "code for another target may fail or compute wrongly; unset it where it is not needed"
         warnings.append(Reason("target-overridden", message, hint))
     hip, cuda = host.env("HIP_VISIBLE_DEVICES"), host.env("CUDA_VISIBLE_DEVICES")
     if cards and hip and cuda and hip != cuda:
-        message = (
-            f"HIP_VISIBLE_DEVICES={hip} and CUDA_VISIBLE_DEVICES={cuda} differ; the first holds"
-        )
+        message = f"HIP_VISIBLE_DEVICES={hip} and CUDA_VISIBLE_DEVICES={cuda} differ; the first holds"
         warnings.append(Reason("conflict", message, "set one of them"))
     if cards and not _visible(host, cards):
         names = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")

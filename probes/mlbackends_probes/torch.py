@@ -112,9 +112,7 @@ def load(opened: CDLL, library: Library) -> Answer:
 def _configuration(text: str) -> dict[str, FactValue]:
     """Return the facts in what torch.__config__.show() prints."""
     settings = dict(
-        part.split("=", 1)
-        for part in text.partition("Build settings: ")[2].split(", ")
-        if "=" in part
+        part.split("=", 1) for part in text.partition("Build settings: ")[2].split(", ") if "=" in part
     )
     openmp = re.search(r"OpenMP (\d{6})", text)
     compiler = re.search(r"- ((?:GCC|Clang|clang|MSVC) [\w.]+)", text)
@@ -137,9 +135,7 @@ def _build(host: Host, torch: frameworks.Package) -> dict[str, FactValue]:
     if not at:
         return {}
     text = host.read(f"{at}/version.py", 1 << 16)
-    versions = {
-        name: frameworks.assigned_text(text, name) for name in ("cuda", "hip", "rocm", "xpu")
-    }
+    versions = {name: frameworks.assigned_text(text, name) for name in ("cuda", "hip", "rocm", "xpu")}
     kinds = (("cuda", "cuda"), ("rocm", "hip"), ("xpu", "xpu"))
     built_for = next((kind for kind, name in kinds if versions[name]), "cpu")
     if built_for == "cpu" and host.platform == "darwin":
@@ -197,18 +193,14 @@ def _for_other_cuda(host: Host, cuda: str) -> Iterator[dict[str, str]]:
 def _missing_ffmpeg(host: Host) -> list[str]:
     """Return the versions of libavutil of which torchcodec needs one, if none of them is installed."""
     place = module_location(host, "torchcodec") if host.platform == "linux" else ""
-    names = (
-        [name for name in host.listdir(place) if name.startswith("libtorchcodec")] if place else []
-    )
+    names = [name for name in host.listdir(place) if name.startswith("libtorchcodec")] if place else []
     needed = {
         library
         for name in names
         for library in _needed(host, f"{place}/{name}")
         if library.startswith("libavutil.so.")
     }
-    present = (
-        {copy.soname for copy in libraries_named(host, "ffmpeg", "libavutil")} if needed else ()
-    )
+    present = {copy.soname for copy in libraries_named(host, "ffmpeg", "libavutil")} if needed else ()
     return sorted(needed) if needed.isdisjoint(present) else []
 
 

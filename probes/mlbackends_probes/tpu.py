@@ -43,9 +43,7 @@ def find(host: Host) -> Finding:
     generations: dict[str, str] = table("host/pci_names")["tpu"]
     chips = [card for card in of_vendor(host, "1ae0") if card.device in generations]
     if not libraries and not chips:
-        return Finding(
-            reasons=(absent_but_on_linux(host, "TPU on PCI and no libtpu.so", (_PATH,)),)
-        )
+        return Finding(reasons=(absent_but_on_linux(host, "TPU on PCI and no libtpu.so", (_PATH,)),))
     nodes = device_nodes(host, "accel") if chips else []
     nodes += [f"/dev/vfio/{name}" for name in host.listdir("/dev/vfio") if name.isdigit()]
     environment = steering(host, "tpu")

@@ -57,9 +57,7 @@ def find(host: Host) -> Finding:
     return Finding(presence=Presence.ABSENT, facts=facts, reasons=(reason,))
 
 
-def derive(
-    facts: Mapping[str, FactValue], reports: Mapping[str, ProbeReport]
-) -> dict[str, FactValue]:
+def derive(facts: Mapping[str, FactValue], reports: Mapping[str, ProbeReport]) -> dict[str, FactValue]:
     """Return what each package uses, from the reports of the probes of these libraries."""
     uses: dict[str, dict[str, FactValue]] = {}
     for probe in NEEDS[:8]:

@@ -246,12 +246,8 @@ def backward_calls(case: Case) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """Return ours and torch's way to compute the gradients of a case."""
     aten, generator = torch.ops.aten, torch.Generator().manual_seed(0)
     dtype, shape = getattr(torch, case.dtype), (1, case.shape[1], case.shape[3], case.shape[5])
-    query, key, value, grad_out = (
-        torch.randn(shape, generator=generator).to(dtype) for _ in range(4)
-    )
-    out, sums = aten._scaled_dot_product_flash_attention_for_cpu(
-        query, key, value, 0.0, case.causal
-    )
+    query, key, value, grad_out = (torch.randn(shape, generator=generator).to(dtype) for _ in range(4))
+    out, sums = aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, case.causal)
     arrays = (as_numpy(query), as_numpy(key), as_numpy(value))
     spec = TensorSpec(shape, case.dtype, requires_grad=True)
     problem = AttentionProblem(query=spec, key=spec, value=spec, is_causal=case.causal)
@@ -292,9 +288,7 @@ def at_level(name: str) -> Iterator[None]:
 def measure(case: Case, count: int, rounds: int, machine: Machine) -> str:
     """Return a row of the table."""
     if case.level and case.level not in library.usable_levels():
-        return (
-            f"| {case.name} | {count} | {case.goal} | not here: this CPU has no {case.level} | | |"
-        )
+        return f"| {case.name} | {count} | {case.goal} | not here: this CPU has no {case.level} | | |"
     batch, heads, key_heads, length, keys, width = case.shape
     pairs = length * (length + 1) / 2 if case.causal else length * keys
     operations = (10 if case.backward else 4) * batch * heads * width * pairs
@@ -330,12 +324,8 @@ def main() -> None:
     chosen = options.parse_args()
     levels = ", ".join(library.usable_levels())
     print(f"{processor()}; {levels}; Python {platform.python_version()}, torch {torch.__version__}")
-    print(
-        f"load {Path('/proc/loadavg').read_text().split()[0]}; medians of {chosen.rounds} rounds\n"
-    )
-    print(
-        "| problem | threads | goal | torch's time / ours (quartiles) | share of peak | torch's |"
-    )
+    print(f"load {Path('/proc/loadavg').read_text().split()[0]}; medians of {chosen.rounds} rounds\n")
+    print("| problem | threads | goal | torch's time / ours (quartiles) | share of peak | torch's |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     with tempfile.TemporaryDirectory() as folder:
         machine = Machine(Path(folder))
@@ -345,9 +335,7 @@ def main() -> None:
             for case in BACKWARD if chosen.backward else CASES:
                 if not chosen.only or case.group in chosen.only:
                     print(measure(case, count, chosen.rounds, machine), flush=True)
-    print(
-        "\nThe share is of multiply-adds in float32, of reading memory for one row; of as many threads."
-    )
+    print("\nThe share is of multiply-adds in float32, of reading memory for one row; of as many threads.")
 
 
 if __name__ == "__main__":

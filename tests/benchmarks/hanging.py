@@ -44,9 +44,7 @@ def main() -> None:
     options.add_argument("--timeout", type=float, default=2.0)
     options.add_argument("--rounds", type=int, default=5)
     chosen = options.parse_args()
-    print(
-        f"seconds beyond a time limit of {chosen.timeout:g} s, medians of {chosen.rounds} rounds\n"
-    )
+    print(f"seconds beyond a time limit of {chosen.timeout:g} s, medians of {chosen.rounds} rounds\n")
     print("| libraries that hang | asleep | busy |")
     print("| ---: | ---: | ---: |")
     for count in (1, 3, 8, 20):

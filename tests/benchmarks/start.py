@@ -30,9 +30,7 @@ def measured(command: list[str]) -> tuple[float, float, float]:
     """
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     start = time.perf_counter()
-    process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
-    )
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     _, _, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - start
     process.returncode = 0

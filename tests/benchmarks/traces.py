@@ -188,9 +188,7 @@ def processor() -> str:
 
 def main() -> None:
     """Make the logs, measure, print a table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--converter", type=Path, help="scripts/verbose_converter of oneDNN")
     parser.add_argument("--lines", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)

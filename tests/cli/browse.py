@@ -77,10 +77,7 @@ def write(folder: Path, name: str) -> Path:
 def faults(page: Any) -> Iterator[str]:
     """Yield what is wrong with the page that a browser shows."""
     page.keyboard.press("Tab")
-    if (
-        page.evaluate(OUTLINE) == "none"
-        and page.evaluate("document.activeElement.tagName") != "BODY"
-    ):
+    if page.evaluate(OUTLINE) == "none" and page.evaluate("document.activeElement.tagName") != "BODY":
         yield "what has the focus does not show it"
     for folded in (True, False):
         if not folded:
@@ -118,9 +115,7 @@ def main(chromium: str) -> int:
     count = 0
     with tempfile.TemporaryDirectory() as name, sync_playwright() as browsers:
         with ThreadPoolExecutor(2) as pool:
-            paths = dict(
-                zip(PAGES, pool.map(lambda page: write(Path(name), page), PAGES), strict=True)
-            )
+            paths = dict(zip(PAGES, pool.map(lambda page: write(Path(name), page), PAGES), strict=True))
         browser = browsers.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_context(bypass_csp=True, reduced_motion="reduce").new_page()
         for title, path in paths.items():

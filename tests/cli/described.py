@@ -130,13 +130,9 @@ def _files(description: dict[str, Any]) -> dict[str, str]:
         module = "NVIDIA UNIX Open Kernel Module for x86_64"
         found["/proc/driver/nvidia/version"] = f"NVRM version: {module}  {release}  Release Build\n"
         found["/sys/module/nvidia/version"] = f"{release}\n"
-        found |= dict.fromkeys(
-            ("/dev/nvidiactl", "/dev/nvidia-uvm", "/usr/bin/nvidia-modprobe"), ""
-        )
+        found |= dict.fromkeys(("/dev/nvidiactl", "/dev/nvidia-uvm", "/usr/bin/nvidia-modprobe"), "")
     found |= description.get("files", {})
-    return {
-        path: text for path, text in found.items() if path not in description.get("without", ())
-    }
+    return {path: text for path, text in found.items() if path not in description.get("without", ())}
 
 
 def _pci(address: str, driver: str, class_code: str, number: str) -> dict[str, str]:

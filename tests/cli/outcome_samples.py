@@ -71,9 +71,7 @@ def sample() -> Outcome:
                 message="opt_einsum is not installed: einsum contracts from left to right",
                 command="pip install opt_einsum",
             ),
-            Check(
-                "cudnn", "cuDNN is 9.15", Severity.ERROR, Status.WAIVED, "until 2027-01-31: canary"
-            ),
+            Check("cudnn", "cuDNN is 9.15", Severity.ERROR, Status.WAIVED, "until 2027-01-31: canary"),
             Check(
                 code="ecc-errors",
                 title="A GPU has uncorrectable errors",
@@ -117,9 +115,7 @@ def hostile() -> Outcome:
         for status in Status
         for severity in Severity
     )
-    return with_checks(
-        *checks, tool=HOSTILE, kind=HOSTILE, title=HOSTILE, subject=HOSTILE, created=HOSTILE
-    )
+    return with_checks(*checks, tool=HOSTILE, kind=HOSTILE, title=HOSTILE, subject=HOSTILE, created=HOSTILE)
 
 
 def long() -> Outcome:
@@ -138,9 +134,7 @@ def long() -> Outcome:
         for number in range(3_000)
     ]
     huge = "x" * (1 << 20)
-    checks.append(
-        Check(huge, huge, Severity.ERROR, Status.FAILED, huge, huge, huge, huge, {huge: huge})
-    )
+    checks.append(Check(huge, huge, Severity.ERROR, Status.FAILED, huge, huge, huge, huge, {huge: huge}))
     return with_checks(*checks)
 
 

@@ -39,9 +39,7 @@ def programs(tmp_path: Path) -> Path:
         program.write_text(f"#!/bin/sh\nexec cat {program}.txt\n")
         program.chmod(0o755)
     python = folder / "python"
-    python.write_text(
-        WRAPPER.format(real=sys.executable, own=str(HERE / "as_macos/sitecustomize.py"))
-    )
+    python.write_text(WRAPPER.format(real=sys.executable, own=str(HERE / "as_macos/sitecustomize.py")))
     python.chmod(0o755)
     return folder
 
@@ -94,9 +92,7 @@ def test_doctor_ends(programs: Path) -> None:
     assert {check["status"] for check in checks} <= {"passed", "failed", "skipped"}
 
 
-def test_a_snapshot_is_equal_to_itself_and_a_recording_is_the_machine(
-    programs: Path, tmp_path: Path
-) -> None:
+def test_a_snapshot_is_equal_to_itself_and_a_recording_is_the_machine(programs: Path, tmp_path: Path) -> None:
     file, recording = str(tmp_path / "then.json"), str(tmp_path / "machine")
     run(programs, "snapshot", file)
     run(programs, "diff", file, file)

@@ -17,9 +17,7 @@ POLICIES = TESTS / "policies"
 
 def policy(folder: Path, *checks: str, more: str = "") -> str:
     path = folder / "policy.toml"
-    rules = [
-        f'[[rule]]\nid = "r{i}"\ncheck = "{check}"\n{more}\n' for i, check in enumerate(checks)
-    ]
+    rules = [f'[[rule]]\nid = "r{i}"\ncheck = "{check}"\n{more}\n' for i, check in enumerate(checks)]
     path.write_text("schema = 1\n" + "".join(rules))
     return str(path)
 
@@ -53,9 +51,7 @@ def test_a_machine_that_does_not_fit_ends_with_1_and_says_why_and_where(tmp_path
         ("gpu present", "", [], 2),
     ],
 )
-def test_the_exit_code(
-    tmp_path: Path, check: str, more: str, arguments: list[str], code: int
-) -> None:
+def test_the_exit_code(tmp_path: Path, check: str, more: str, arguments: list[str], code: int) -> None:
     path = policy(tmp_path, check, more=more)
 
     forbidden = str(TESTS / "hosts" / "podman-rocm-no-access.machine")

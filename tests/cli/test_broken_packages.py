@@ -114,9 +114,7 @@ def test_an_extension_module_that_opens_is_not_imported() -> None:
 def test_a_report_whose_packages_were_only_opened_judges_no_import(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     report.write_text(backends("info", "--format", "json").stdout)
-    done = backends(
-        "doctor", str(report), "--format", "json", "--only", "package-cannot-be-imported"
-    )
+    done = backends("doctor", str(report), "--format", "json", "--only", "package-cannot-be-imported")
 
     (check,) = json.loads(done.stdout)["checks"]
     assert check["status"] == "unknown"
@@ -168,9 +166,7 @@ def test_a_requirement_and_an_assertion_are_not_met(python: str) -> None:
     assert "libcudnn-none.so.9" in required.stderr
 
 
-def test_a_test_that_requires_the_package_is_skipped_with_the_reason(
-    python: str, tmp_path: Path
-) -> None:
+def test_a_test_that_requires_the_package_is_skipped_with_the_reason(python: str, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     report.write_text(backends("info", "--deep", "--python", python, "--format", "json").stdout)
     machine = Machine(str(report))

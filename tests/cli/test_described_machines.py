@@ -39,8 +39,7 @@ def described(fake_library: Callable[..., Path], tmp_path: Path) -> Callable[[st
         libraries = read(name)["libraries"].items()
         nothing = {"opened_alone": "int nothing;"}
         folders = [
-            fake_library(stub, soname, source=nothing.get(stub, "")).parent
-            for stub, soname in libraries
+            fake_library(stub, soname, source=nothing.get(stub, "")).parent for stub, soname in libraries
         ]
         return Machine(name, tmp_path / name, folders)
 
@@ -78,9 +77,7 @@ def doctor(machine: Machine) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_wrong_is_found_and_nothing_else(
-    name: str, described: Callable[[str], Machine]
-) -> None:
+def test_what_is_wrong_is_found_and_nothing_else(name: str, described: Callable[[str], Machine]) -> None:
     machine = described(name)
     expected = machine.description.get("doctor", {})
 
@@ -167,12 +164,8 @@ def asked_by_cuda_python(machine: Machine, log: Path) -> dict[str, Any]:
 
 
 @pytest.mark.skipif(not HAS_CUDA_PYTHON, reason="needs cuda-bindings and cuda-core")
-@pytest.mark.parametrize(
-    "name", ["laptop", "h100-lost", "h100-mig", "h100-fabric", "forbidden-node"]
-)
-def test_cuda_python_is_told_the_same(
-    name: str, described: Callable[[str], Machine], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("name", ["laptop", "h100-lost", "h100-mig", "h100-fabric", "forbidden-node"])
+def test_cuda_python_is_told_the_same(name: str, described: Callable[[str], Machine], tmp_path: Path) -> None:
     machine, log = described(name), tmp_path / "log"
     machine.environment.pop("CUDA_VISIBLE_DEVICES", None)
     report = machine.backends("info", "nvidia", "cuda_driver", "--format", "json").stdout

@@ -36,9 +36,7 @@ def environment(tmp_path: Path) -> Callable[..., str]:
         (site,) = home.glob("lib/python3*/site-packages")
         described = site / f"numpy-{numpy}.dist-info"
         described.mkdir()
-        (described / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: numpy\nVersion: {numpy}\n"
-        )
+        (described / "METADATA").write_text(f"Metadata-Version: 2.1\nName: numpy\nVersion: {numpy}\n")
         (described / "RECORD").write_text(f"numpy.libs/{library},,\nnumpy/__init__.py,,\n")
         (site / "numpy").mkdir()
         (site / "numpy/__init__.py").write_text(f"__version__ = {numpy!r}\n")
@@ -84,9 +82,7 @@ def test_one_python_is_compared_with_ours_and_too_many_are_refused(
     assert "from this machine to" in " ".join(alone.stdout.split())
 
     saved = Path(theirs).parents[1] / "theirs.json"
-    backends(
-        "info", "--python", theirs, "--depth", "found", "--format", "json", "--output", str(saved)
-    )
+    backends("info", "--python", theirs, "--depth", "found", "--format", "json", "--output", str(saved))
     warned = backends("diff", str(saved), "-")
     assert warned.stderr.startswith("backends: warning: these are two Python environments: ")
     assert str(sys.prefix) in warned.stderr
@@ -109,9 +105,7 @@ def test_a_name_with_a_path_stays_in_one_piece() -> None:
 
 
 def test_a_list_of_records_is_a_line_for_each_that_came_went_or_changed() -> None:
-    machines = [
-        str(ROOT / f"tests/hosts/{name}.machine") for name in ("zen4-two-sockets", "icelake-ec2")
-    ]
+    machines = [str(ROOT / f"tests/hosts/{name}.machine") for name in ("zen4-two-sockets", "icelake-ec2")]
     only = [word for name in ("cpu.numa_nodes", "memory.swaps") for word in ("--only", name)]
     done = backends("diff", *machines, *only, environment={"COLUMNS": "100"})
 
@@ -129,9 +123,7 @@ def test_a_list_of_records_is_a_line_for_each_that_came_went_or_changed() -> Non
 @pytest.mark.parametrize("form", ["table", "markdown", "html", "github", "gitlab"])
 def test_what_a_new_driver_changes_is_one_finding(form: str) -> None:
     machines = [str(ROOT / f"tests/hosts/{DEGRADED}.machine"), HGX]
-    done = backends(
-        "diff", *machines, "--only", "nvidia", "--only", "cuda_driver", "--format", form
-    )
+    done = backends("diff", *machines, "--only", "nvidia", "--only", "cuda_driver", "--format", form)
     text = html.unescape(done.stdout.replace("<wbr>", "").replace("\\_", "_"))
 
     assert text.count("570.86.15") == 1
@@ -192,9 +184,7 @@ def test_no_line_is_wider_than_the_page_but_for_what_has_no_spaces(width: int) -
 
 
 @pytest.mark.parametrize("words", [("info", "--depth", "found", "--output"), ("snapshot",)])
-def test_the_live_machine_is_compared_with_what_was_saved(
-    words: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_the_live_machine_is_compared_with_what_was_saved(words: tuple[str, ...], tmp_path: Path) -> None:
     path = tmp_path / "now.json"
     backends(*words, str(path), *(() if words == ("snapshot",) else ("--format", "json")))
     done = backends("diff", str(path), "-", "--format", "json", "--ignore", "environment")

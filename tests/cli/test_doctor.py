@@ -40,9 +40,7 @@ def checks(*arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:
     return done.returncode, {check["code"]: check for check in json.loads(done.stdout)["checks"]}
 
 
-@pytest.mark.parametrize(
-    ("fail_on", "code"), [("note", 1), ("warning", 1), ("error", 0), ("never", 0)]
-)
+@pytest.mark.parametrize(("fail_on", "code"), [("note", 1), ("warning", 1), ("error", 0), ("never", 0)])
 def test_fail_on_says_what_is_exit_1(two_runtimes: str, fail_on: str, code: int) -> None:
     done = backends("doctor", "--only", "openmp-two-runtimes", "--fail-on", fail_on, two_runtimes)
 
@@ -98,9 +96,7 @@ def test_the_live_machine_is_judged() -> None:
     ],
     ids=lambda each: " ".join(each)[:40] if isinstance(each, tuple) else "",
 )
-def test_a_wrong_question_is_exit_2_and_says_what_is_right(
-    arguments: tuple[str, ...], said: str
-) -> None:
+def test_a_wrong_question_is_exit_2_and_says_what_is_right(arguments: tuple[str, ...], said: str) -> None:
     done = backends("doctor", *arguments)
 
     assert done.returncode == 2
@@ -141,9 +137,7 @@ def test_a_process_that_runs_is_judged_by_what_it_has() -> None:
 )
 def test_a_cure_names_the_process_that_is_sick() -> None:
     first = min(os.sched_getaffinity(0))
-    program = (
-        f"import os, time; os.sched_setaffinity(0, [{first}]); print(flush=True); time.sleep(600)"
-    )
+    program = f"import os, time; os.sched_setaffinity(0, [{first}]); print(flush=True); time.sleep(600)"
     command = [sys.executable, "-S", "-c", program]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=PLAIN) as process:
         assert process.stdout is not None
@@ -159,9 +153,7 @@ def test_a_cure_names_the_process_that_is_sick() -> None:
 def test_what_a_process_has_mapped_was_opened_by_it(fake_library: FakeLibrary) -> None:
     source = "int ncclGetVersion(int *v) { *v = 22005; return 0; }"
     library = fake_library("mapped", "libnccl.so.2", source=source)
-    program = (
-        f"import ctypes, time; ctypes.CDLL({str(library)!r}); print(flush=True); time.sleep(600)"
-    )
+    program = f"import ctypes, time; ctypes.CDLL({str(library)!r}); print(flush=True); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-S", "-c", program], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()

@@ -22,9 +22,7 @@ BROKEN = str(HOSTS / "stale-conda-workstation.machine")  # errors of the user, n
 WELL = str(HOSTS / "cloud-vm-recorded.machine")
 
 
-def check(
-    status: Status, severity: Severity = Severity.ERROR, whose: Problem | None = None
-) -> Check:
+def check(status: Status, severity: Severity = Severity.ERROR, whose: Problem | None = None) -> Check:
     return Check("a", "t", severity, status, problem=whose)
 
 
@@ -43,9 +41,7 @@ def check(
 def test_each_reader_gets_its_codes(checks: list[Check], npd: int, slurm: int, nagios: int) -> None:
     for codes, expected in (("npd", npd), ("slurm", slurm), ("nagios", nagios)):
         for strict in (False, True):
-            found = judgement.code(
-                with_checks(*checks), fail_on="error", strict=strict, codes=codes
-            )
+            found = judgement.code(with_checks(*checks), fail_on="error", strict=strict, codes=codes)
             assert found == expected, codes
 
 
@@ -84,8 +80,7 @@ def test_a_rule_is_of_the_node_unless_it_says_otherwise(tmp_path: Path) -> None:
         ('problem = "user"', 0, "ok: there is nothing to check"),
     ):
         policy.write_text(
-            'schema = 1\n[[rule]]\nid = "no-cpu"\ncheck = "cpu absent"\nmessage = "cpu is here"\n'
-            + line
+            'schema = 1\n[[rule]]\nid = "no-cpu"\ncheck = "cpu absent"\nmessage = "cpu is here"\n' + line
         )
 
         arguments = ["--policy", str(policy), "--exit-code", "slurm", "--format", "line"]

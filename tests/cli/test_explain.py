@@ -44,11 +44,7 @@ def test_a_finding_of_a_trace_is_explained(name: str) -> None:
 def test_without_a_topic_there_is_a_short_index_by_kind() -> None:
     lines = backends("explain", environment={"COLUMNS": "80"}).stdout.splitlines()
 
-    kinds = [
-        words[0]
-        for line in lines
-        if line[:2] == "  " and line[2].isalpha() and (words := line.split())
-    ]
+    kinds = [words[0] for line in lines if line[:2] == "  " and line[2].isalpha() and (words := line.split())]
     assert kinds == ["switches", "hazards", "findings", "reasons", "deviations", "device"]
     assert len(lines) < 24
 

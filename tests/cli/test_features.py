@@ -45,9 +45,7 @@ def test_the_labels_of_a_machine() -> None:
     assert "\n# +expiry-time=" in found
     assert "\nfeature.node.kubernetes.io/backends.cpu.capability=AVX512\n" in found
     assert "\nfeature.node.kubernetes.io/backends.nvidia.devices=8\n" in found
-    assert (
-        "\nfeature.node.kubernetes.io/backends.nvidia.devices.name=NVIDIA-H100-80GB-HBM3\n" in found
-    )
+    assert "\nfeature.node.kubernetes.io/backends.nvidia.devices.name=NVIDIA-H100-80GB-HBM3\n" in found
     assert re.search(r"/backends\.fingerprint=1-[0-9a-f]{16}\n", found)
 
 

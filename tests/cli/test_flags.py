@@ -30,9 +30,7 @@ def test_list_names_every_switch_with_value_default_origin_and_who_obeys() -> No
 
 
 def test_a_variable_gives_the_value_and_the_origin() -> None:
-    done = backends(
-        "flags", "list", "cudnn", "--changed", environment={"MLBACKENDS_CUDNN_BENCHMARK": "1"}
-    )
+    done = backends("flags", "list", "cudnn", "--changed", environment={"MLBACKENDS_CUDNN_BENCHMARK": "1"})
 
     assert "benchmark  true (environment; default false)  torch" in done.stdout
     assert "deterministic" not in done.stdout
@@ -68,9 +66,7 @@ def test_get_prints_one_bare_value(arguments: tuple[str, ...], printed: str) -> 
 
 
 def test_get_says_why_an_older_switch_has_no_value() -> None:
-    done = backends(
-        "flags", "get", "cuda.matmul.allow_tf32", "--set", "cuda.matmul.fp32_precision=tf32"
-    )
+    done = backends("flags", "get", "cuda.matmul.allow_tf32", "--set", "cuda.matmul.fp32_precision=tf32")
 
     assert done.returncode == 1
     assert done.stdout == ""
@@ -98,9 +94,7 @@ def test_get_says_why_an_older_switch_has_no_value() -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )  # fmt: skip
-def test_what_is_asked_wrongly_ends_with_2_and_one_clear_line(
-    arguments: tuple[str, ...], said: str
-) -> None:
+def test_what_is_asked_wrongly_ends_with_2_and_one_clear_line(arguments: tuple[str, ...], said: str) -> None:
     done = backends("flags", *arguments)
 
     assert done.returncode == 2
@@ -124,16 +118,11 @@ def test_list_and_check_tell_what_an_older_torch_lacks(tmp_path: Path) -> None:
 
     note = " ".join(listed.stdout.split())
     assert "torch 2.13.0 is installed here, and these need a newer one:" in note
-    assert (
-        "cuda.matmul.fp32_precision (2.15), cuda.matmul.prefer_cublaslt_grouped_gemm (2.14)" in note
-    )
+    assert "cuda.matmul.fp32_precision (2.15), cuda.matmul.prefer_cublaslt_grouped_gemm (2.14)" in note
     lacked = {flag["name"] for flag in json.loads(records.stdout)["flags"] if flag["lacking"]}
     assert lacked == {name for name, switch in SWITCHES.items() if switch.since}
     assert done.returncode == 0
-    assert (
-        "cuda.matmul.fp32_precision=bfx9 needs torch 2.15; installed here is torch 2.13.0"
-        in done.stderr
-    )
+    assert "cuda.matmul.fp32_precision=bfx9 needs torch 2.15; installed here is torch 2.13.0" in done.stderr
 
 
 def test_check_reads_standard_input() -> None:

@@ -140,9 +140,7 @@ def test_reports_without_names_in_one_file_are_as_many_nodes(tmp_path: Path) -> 
 
 
 def test_who_differs_and_who_is_missing(reports: Path) -> None:
-    done = backends(
-        "fleet", "summarize", str(reports), "--expect", "node[00-09]", "--fail-on", "drift"
-    )
+    done = backends("fleet", "summarize", str(reports), "--expect", "node[00-09]", "--fail-on", "drift")
 
     assert done.returncode == 1
     text = " ".join(done.stdout.split())
@@ -216,9 +214,7 @@ def test_what_an_upgrade_left_behind(reports: Path, tmp_path: Path) -> None:
     after.mkdir()
     for at in range(8):
         facts = {} if at in (2, 6) else {"kernel_module": "newer"}
-        (after / f"node{at:02}.frame").write_text(
-            "\n".join(frames(envelope(f"node{at:02}", **facts)))
-        )
+        (after / f"node{at:02}.frame").write_text("\n".join(frames(envelope(f"node{at:02}", **facts))))
     done = backends("fleet", "diff", str(reports), str(after))
 
     assert done.returncode == 1
@@ -397,14 +393,9 @@ def test_tables_are_compared_item_by_item(tmp_path: Path) -> None:
             lines = frames(envelope(f"n{at}", **facts))
             (tmp_path / folder / f"n{at}.frame").write_text("\n".join(lines))
     text = " ".join(backends("fleet", "summarize", str(tmp_path / "new")).stdout.split())
-    assert (
-        "nvidia.huge_pages: page_bytes 2 MiB, count 512 (others page_bytes 2 MiB, count 1024)"
-        in text
-    )
+    assert "nvidia.huge_pages: page_bytes 2 MiB, count 512 (others page_bytes 2 MiB, count 1024)" in text
     assert "nosmt (others" in text and "mitigations=off)" in text
-    text = " ".join(
-        backends("fleet", "diff", str(tmp_path / "old"), str(tmp_path / "new")).stdout.split()
-    )
+    text = " ".join(backends("fleet", "diff", str(tmp_path / "old"), str(tmp_path / "new")).stdout.split())
     assert "page_bytes 2 MiB, count 1024 → page_bytes 2 MiB, count 512" in text
     assert "mitigations=off → " in text and "nosmt" in text
 
@@ -425,9 +416,7 @@ def test_unexpected_and_repeated_nodes_are_named(tmp_path: Path) -> None:
 def test_what_a_node_says_brings_no_escapes_to_the_terminal() -> None:
     evil = "\x1b]0;owned\x07\x1b[2J\r::error::x"
     lines = [
-        json.dumps(
-            {"schema": "backends.envelope/1", "node": f"n\x1b[1m{at}", "report": report(at, evil)}
-        )
+        json.dumps({"schema": "backends.envelope/1", "node": f"n\x1b[1m{at}", "report": report(at, evil)})
         for at in range(5)
     ]
     lines += [json.dumps({"schema": "backends.envelope/1", "status": "error", "error": evil})]

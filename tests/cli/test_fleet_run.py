@@ -54,9 +54,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
         report = Raw(msgspec.json.encode(report_of(str(MACHINE))))
         take(Envelope(node="n1", report=report))
 
-    def each(
-        where: str, function: Callable[[Any], Any], items: list[Any]
-    ) -> Iterator[tuple[int, Any]]:
+    def each(where: str, function: Callable[[Any], Any], items: list[Any]) -> Iterator[tuple[int, Any]]:
         yield from ((place, function(item)) for place, item in enumerate(items))
 
     vars(added).update(run=run, each=each)
@@ -184,9 +182,7 @@ def stub(folder: Path, name: str, text: str) -> dict[str, str]:
 
 def silent_of(text: str) -> dict[str, tuple[list[str], str]]:
     """Return the nodes without a report of a fleet in JSON, by status, with the error."""
-    return {
-        group["status"]: (group["nodes"], group["error"]) for group in json.loads(text)["silent"]
-    }
+    return {group["status"]: (group["nodes"], group["error"]) for group in json.loads(text)["silent"]}
 
 
 @posix
@@ -213,9 +209,7 @@ done""",
         done = backends(*words, hosts, environment=variables)
         assert done.returncode == 0, done.stderr
         fleet = json.loads(done.stdout)
-        reported = {
-            node for configuration in fleet["configurations"] for node in configuration["nodes"]
-        }
+        reported = {node for configuration in fleet["configurations"] for node in configuration["nodes"]}
         assert reported == ({"n1", "n2"} if hosts == "n[1-5]" else {"n1", "n2", "n9"})
         silent = {node: group for group in fleet["silent"] for node in group["nodes"]}
         assert silent["n3"]["status"] == "unreachable"

@@ -25,24 +25,16 @@ Place = tuple[str | int, ...]
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("reports")
     for name in ("wsl1-laptop", "slurm-job"):
-        report = backends(
-            "info", "--root", str(HOSTS / f"{name}.machine"), "--format", "json"
-        ).stdout
+        report = backends("info", "--root", str(HOSTS / f"{name}.machine"), "--format", "json").stdout
         (folder / f"{name}.json").write_text(report)
-    return json.loads(
-        backends("fleet", "summarize", str(folder), "--hazards", "--format", "json").stdout
-    )
+    return json.loads(backends("fleet", "summarize", str(folder), "--hazards", "--format", "json").stdout)
 
 
 def places(value: Any, place: Place = ()) -> Iterator[Place]:
     """Yield the places of values, of each list and of each table with many keys the first two."""
     yield place
     entries: Any = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     )
     for key, item in [*entries][: 99 if len(place) < 1 else 5]:
         yield from places(item, (*place, key))

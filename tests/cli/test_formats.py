@@ -36,7 +36,5 @@ def test_a_format_of_one_file_reaches_every_command(tmp_path: Path) -> None:
 
     for words in COMMANDS:
         arguments = [places.get(word, word) for word in words]
-        done = backends_alone(
-            *arguments, "--format", "lines", environment={"PYTHONPATH": str(tmp_path)}
-        )
+        done = backends_alone(*arguments, "--format", "lines", environment={"PYTHONPATH": str(tmp_path)})
         assert done.stdout.startswith("a "), (words, done.stdout, done.stderr)

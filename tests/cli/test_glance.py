@@ -32,9 +32,7 @@ def test_a_glance_counts_one_thing_in_the_singular_and_leaves_no_gap(
 
 
 def test_a_word_before_a_comma_is_singular_too() -> None:
-    limits = ProbeReport(
-        Presence.FOUND, facts={"effective_cpus": 1, "effective_cpus_because": "quota"}
-    )
+    limits = ProbeReport(Presence.FOUND, facts={"effective_cpus": 1, "effective_cpus_because": "quota"})
 
     assert probes.glance("limits", limits) == "1 CPU usable, by the CPU quota"
 
@@ -69,9 +67,7 @@ CACHES = [
          [f"2.5 of 16 CPUs usable, by the CPU quota · 4 GiB of memory, {KILLS} · {JOB}"]),
     ],
 )  # fmt: skip
-def test_a_machine_is_told_in_numbers(
-    name: str, facts: dict[str, Any], expected: list[str]
-) -> None:
+def test_a_machine_is_told_in_numbers(name: str, facts: dict[str, Any], expected: list[str]) -> None:
     assert probes.aspects(name, ProbeReport(Presence.FOUND, facts=facts)) == expected
 
 

@@ -55,9 +55,7 @@ def hanging(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("closed", "code"), [("<&-", 0), (">&-", 2), ("<&- >&- 2>&-", 2)], ids=["in", "out", "all"]
 )
-def test_a_closed_output_is_an_error_and_a_closed_input_is_none(
-    what: str, closed: str, code: int
-) -> None:
+def test_a_closed_output_is_an_error_and_a_closed_input_is_none(what: str, closed: str, code: int) -> None:
     done = in_shell(f"$BACKENDS {what} {closed}")
 
     assert done.returncode == code
@@ -73,9 +71,7 @@ def test_a_closed_output_that_is_not_needed_is_no_error(tmp_path: Path) -> None:
 
 
 def test_a_deleted_folder_can_be_the_current_one(tmp_path: Path) -> None:
-    script = (
-        'mkdir "$WHERE"; cd "$WHERE"; rmdir "$WHERE"; $BACKENDS info python --get python.presence'
-    )
+    script = 'mkdir "$WHERE"; cd "$WHERE"; rmdir "$WHERE"; $BACKENDS info python --get python.presence'
 
     done = in_shell(script, WHERE=str(tmp_path / "gone"))
 
@@ -91,9 +87,9 @@ def test_without_texts_in_the_code_the_schema_is_still_made() -> None:
     )
 
     assert done.returncode == 0
-    assert set(
-        json.loads(done.stdout)["$defs"]["Report"]["properties"]["probes"]["properties"]
-    ) == {*registry.names("mlbackends_probes")}
+    assert set(json.loads(done.stdout)["$defs"]["Report"]["properties"]["probes"]["properties"]) == {
+        *registry.names("mlbackends_probes")
+    }
 
 
 def test_one_folder_that_is_not_utf8_costs_the_others_nothing(tmp_path: Path) -> None:
@@ -304,9 +300,7 @@ def test_what_an_added_package_raises_is_one_line(tmp_path: Path) -> None:
     engine = backends_alone("fleet", "run", "--engine", "empty", environment=path)
     odd = backends_alone("odd", environment=path)
     leaves = backends_alone("leaves", environment=path)
-    told = backends_alone(
-        "info", "strange", "leaver", "python", "--format", "json", environment=path
-    )
+    told = backends_alone("info", "strange", "leaver", "python", "--format", "json", environment=path)
 
     assert (engine.returncode, "it defines no function `run`" in engine.stderr) == (2, True)
     assert (odd.returncode, "this is a bug" in odd.stderr) == (70, True)
@@ -348,9 +342,7 @@ def test_a_machine_may_lack_what_others_have(gone: str) -> None:
     codes = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("code ")]
     assert len(codes) == len(commands)
     assert set(codes) <= {0, 1, 2, 3}, done.stderr
-    assert not {"Traceback", "bug in"} & {
-        word for word in ("Traceback", "bug in") if word in done.stderr
-    }
+    assert not {"Traceback", "bug in"} & {word for word in ("Traceback", "bug in") if word in done.stderr}
 
 
 @pytest.mark.parametrize(

@@ -142,17 +142,12 @@ def test_pid_tells_what_a_process_has_mapped(fake_library: FakeLibrary) -> None:
         "mapped", "libnccl.so.2", source="int ncclGetVersion(int *v) { *v = 22005; return 0; }"
     )
     program = (
-        f"import ctypes, time; ctypes.CDLL({str(library)!r})\n"
-        "print('ready', flush=True); time.sleep(600)"
+        f"import ctypes, time; ctypes.CDLL({str(library)!r})\nprint('ready', flush=True); time.sleep(600)"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, env=PLAIN
-    ) as process:
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=PLAIN) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        done = backends(
-            "info", "nccl", "--pid", str(process.pid), "--format", "json", "--no-redact"
-        )
+        done = backends("info", "nccl", "--pid", str(process.pid), "--format", "json", "--no-redact")
         process.kill()
 
     (found,) = json.loads(done.stdout)["probes"]["nccl"]["libraries"]

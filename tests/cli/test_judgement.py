@@ -59,9 +59,7 @@ def test_a_disk_that_is_full_in_the_middle_leaves_the_old_file(
     assert file.read_text() == "before"
 
 
-def test_github_leaves_a_summary_beside_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_github_leaves_a_summary_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
 
     finish(sample(), form="github", output=str(tmp_path / "log"))

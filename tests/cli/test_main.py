@@ -79,9 +79,7 @@ def test_the_help_breaks_no_command_and_no_word_with_a_hyphen() -> None:
             assert not re.search(r"\w-$", line), (ctx.command_path, line)
 
 
-def every_command(
-    group: click.Group, above: click.Context | None = None
-) -> Iterator[click.Context]:
+def every_command(group: click.Group, above: click.Context | None = None) -> Iterator[click.Context]:
     """Yield the context of every command."""
     settings = group.context_settings
     ctx = click.Context(group, above, "backends" if above is None else group.name, **settings)
@@ -171,9 +169,7 @@ def test_a_wrong_question_is_one_clear_message_and_exit_2(arguments: tuple[str, 
 )
 def test_a_reader_that_takes_nothing_ends_us_as_sigpipe_does(arguments: str) -> None:
     shell = f"{sys.executable} -m mlbackends {arguments} | (exec <&-; sleep 0.5); exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(
-        ["bash", "-c", shell], capture_output=True, text=True, env=PLAIN, check=False
-    )
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, env=PLAIN, check=False)
 
     assert (done.returncode, done.stderr) == (exits.CLOSED_PIPE, "")
 
@@ -276,9 +272,7 @@ def test_the_exit_codes_of_the_page_are_those_of_the_program() -> None:
     page = (Path(__file__).parents[2] / "docs" / "scripts.md").read_text()
     section = page.partition("## Exit codes")[2].partition("\n## ")[0]
     told = {
-        int(code)
-        for row in re.findall(r"^\| ([\d, ]+) \|", section, re.MULTILINE)
-        for code in row.split(",")
+        int(code) for row in re.findall(r"^\| ([\d, ]+) \|", section, re.MULTILINE) for code in row.split(",")
     }
 
     assert told == set(exits.MEANINGS)

@@ -87,17 +87,13 @@ def test_nothing_of_the_page_reaches_the_notebook(name: str) -> None:
 
     tags = ["style", "/style", "iframe", "/iframe", "pre", "/pre"]
     assert re.findall(r"<(/?\w+)", outside) == tags
-    assert all(
-        selector.strip().endswith(".mlbackends") for rule in rules for selector in rule.split(",")
-    )
+    assert all(selector.strip().endswith(".mlbackends") for rule in rules for selector in rule.split(","))
 
 
 @pytest.mark.parametrize("name", THINGS)
 def test_a_notebook_that_is_not_trusted_has_the_table(name: str) -> None:
     bundle = THINGS[name][0]._repr_mimebundle_()
-    left = re.sub(
-        r"<style>.*?</style>|<iframe.*?</iframe>", "", bundle["text/html"], flags=re.DOTALL
-    )
+    left = re.sub(r"<style>.*?</style>|<iframe.*?</iframe>", "", bundle["text/html"], flags=re.DOTALL)
 
     assert unescape(re.sub(r"</?pre[^>]*>", "", left)).strip() == bundle["text/plain"].strip()
 

@@ -53,14 +53,10 @@ def started(
 
 
 @pytest.mark.parametrize("way", ["absolute", "relative", "upward", "PATH", "left", "VIRTUAL_ENV"])
-def test_a_virtual_environment_is_told_however_its_python_was_started(
-    environment: Path, way: str
-) -> None:
+def test_a_virtual_environment_is_told_however_its_python_was_started(environment: Path, way: str) -> None:
     inner, outer = environment / "bin/python", environment.parent
     variables, script, executable = {}, WAITING, ""
-    first = {"relative": ".venv/bin/python", "upward": "../bin/python", "PATH": "python"}.get(
-        way, str(inner)
-    )
+    first = {"relative": ".venv/bin/python", "upward": "../bin/python", "PATH": "python"}.get(way, str(inner))
     cwd = environment / "lib" if way == "upward" else outer
     if way == "PATH":
         variables = {"PATH": f"/nonexistent:{environment}/bin:{os.defpath}"}
@@ -90,9 +86,7 @@ def test_a_path_that_leads_to_another_program_is_not_run(environment: Path, tmp_
     program = os.path.realpath(sys.executable)
 
     for first in (str(trap), "python", "./python"):
-        with started(
-            first, "-c", WAITING, cwd=tmp_path, variables=variables, executable=program
-        ) as pid:
+        with started(first, "-c", WAITING, cwd=tmp_path, variables=variables, executable=program) as pid:
             of_process(pid)
     assert not (tmp_path / "ran").exists()
 

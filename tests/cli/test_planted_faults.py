@@ -75,9 +75,7 @@ class Planted:
     def of_another_kind(self) -> None:
         """Make one node another model."""
         for node in self._some(1):
-            self._facts[node]["model_name"] = self.lone[node] = (
-                f"EPYC 96{self._random.randint(10, 99)}"
-            )
+            self._facts[node]["model_name"] = self.lone[node] = f"EPYC 96{self._random.randint(10, 99)}"
 
     def absent(self) -> None:
         """Take away the files of some nodes."""
@@ -104,9 +102,7 @@ class Planted:
 
 
 @pytest.mark.parametrize("seed", range(32))
-def test_each_planted_node_is_named_with_its_value_and_no_other_is(
-    seed: int, tmp_path: Path
-) -> None:
+def test_each_planted_node_is_named_with_its_value_and_no_other_is(seed: int, tmp_path: Path) -> None:
     planted = Planted(seed, tmp_path)
     words = ("fleet", "summarize", str(tmp_path), "--expect", ",".join(planted.nodes))
     fleet = json.loads(backends(*words, "--format", "json").stdout)
@@ -134,14 +130,8 @@ def test_each_planted_node_is_named_with_its_value_and_no_other_is(
     }
     assert thirds == planted.thirds
     assert fleet["flagged"] == planted.failed
-    silent = {
-        node: (group["status"], group["error"])
-        for group in fleet["silent"]
-        for node in group["nodes"]
-    }
-    assert {node for node, (status, _) in silent.items() if status == "missing"} == {
-        *planted.missing
-    }
+    silent = {node: (group["status"], group["error"]) for group in fleet["silent"] for node in group["nodes"]}
+    assert {node for node, (status, _) in silent.items() if status == "missing"} == {*planted.missing}
     broken = {node: error for node, (status, error) in silent.items() if status == "error"}
     assert {*broken} == {*planted.broken}
     assert all(planted.broken[node] in error for node, error in broken.items())
@@ -182,7 +172,4 @@ def test_a_fact_that_each_machine_has_for_itself_is_said_to_be_one(tmp_path: Pat
         assert (failed.returncode, failed.stderr) == (
             2, f"backends: {fact} is not compared: {why}\n"
         )  # fmt: skip
-    assert (
-        "did you mean 'cpu.driver'?"
-        in backends("fleet", "facts", "cpu.drivr", str(tmp_path)).stderr
-    )
+    assert "did you mean 'cpu.driver'?" in backends("fleet", "facts", "cpu.drivr", str(tmp_path)).stderr

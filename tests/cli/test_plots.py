@@ -35,15 +35,12 @@ HOSTILE = "</svg><script>alert(1)</script>&\x1b[31m"
 def changed(one: BenchedProblem, backend: str, **fields: Any) -> BenchedProblem:
     """Return the problem with another result of one backend."""
     results = tuple(
-        replace(result, **fields) if result.backend == backend else result
-        for result in one.checked.results
+        replace(result, **fields) if result.backend == backend else result for result in one.checked.results
     )
     return replace(one, checked=replace(one.checked, results=results))
 
 
-def timed_out(
-    one: BenchedProblem, backend: str, why: str = "no answer within 60 s"
-) -> BenchedProblem:
+def timed_out(one: BenchedProblem, backend: str, why: str = "no answer within 60 s") -> BenchedProblem:
     reasons = (Reason("timed-out", why),)
     return changed(one, backend, ended=Ended.TIMED_OUT, timing=None, reasons=reasons)
 
@@ -112,9 +109,7 @@ def test_what_a_backend_could_not_do_is_a_cross_with_its_reason() -> None:
 
 def test_a_wrong_result_is_no_point_however_fast() -> None:
     errors = Errors(1.0, 1.0, 1e-6, 1e6)
-    wrong = changed(
-        problem("--shape 1,1,64,16", math=4e-5, torch_flash=1e-9), "torch_flash", errors=errors
-    )
+    wrong = changed(problem("--shape 1,1,64,16", math=4e-5, torch_flash=1e-9), "torch_flash", errors=errors)
     lengths, roofline = plots(run(wrong))
     (series,) = [curve for curve in lengths.series if curve.name == "torch_flash"]
     assert series.points == ()
@@ -203,9 +198,7 @@ def test_pages_show_each_problem_in_numbers_and_reasons_folded() -> None:
 
 
 def test_who_would_compute_fits_a_narrow_terminal() -> None:
-    chosen = replace(
-        checked(SAMPLE).problems[0], chosen="flash_cpu", torch_chosen="EFFICIENT_ATTENTION"
-    )
+    chosen = replace(checked(SAMPLE).problems[0], chosen="flash_cpu", torch_chosen="EFFICIENT_ATTENTION")
     text = tables.check_text(replace(checked(SAMPLE), problems=(chosen,)), Page(width=50))
     lines = text.splitlines()
 
@@ -232,9 +225,7 @@ def test_what_a_foreign_file_says_commands_no_terminal(tmp_path: Path) -> None:
 
 
 def test_errors_stand_beside_their_allowance() -> None:
-    one = changed(
-        problem("--shape 1,1,64,16", math=4e-5), "math", errors=Errors(2e-7, 1e-6, 8e-7, 1.5)
-    )
+    one = changed(problem("--shape 1,1,64,16", math=4e-5), "math", errors=Errors(2e-7, 1e-6, 8e-7, 1.5))
     text = check_page(checked(run(one)), Page())
     assert re.search(r'width="25.0%" height="100%"></rect></svg><span>25%</span>', text)
     assert "25%" in tables.check_text(checked(run(one)), Page(width=60))
@@ -256,9 +247,7 @@ def test_the_fastest_is_first_and_named_but_not_among_unstable_times() -> None:
 
 def test_a_reason_that_holds_for_all_problems_is_printed_once() -> None:
     refused = [
-        changed(
-            bare, "math", ended=Ended.CANNOT, timing=None, reasons=(Reason("gone", "it is gone"),)
-        )
+        changed(bare, "math", ended=Ended.CANNOT, timing=None, reasons=(Reason("gone", "it is gone"),))
         for bare in WITHOUT.problems
     ]
     text = tables.check_text(checked(run(*refused)), Page())
@@ -300,9 +289,7 @@ def test_what_does_not_go_with_a_saved_run_exits_2(
     words: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "then.json"
-    path.write_bytes(
-        msgspec.json.encode(SAMPLE) if words[0] == "bench" or len(words) > 1 else b"[]"
-    )
+    path.write_bytes(msgspec.json.encode(SAMPLE) if words[0] == "bench" or len(words) > 1 else b"[]")
     done = ran(*words, "--from", str(path))
 
     assert done.returncode == 2

@@ -77,9 +77,7 @@ def rendered(one: Report, **page: Any) -> str:
 
 def pictures(page: str) -> list[ET.Element]:
     parts = page.split('<figure class="machine"')[1:]
-    return [
-        ET.fromstring("<figure " + part.partition("</figure>")[0] + "</figure>") for part in parts
-    ]
+    return [ET.fromstring("<figure " + part.partition("</figure>")[0] + "</figure>") for part in parts]
 
 
 def words(picture: ET.Element) -> list[str]:
@@ -89,9 +87,7 @@ def words(picture: ET.Element) -> list[str]:
         pieces = [piece.tag == "span" and part.get("class") == "small" for piece in part]
         if (part.text and part.tag != "title") or any(pieces):
             found.append("".join(part.itertext()))
-    narrow = [
-        "".join(part.itertext()) for part in picture.iter() if "narrow" in part.get("class", "")
-    ]
+    narrow = ["".join(part.itertext()) for part in picture.iter() if "narrow" in part.get("class", "")]
     for rule in narrow:
         found.remove(rule)
     return found
@@ -248,9 +244,7 @@ def nodes(count: int, cpus: int, near: int) -> list[dict[str, Any]]:
         {
             "node": i,
             "cpus": f"{i * cpus}-{i * cpus + cpus - 1}",
-            "distances": [
-                10 if i == j else 12 if i // near == j // near else 32 for j in range(count)
-            ],
+            "distances": [10 if i == j else 12 if i // near == j // near else 32 for j in range(count)],
         }
         for i in range(count)
     ]
@@ -339,9 +333,7 @@ def test_a_link_between_two_cards_is_listed_with_its_kind() -> None:
 
 
 def test_a_switch_and_a_full_mesh_are_one_bar() -> None:
-    switched = [
-        gpu(i, facts={"nvlinks_lead_to_switch": True, "nvlinks_active": 18}) for i in range(4)
-    ]
+    switched = [gpu(i, facts={"nvlinks_lead_to_switch": True, "nvlinks_active": 18}) for i in range(4)]
     one = report(
         cpu=cpu(cores=4, threads=4),
         nvidia={"presence": "loadable", "facts": {"nvswitches": 4}, "devices": switched},
@@ -351,9 +343,7 @@ def test_a_switch_and_a_full_mesh_are_one_bar() -> None:
         rocm={
             "presence": "usable",
             "facts": {
-                "links": [
-                    {"from": a, "to": b, "kind": "xgmi"} for a in range(4) for b in range(a + 1, 4)
-                ]
+                "links": [{"from": a, "to": b, "kind": "xgmi"} for a in range(4) for b in range(a + 1, 4)]
             },
             "devices": [{"kind": "rocm", "index": i, "name": "MI300X"} for i in range(4)],
         },
@@ -373,9 +363,7 @@ def test_mig_instances_are_parts_of_their_card() -> None:
         }
         for i in range(3)
     ]
-    one = report(
-        cpu=cpu(cores=4, threads=4), nvidia={"presence": "loadable", "devices": [gpu(0), *parts]}
-    )
+    one = report(cpu=cpu(cores=4, threads=4), nvidia={"presence": "loadable", "devices": [gpu(0), *parts]})
     picture = pictures(rendered(one))[0]
 
     assert {"1g.20gb", "2g.20gb", "3g.20gb"} <= set(words(picture))

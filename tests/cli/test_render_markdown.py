@@ -39,8 +39,7 @@ MACHINE = report(
         "presence": "loadable",
         "version": "570.86",
         "devices": [
-            {"kind": "cuda", "index": i, "name": "NVIDIA H200", "presence": "loadable"}
-            for i in range(8)
+            {"kind": "cuda", "index": i, "name": "NVIDIA H200", "presence": "loadable"} for i in range(8)
         ],
         "warnings": [{"code": "ecc-errors", "message": "GPU 0 had errors", "hint": "reset it"}],
     },
@@ -98,9 +97,7 @@ def test_details_have_facts_devices_and_every_copy() -> None:
 
 def test_a_fact_that_is_a_list_of_records_is_a_table() -> None:
     caches = [{"level": 1, "size_bytes": 32768}, {"level": 2, "ways": 8}]
-    found = tables(
-        rendered(report(cpu={"presence": "found", "facts": {"caches": caches}}), details=True)
-    )
+    found = tables(rendered(report(cpu={"presence": "found", "facts": {"caches": caches}}), details=True))
 
     assert found == [
         [

@@ -24,9 +24,7 @@ NO_DRIVER = "it computes on a CUDA device only, and the driver's libcuda.so.1 is
 
 
 def lines(one: Report, **page: Any) -> list[str]:
-    return str(
-        registry.load("mlbackends_cli.formats", "table").report(one, Page(**page))
-    ).splitlines()
+    return str(registry.load("mlbackends_cli.formats", "table").report(one, Page(**page))).splitlines()
 
 
 def row(page: list[str], name: str) -> str:
@@ -122,9 +120,7 @@ def test_what_no_file_can_tell_of_is_not_said_to_be_missing() -> None:
     page = lines(one)
 
     assert "1 more was not found: backends info --absent" in page
-    assert (
-        page[page.index("Could not be determined") + 1].strip() == "?  mtia  only torch could tell"
-    )
+    assert page[page.index("Could not be determined") + 1].strip() == "?  mtia  only torch could tell"
     assert lines(one, details=True)[0].startswith("?  Meta MTIA  could not be determined")
 
 
@@ -315,9 +311,7 @@ def test_the_page_of_a_recorded_machine_fits_and_breaks_no_word(width: int) -> N
         words = {"", *re.split(r"[\s/]+", text)}
         found = [f"{reason.message} {reason.hint}" for _, reason in probes.broken(machine)]
         found += [
-            text
-            for texts in probes.used_libraries(machine.probes.get("uses")).values()
-            for text in texts
+            text for texts in probes.used_libraries(machine.probes.get("uses")).values() for text in texts
         ]
         for word in re.split(r"[\s/]+", " ".join(found)):
             assert word in words or len(word) > width - 4, (name, word)

@@ -28,9 +28,7 @@ def torch(tmp_path: Path) -> dict[str, str]:
     """Return the environment of a Python that has a torch of two switches."""
     folder = tmp_path / "site"
     (folder / "torch" / "backends").mkdir(parents=True)
-    (folder / "torch" / "__init__.py").write_text(
-        "__version__ = '9.9'\nimport torch.backends.cudnn\n"
-    )
+    (folder / "torch" / "__init__.py").write_text("__version__ = '9.9'\nimport torch.backends.cudnn\n")
     (folder / "torch" / "version.py").write_text("__version__ = '9.9'\ncuda = None\n")
     (folder / "torch" / "backends" / "__init__.py").write_text("")
     (folder / "torch" / "backends" / "cudnn.py").write_text("benchmark = False\nenabled = True\n")
@@ -67,9 +65,7 @@ def test_a_run_in_a_run_carries_both(torch: dict[str, str]) -> None:
     assert (done.stdout, done.stderr) == ("True False\n", "")
 
 
-def test_the_variables_and_the_file_of_the_environment_arrive(
-    torch: dict[str, str], tmp_path: Path
-) -> None:
+def test_the_variables_and_the_file_of_the_environment_arrive(torch: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "flags.toml"
     file.write_text("cudnn.enabled = false\n")
     said = {**torch, "MLBACKENDS_CUDNN_BENCHMARK": "1"}
@@ -217,9 +213,7 @@ def test_the_terminal_is_the_programs_and_so_is_its_interrupt_key() -> None:
         (("--ninstances", "many"), "invalid value 'many' for --ninstances; it must be a whole number"),
     ],
 )  # fmt: skip
-def test_the_program_is_not_started(
-    torch: dict[str, str], words: tuple[str, ...], said: str
-) -> None:
+def test_the_program_is_not_started(torch: dict[str, str], words: tuple[str, ...], said: str) -> None:
     done = backends("run", *words, "--", sys.executable, "-c", "print(1)", environment=torch)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr

@@ -102,9 +102,7 @@ def additions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (package / "halved.py").write_text(PEER.format(path=str(package / "program.py")))
     lines += ["[mlbackends.kernels.peers]", "halved = fake_attention.halved"]
     (metadata / "entry_points.txt").write_text("\n".join(lines))
-    (metadata / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: fake-attention\nVersion: 1.0\n"
-    )
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: fake-attention\nVersion: 1.0\n")
     return {"PYTHONPATH": str(folder)}
 
 
@@ -118,9 +116,7 @@ def test_explain_tells_all_sides_and_their_reasons() -> None:
     assert data["exit"] == 0
     assert hopper["torch_chosen"] == "CUDNN_ATTENTION"
     assert turing["torch_chosen"] == "EFFICIENT_ATTENTION"
-    flash = next(
-        verdict for verdict in turing["torch_verdicts"] if verdict["backend"] == "FLASH_ATTENTION"
-    )
+    flash = next(verdict for verdict in turing["torch_verdicts"] if verdict["backend"] == "FLASH_ATTENTION")
     assert [reason["code"] for reason in flash["reasons"]] == ["wrong-capability"]
     assert turing["chosen"] == "efficient_cuda"
 
@@ -316,9 +312,7 @@ def test_whatever_a_backend_does_is_a_row(additions: dict[str, str]) -> None:
     data = record("check", *QUICK, *itertools.chain(*tried), run=ran_alone, environment=additions)
     rows = results(data["problems"][0])
     hanging = ("--backend", "hanging", "--timeout", "5")
-    rows |= results(
-        record("check", *QUICK, *hanging, run=ran_alone, environment=additions)["problems"][0]
-    )
+    rows |= results(record("check", *QUICK, *hanging, run=ran_alone, environment=additions)["problems"][0])
 
     assert data["exit"] == 1
     assert {name: rows[name]["ended"] for name in BODIES} == {
@@ -326,8 +320,7 @@ def test_whatever_a_backend_does_is_a_row(additions: dict[str, str]) -> None:
         "wrong": "ran", "unfinished": "ran", "short": "raised", "noisy": "ran",
     }  # fmt: skip
     said = {
-        name: " ".join(reason["message"] for reason in row.get("reasons", ()))
-        for name, row in rows.items()
+        name: " ".join(reason["message"] for reason in row.get("reasons", ())) for name, row in rows.items()
     }
     assert "SIGSEGV" in said["crashing"]
     assert "exit code 3" in said["exiting"] and "out of luck" in said["exiting"]
@@ -364,9 +357,7 @@ def test_where_no_backend_ran_that_is_said() -> None:
     assert none.returncode == 3
     flat = " ".join(none.stdout.split())  # the summary is wrapped
     assert flat.endswith("threads: no backend ran") and "nothing wrong" not in flat
-    assert (
-        "No backend ran." in ran("check", *QUICK, "--dtype", "int8", "--format", "markdown").stdout
-    )
+    assert "No backend ran." in ran("check", *QUICK, "--dtype", "int8", "--format", "markdown").stdout
 
     some = ran("check", *QUICK, "--dtype", "int8,float32", "--backend", "math")
     assert some.returncode == 3
@@ -483,9 +474,7 @@ def test_every_format_tells_what_failed(form: str, failed: Checked, tmp_path: Pa
 
 
 def test_a_processor_of_less_than_this_one_is_taken_at_its_word() -> None:
-    done = ran(
-        "check", *QUICK, "--device", "cpu:baseline", "--backend", "flash_cpu", "--format", "json"
-    )
+    done = ran("check", *QUICK, "--device", "cpu:baseline", "--backend", "flash_cpu", "--format", "json")
 
     if done.returncode == 2:
         assert "cannot be computed on here: no sse2" in done.stderr  # another architecture

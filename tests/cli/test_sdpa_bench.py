@@ -64,9 +64,7 @@ def problem(text: str, **seconds: float) -> BenchedProblem:
 
 
 def run(*problems: BenchedProblem) -> Benched:
-    return Benched(
-        SCHEMA, "backends 1", "2026-01-01T00:00:00Z", "a CPU <1>", 2, 3, problems, 1e10, "a copy"
-    )
+    return Benched(SCHEMA, "backends 1", "2026-01-01T00:00:00Z", "a CPU <1>", 2, 3, problems, 1e10, "a copy")
 
 
 SAMPLE = run(
@@ -150,9 +148,7 @@ def test_a_saved_run_of_other_problems_is_refused_before_anything_runs(tmp_path:
 
 def test_who_was_timed_then_and_does_not_run_now_fails_below_any_ratio(tmp_path: Path) -> None:
     path = tmp_path / "then.json"
-    path.write_bytes(
-        msgspec.json.encode(run(problem("--shape 1,1,8,8", math=1e3, efficient_cuda=1.0)))
-    )
+    path.write_bytes(msgspec.json.encode(run(problem("--shape 1,1,8,8", math=1e3, efficient_cuda=1.0))))
     words = ("--shape", "1,1,8,8", "--rounds", "1", "--compare", str(path), "--fail-below", "1e-9")
     gone = ran("bench", *words)
     unasked = ran("bench", *words, "--backend", "math")

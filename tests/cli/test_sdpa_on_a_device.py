@@ -52,9 +52,7 @@ def on_device(fake_library: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             "FAKE_MEMORY": str(96 << 20),
             "OPENBLAS_NUM_THREADS": "1",
         }
-        return in_process(
-            ("sdpa", *words), variables | ({"FAKE_KERNELS": str(kernels)} if kernels else {})
-        )
+        return in_process(("sdpa", *words), variables | ({"FAKE_KERNELS": str(kernels)} if kernels else {}))
 
     yield run
     attention_cuda.missing_parts.cache_clear()
@@ -73,9 +71,7 @@ def test_a_device_s_backend_is_right_is_timed_by_events_and_drawn(
 
     assert done.returncode == 0, done.stdout
     assert found["errors"]["largest_absolute"] <= found["errors"]["largest_allowed"]
-    assert found["timing"]["timed_by"].startswith(
-        "CUDA events around each call, after writing 2 MiB"
-    )
+    assert found["timing"]["timed_by"].startswith("CUDA events around each call, after writing 2 MiB")
     assert found["timing"]["host_seconds"] > 0
     assert found["memory"]["measured_by"] == "the high-water mark of the device's memory pool"
     assert "torch" in problem["peak_by"]
@@ -136,9 +132,7 @@ def test_a_device_that_computes_nothing_is_wrong(on_device: Any) -> None:
     assert "1 problem on NVIDIA H200 (cuda:0): 1 of 1 with something wrong" in done.stdout
 
 
-def test_gradients_and_bfloat16_reach_the_device_and_come_back(
-    on_device: Any, kernels_on_host: Path
-) -> None:
+def test_gradients_and_bfloat16_reach_the_device_and_come_back(on_device: Any, kernels_on_host: Path) -> None:
     """`math` copies them to the host: what it gets is what the device was given."""
     words = ("--shape", "1,2,16,8", "--dtype", "bfloat16", "--device", "cuda", "--layout", "bshd")
     done = on_device("check", *words, "--backward", "--rounds", "0", *HOST, kernels=kernels_on_host)

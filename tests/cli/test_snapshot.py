@@ -77,9 +77,7 @@ def test_identity_is_kept_only_where_it_is_asked_for(tmp_path: Path) -> None:
         ((str(Path(HGX).parent), "--root", HGX), "is not empty"),
     ],
 )
-def test_what_cannot_be_done_ends_with_2_and_one_line(
-    arguments: tuple[str, ...], said: str
-) -> None:
+def test_what_cannot_be_done_ends_with_2_and_one_line(arguments: tuple[str, ...], said: str) -> None:
     done = backends("snapshot", *arguments)
     assert done.returncode == 2
     assert said in done.stderr

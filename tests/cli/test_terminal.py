@@ -71,9 +71,7 @@ def test_forced_colour_colours_and_no_color_leaves_not_even_bold() -> None:
 
 
 def test_a_terminal_without_unicode_gets_ascii() -> None:
-    done = backends(
-        "info", "--depth", "found", environment={"LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
-    )
+    done = backends("info", "--depth", "found", environment={"LC_ALL": "C", "PYTHONIOENCODING": "ascii"})
 
     assert done.returncode == 0
     assert done.stdout.isascii()

@@ -74,9 +74,7 @@ def test_the_next_check_removes_what_a_killed_one_left(tmp_path: Path) -> None:
             time.sleep(0.05)
         killed.kill()
     (left,) = tmp_path.glob("backends-sdpa-*")
-    with subprocess.Popen(
-        [*command, *words], env=environment, stdout=subprocess.DEVNULL
-    ) as at_work:
+    with subprocess.Popen([*command, *words], env=environment, stdout=subprocess.DEVNULL) as at_work:
         while len(list(tmp_path.glob("backends-sdpa-*/lock"))) != 1 or left.exists():
             assert at_work.poll() is None
             time.sleep(0.05)

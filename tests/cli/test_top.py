@@ -43,9 +43,7 @@ if TYPE_CHECKING:
 LIBRARIES = (
     MappedLibrary("torch", "/v/torch/lib/libtorch_cpu.so", "2.13.0", "torch 2.13.0+cpu"),
     MappedLibrary("openmp", "/v/torch/lib/libgomp-24e2ab19.so.1", "", "torch 2.13.0+cpu"),
-    MappedLibrary(
-        "cudnn", "/c/libcudnn.so.9", "9.10.2", "nvidia-cudnn-cu12 9.10.2.21", replaced=True
-    ),
+    MappedLibrary("cudnn", "/c/libcudnn.so.9", "9.10.2", "nvidia-cudnn-cu12 9.10.2.21", replaced=True),
 )
 USAGE = Usage(
     SCHEMA,
@@ -104,9 +102,7 @@ def test_a_page_says_what_brings_a_library_and_what_is_not_known() -> None:
 
 
 def test_the_load_of_each_cpu_has_a_label_and_no_digits() -> None:
-    few = structs.replace(
-        USAGE, machine=structs.replace(USAGE.machine, cpus=2, core_percents=(5.0, 99.0))
-    )
+    few = structs.replace(USAGE, machine=structs.replace(USAGE.machine, cpus=2, core_percents=(5.0, 99.0)))
 
     assert "\neach     ▁█\n" in pages.whole(few, Page(80))
     assert "\neach     .#\n" in pages.whole(few, Page(80, unicode=False))
@@ -199,9 +195,7 @@ class Terminal:
         if self.child == 0:
             time.sleep(0.05)
             words = ["-m", "mlbackends", "top", "--interval", "0.1"]
-            os.execve(
-                sys.executable, [sys.executable, *words], {**PLAIN, "TERM": "xterm", **environment}
-            )
+            os.execve(sys.executable, [sys.executable, *words], {**PLAIN, "TERM": "xterm", **environment})
         self.resize(100)
         self.modes = termios.tcgetattr(self.end)
         self.shown = b""

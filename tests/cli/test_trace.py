@@ -78,9 +78,7 @@ int main(int count, char **words) {{
 
 
 @pytest.mark.parametrize("separation", ["auto", "pipe"])
-def test_the_command_keeps_its_output_and_its_exit_code(
-    talker: str, tmp_path: Path, separation: str
-) -> None:
+def test_the_command_keeps_its_output_and_its_exit_code(talker: str, tmp_path: Path, separation: str) -> None:
     trace = tmp_path / "run.log"
     options = ("-o", str(trace), "--separation", separation)
     done = backends("trace", "onednn", *options, "--", talker, "-o")
@@ -111,9 +109,7 @@ def test_a_command_that_was_killed_without_a_line_keeps_none(tmp_path: Path) -> 
     assert not trace.exists()
 
 
-def test_live_without_a_terminal_is_said_and_the_trace_is_taken(
-    talker: str, tmp_path: Path
-) -> None:
+def test_live_without_a_terminal_is_said_and_the_trace_is_taken(talker: str, tmp_path: Path) -> None:
     done = backends("trace", "onednn", "--live", "-o", str(tmp_path / "run.log"), "--", talker)
     assert done.returncode == 5
     assert "--live needs a terminal on standard error" in done.stderr
@@ -167,9 +163,7 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
 
 
-def test_ctrl_c_ends_the_command_and_leaves_the_table_and_the_trace(
-    talker: str, tmp_path: Path
-) -> None:
+def test_ctrl_c_ends_the_command_and_leaves_the_table_and_the_trace(talker: str, tmp_path: Path) -> None:
     trace = tmp_path / "run.log"
     options = ("--live", "-o", str(trace))
     terminal = Terminal(("trace", "onednn", *options, "--", talker, "ready", "sleep"), {})
@@ -216,9 +210,7 @@ def test_a_live_table_catches_up_when_the_command_falls_silent_and_its_clock_goe
 
 
 def test_of_this_machine_the_roofline_has_its_speeds() -> None:
-    done = backends(
-        "trace", "show", MKL, "--view", "roofline", "--this-machine", "--format", "json"
-    )
+    done = backends("trace", "show", MKL, "--view", "roofline", "--this-machine", "--format", "json")
     assert json.loads(done.stdout)["roof"]["gflops"] == 100
     alone = backends("trace", "show", MKL, "--view", "roofline", "--format", "json")
     assert json.loads(alone.stdout)["roof"] is None
@@ -266,9 +258,7 @@ def test_where_no_call_fits_what_there_is_is_told(
     assert said in done.stderr and done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "view", ["summary", "findings", "dispatch", "timeline", "repro", "roofline"]
-)
+@pytest.mark.parametrize("view", ["summary", "findings", "dispatch", "timeline", "repro", "roofline"])
 def test_a_view_without_rows_has_its_columns_in_csv(view: str, tmp_path: Path) -> None:
     options = ("--view", view, "--format", "csv")
     trace = log(tmp_path / "a.log", ("matmul", 0.5))
@@ -324,9 +314,7 @@ def test_a_file_alone_is_grouped_by_its_ranks(tmp_path: Path) -> None:
     lines = Path(log(tmp_path / "run.log", ("matmul", 1), count=4)).read_text().splitlines()
     ranked = "".join(f"[1,{number % 2}]<stdout>:{line}\n" for number, line in enumerate(lines))
     Path(tmp_path / "run.log").write_text(ranked)
-    done = backends(
-        *("trace", "show", str(tmp_path / "run.log"), "--group-by", "source", "--format", "json")
-    )
+    done = backends(*("trace", "show", str(tmp_path / "run.log"), "--group-by", "source", "--format", "json"))
     rows = {row["values"][0]: row["count"] for row in json.loads(done.stdout)["rows"]}
     assert rows == {"1,0": 2, "1,1": 2}
 
@@ -376,15 +364,11 @@ def test_records_are_the_lines_and_the_programs_text_is_none() -> None:
 
 
 def test_csv_is_records_or_a_view() -> None:
-    records = list(
-        csv.DictReader(io.StringIO(backends("trace", "show", ONEDNN, "--format", "csv").stdout))
-    )
+    records = list(csv.DictReader(io.StringIO(backends("trace", "show", ONEDNN, "--format", "csv").stdout)))
     assert records[0]["kind"] == "header"
     summary = list(
         csv.DictReader(
-            io.StringIO(
-                backends("trace", "show", ONEDNN, "--format", "csv", "--view", "summary").stdout
-            )
+            io.StringIO(backends("trace", "show", ONEDNN, "--format", "csv", "--view", "summary").stdout)
         )
     )
     assert float(summary[0]["total_ns"]) > 0
@@ -457,9 +441,7 @@ def test_records_are_cleaned_as_other_views_are(form: str, tmp_path: Path) -> No
     trace.write_bytes(b"\x1b[1mtitle\x07 \xff\xe2\x80\xae\r\n::error::x\n" + line.encode() + b"\n")
     output = tmp_path / "out"
     to_file = ("--output", str(output)) if form == "file" else ()
-    done = backends(
-        "trace", "show", str(trace), "--view", "records", "--where", "kind!=x", *to_file
-    )
+    done = backends("trace", "show", str(trace), "--view", "records", "--where", "kind!=x", *to_file)
     assert (done.returncode, done.stderr) == (0, "")
     text = output.read_text(encoding="utf-8") if form == "file" else done.stdout
     assert text == f"\ufffd[1mtitle\ufffd \ufffd\ufffd\n·::error::x\n{line}\n"
@@ -548,9 +530,7 @@ def test_a_difference_for_programs(tmp_path: Path) -> None:
     after = log(tmp_path / "b.log", ("matmul", 0.75))
     told = json.loads(backends("trace", "diff", before, after, "--format", "json").stdout)
     assert (told["failed"], told["changes"][0]["ratio"]) == (True, 1.5)
-    (row,) = csv.DictReader(
-        io.StringIO(backends("trace", "diff", before, after, "--format", "csv").stdout)
-    )
+    (row,) = csv.DictReader(io.StringIO(backends("trace", "diff", before, after, "--format", "csv").stdout))
     assert (row["verdict"], row["before_count"], row["ratio"]) == ("slower", "10", "1.5")
 
 

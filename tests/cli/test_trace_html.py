@@ -25,8 +25,7 @@ TRACES = Path(__file__).resolve().parents[1] / "traces"
 LOGS = sorted(path.name for path in TRACES.glob("*.log"))
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = (
-    '</title></style></svg><script>alert(1)</script>"><img src=x onerror=alert(1)>&'
-    "\x00\x1b[31m\u202e\ud800"
+    '</title></style></svg><script>alert(1)</script>"><img src=x onerror=alert(1)>&\x00\x1b[31m\u202e\ud800'
 )
 LINE = (
     "onednn_verbose,v1,primitive,exec,cpu,{},{},undef,src:f32::blocked:ab::f0"
@@ -47,9 +46,7 @@ def call(
     return structs.replace(record, **more)
 
 
-def rendered(
-    records: Any, title: str = "a trace", *, machine: Machine = UNKNOWN, **more: Any
-) -> str:
+def rendered(records: Any, title: str = "a trace", *, machine: Machine = UNKNOWN, **more: Any) -> str:
     contents = Contents(title, machine, **more)
     for record in records:
         contents.add(record)
@@ -182,9 +179,7 @@ def test_a_point_tells_what_was_reached() -> None:
     text = rendered([call("matmul", 1, shape="512x512:512x512"), call("matmul", 0.01)])
     said = titles(pictures(text)["points-wide"], "dot")
     assert len(said) == 2
-    assert said[0].startswith(
-        "matmul 512x512:512x512 f32 jit:avx2: 268 GFLOP/s, 3.15 GB/s, 85.3 operations"
-    )
+    assert said[0].startswith("matmul 512x512:512x512 f32 jit:avx2: 268 GFLOP/s, 3.15 GB/s, 85.3 operations")
     roof = titles(pictures(text)["points-wide"], "roof")
     assert roof == ["the best seen here: 4.92 GB/s, 268 GFLOP/s"]
 

@@ -66,8 +66,7 @@ def difference(before: Iterable[Record], after: Iterable[Record], **options: Any
 
 def test_a_difference_shows_what_is_slower_first() -> None:
     before, after = (
-        reader.read(str(TRACES / f"torch-2.13-onednn-{name}.log"))
-        for name in ("level2", "all-timestamp")
+        reader.read(str(TRACES / f"torch-2.13-onednn-{name}.log")) for name in ("level2", "all-timestamp")
     )
     shown = listing(difference(before, after))
     assert shown.groups[0].title == "slower (3)"

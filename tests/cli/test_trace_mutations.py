@@ -44,9 +44,7 @@ csv.field_size_limit(1 << 20)
 def mutated(dice: random.Random, line: bytes) -> bytes:
     """Return a line with one to three pieces of damage."""
     for _ in range(dice.randint(1, 3)):
-        words = [match.span() for match in re.finditer(rb"[0-9]+|[A-Za-z_]+|[^\w]+", line)] or [
-            (0, 0)
-        ]
+        words = [match.span() for match in re.finditer(rb"[0-9]+|[A-Za-z_]+|[^\w]+", line)] or [(0, 0)]
         begin, end = dice.choice(words)
         match dice.randrange(7):
             case 0 | 1 | 2:  # another word in its place
@@ -94,9 +92,7 @@ def fault(seed: str, folder: Path) -> str:
     problem = ""
     if ended.returncode not in {0, 1, 2, 3} or "Traceback" in ended.stderr:
         problem = f"it ended with {ended.returncode}: {ended.stderr[-2000:]}"
-    elif (
-        ended.returncode == 2 and "usage" not in ended.stderr.lower() and "hint" not in ended.stderr
-    ):
+    elif ended.returncode == 2 and "usage" not in ended.stderr.lower() and "hint" not in ended.stderr:
         problem = "" if len(ended.stderr.splitlines()) <= 2 else ended.stderr
     elif ended.returncode == 0 and form in {"json", "jsonl"} and "--list-malformed" not in words:
         try:
@@ -126,7 +122,5 @@ def test_no_damaged_line_of_many_ends_a_view_with_a_fault(tmp_path: Path) -> Non
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
         for place in range(int(sys.argv[1])):
-            if said := fault(
-                f"more {sys.argv[2] if len(sys.argv) > 2 else ''} {place}", Path(scratch)
-            ):
+            if said := fault(f"more {sys.argv[2] if len(sys.argv) > 2 else ''} {place}", Path(scratch)):
                 print(said, flush=True)

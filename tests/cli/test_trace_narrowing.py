@@ -58,8 +58,7 @@ def test_numbers_stay_whole_and_stand_at_the_right(width: int, unicode: bool) ->
     assert cells["  after"] == ["1,070 s", "   8 us"]
     assert cells["ratio"] == ["12.90", " 0.50"]
     widths = [
-        max(len(name), *(len(row[at]) for row in made.groups[0].rows))
-        for at, name in enumerate(made.columns)
+        max(len(name), *(len(row[at]) for row in made.groups[0].rows)) for at, name in enumerate(made.columns)
     ]
     assert sum(widths) + 2 + 2 * (len(widths) - 1) <= width
     assert made.notes

@@ -48,9 +48,7 @@ def sparse(path: Path, size: int) -> Path:
     return path
 
 
-def test_files_together_have_one_bar(
-    tmp_path: Path, progress: Callable[..., ReadingProgress]
-) -> None:
+def test_files_together_have_one_bar(tmp_path: Path, progress: Callable[..., ReadingProgress]) -> None:
     paths = [sparse(tmp_path / name, 50_000_000) for name in ("a.log", "b.log")]
     shown, sources = progress(*paths), [Source(str(path)) for path in paths]
     for source in sources:
@@ -99,9 +97,7 @@ def test_the_name_of_a_file_is_shortened_and_cleaned(
         ({"CI": ""}, True),
     ],
 )
-def test_nothing_moves_in_ci_or_on_a_dumb_terminal(
-    environment: dict[str, str], shows: bool
-) -> None:
+def test_nothing_moves_in_ci_or_on_a_dumb_terminal(environment: dict[str, str], shows: bool) -> None:
     assert can_redraw(environment) is shows
 
 

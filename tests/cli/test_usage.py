@@ -50,9 +50,7 @@ HOSTS = Path(__file__).parents[1] / "hosts"
         ("explain governor", "there is no topic named 'governor'", "did you mean 'cpu-governor'?"),
     ],
 )  # fmt: skip
-def test_an_error_has_what_is_wrong_and_what_to_type(
-    arguments: str, message: str, hint: str
-) -> None:
+def test_an_error_has_what_is_wrong_and_what_to_type(arguments: str, message: str, hint: str) -> None:
     done = backends(*arguments.split())
 
     lines = [f"backends: {message}", *([f"hint: {hint}"] if hint else [])]

@@ -132,9 +132,7 @@ def _convolution(dnn: OneDnn) -> None:
     dnn.run(plan, memories)
     result = chosen[_DESTINATION]
     slope = ctypes.c_float(0)
-    relu = dnn.planned(
-        "eltwise_forward", _FORWARD_INFERENCE, _RELU, result, result, slope, slope, None
-    )
+    relu = dnn.planned("eltwise_forward", _FORWARD_INFERENCE, _RELU, result, result, slope, slope, None)
     dnn.run(relu, dict.fromkeys((_SOURCE, _DESTINATION), memories[_DESTINATION]))
 
 

@@ -253,9 +253,7 @@ def try_values(flag: Switch, way: str, values: list[Any]) -> tuple[int, list[Dif
     """Try values until one side takes one. Returns how many were tried, and the differences."""
     found: list[Difference] = []
     for number, value in enumerate(values, 1):
-        both = [
-            attempt(side, functools.partial(side.set, flag, way, value)) for side in (TORCH, OURS)
-        ]
+        both = [attempt(side, functools.partial(side.set, flag, way, value)) for side in (TORCH, OURS)]
         found += compared(flag.name, f"{way} {value!r}", *both)
         if not both[1].result.startswith("accepted") and any(
             now != FRESH[name][1] for name, now in both[1].state.items()
@@ -314,27 +312,19 @@ def _frozen(flag: Switch, way: str, lifted: bool) -> list[Difference]:
     for side in (TORCH, OURS):
         value = side.read(flag) if flag.needs != "cuda" else 0
         side.root.disable_global_flags()
-        scope = (
-            getattr(side.root, "__allow_nonbracketed_mutation")
-            if lifted
-            else contextlib.nullcontext
-        )
+        scope = getattr(side.root, "__allow_nonbracketed_mutation") if lifted else contextlib.nullcontext
         with scope():
             both.append(attempt(side, functools.partial(side.set, flag, way, value)))
     aspect = f"frozen{', lifted' if lifted else ''}: {way}"
     return [
-        difference
-        for difference in compared(flag.name, aspect, *both)
-        if " of " not in difference.aspect
+        difference for difference in compared(flag.name, aspect, *both) if " of " not in difference.aspect
     ]
 
 
 def look_away() -> None:
     """Let our side see none of the libraries for CUDA that may lie beside a torch that has none."""
     found = availability.is_found
-    mock.patch.object(
-        availability, "is_found", lambda name: name != "cudnn" and found(name)
-    ).start()
+    mock.patch.object(availability, "is_found", lambda name: name != "cudnn" and found(name)).start()
     for question in ("_found_by_probe", "_installed"):
         mock.patch.object(preferences, question, return_value=False).start()
 

@@ -17,9 +17,7 @@ pytestmark = pytest.mark.torch
 
 def asked(name: str) -> tuple[Any, Any]:
     module, _, function = name.partition(".")
-    return tuple(
-        getattr(getattr(side, module), function)() for side in (torch.backends, mlbackends)
-    )
+    return tuple(getattr(getattr(side, module), function)() for side in (torch.backends, mlbackends))
 
 
 @pytest.mark.parametrize(

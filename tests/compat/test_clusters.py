@@ -75,9 +75,7 @@ def until(condition: Callable[[], Any], seconds: float = 60) -> Any:
 
 
 def run(*arguments: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        arguments, capture_output=True, text=True, check=False, timeout=120, **more
-    )
+    return subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=120, **more)
 
 
 # ---- Slurm ---------------------------------------------------------------------------------------
@@ -174,9 +172,7 @@ def test_slurm_drains_a_sick_node_and_chooses_a_well_one_by_its_features(
         return run("sinfo", "-hN", "-o", form, env=slurm).stdout.strip()
 
     def job(feature: str) -> subprocess.CompletedProcess[str]:
-        return run(
-            "srun", "-N1", "--immediate=20", f"--constraint={feature}", "echo", "ran", env=slurm
-        )
+        return run("srun", "-N1", "--immediate=20", f"--constraint={feature}", "echo", "ran", env=slurm)
 
     until(lambda: node("%t") == "drain")
     assert re.fullmatch(REASON, node("%E"))
@@ -315,9 +311,7 @@ def test_promtool_accepts_the_rules(tmp_path: Path) -> None:
 def test_the_rules_ask_for_series_that_are_there(tmp_path: Path) -> None:
     command = block("ini", "ExecStart").partition("ExecStart=")[2].splitlines()[0].split()
     path = tmp_path / "backends.prom"
-    done = run(
-        backends(tmp_path, SICK), *command[1 : command.index("--output") + 1], path, *command[-2:]
-    )
+    done = run(backends(tmp_path, SICK), *command[1 : command.index("--output") + 1], path, *command[-2:])
     assert (done.returncode, done.stderr) == (0, "")
 
     text = path.read_text()
@@ -326,9 +320,7 @@ def test_the_rules_ask_for_series_that_are_there(tmp_path: Path) -> None:
     assert names <= set(re.findall(r"^(\w+)\{", text, re.MULTILINE))
     alarm = r'^backends_check_failed\{.*severity="error",waived="false",problem="node"\} 1$'
     assert re.search(alarm, text, re.MULTILINE)
-    assert re.search(
-        r'^backends_fingerprint_info\{.*probe="machine",fp="1:\w+"\} 1$', text, re.MULTILINE
-    )
+    assert re.search(r'^backends_fingerprint_info\{.*probe="machine",fp="1:\w+"\} 1$', text, re.MULTILINE)
 
 
 def test_node_exporter_serves_the_file(tmp_path: Path) -> None:
@@ -382,9 +374,7 @@ def test_every_command_of_the_manifests_can_be_typed(tmp_path: Path) -> None:
         script = script.replace(f" {mount}/", f" {tmp_path}{mount}/")
         (tmp_path / mount.lstrip("/")).mkdir()
     backends(tmp_path, WELL)
-    (tmp_path / "backends").write_text(
-        (tmp_path / "backends").read_text().replace(f'"$@" "{WELL}"', '"$@"')
-    )
+    (tmp_path / "backends").write_text((tmp_path / "backends").read_text().replace(f'"$@" "{WELL}"', '"$@"'))
 
     done = run("/bin/sh", "-c", script, env={**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"})
 

@@ -118,9 +118,7 @@ def test_the_openblas_of_numpy_has_the_version_that_numpy_was_built_with() -> No
         pytest.skip(f"this numpy was built with {blas['name']}")
     _, libraries = found("openblas")
 
-    versions = [
-        library.version for library in libraries.values() if library.owner.startswith("numpy ")
-    ]
+    versions = [library.version for library in libraries.values() if library.owner.startswith("numpy ")]
     # Where there are two numpys on the path, the first is imported.
     assert versions[:1] == [blas["version"]]
 
@@ -197,11 +195,7 @@ def test_the_kernels_that_files_tell_are_those_that_openblas_chooses() -> None:
         for library in opened.libraries
         if library.wins
     }
-    told = {
-        library.path: library.facts.get("architecture")
-        for library in files.libraries
-        if library.wins
-    }
+    told = {library.path: library.facts.get("architecture") for library in files.libraries if library.wins}
     if not any(told.values()):
         pytest.skip("no OpenBLAS here whose choice follows from files")
     assert {path: core for path, core in told.items() if core} == {

@@ -24,9 +24,7 @@ def test_the_members_have_torch_s_names_and_numbers(name: str) -> None:
         text: int(member) for text, member in theirs.__members__.items()
     }
     assert repr(ours.Default) == repr(theirs.Default)
-    assert {str(member) for member in ours} == {
-        str(member) for member in theirs.__members__.values()
-    }
+    assert {str(member) for member in ours} == {str(member) for member in theirs.__members__.values()}
 
 
 @pytest.mark.parametrize(
@@ -103,9 +101,7 @@ def test_a_fake_tensor_is_refused_inside_and_outside_its_mode() -> None:
 
 
 def test_a_tensor_of_a_subclass_that_answers_for_others_is_refused() -> None:
-    two = pytest.importorskip("torch.testing._internal.two_tensor").TwoTensor(
-        numbers(3, 3), numbers(3, 3)
-    )
+    two = pytest.importorskip("torch.testing._internal.two_tensor").TwoTensor(numbers(3, 3), numbers(3, 3))
     refused(lambda call: call(two), "TwoTensor: it has no storage to read")
 
 

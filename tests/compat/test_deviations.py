@@ -501,10 +501,7 @@ def test_a_library_beside_torch_is_no_part_of_torch_and_found_here(
     monkeypatch: pytest.MonkeyPatch, fake_library: Any
 ) -> None:
     source = "#include <stddef.h>\nsize_t cudnnGetVersion(void) { return 91002; }"
-    files = [
-        fake_library("cudnn", f"{name}.so.9", source=source)
-        for name in ("libcudnn", "libcudnn_graph")
-    ]
+    files = [fake_library("cudnn", f"{name}.so.9", source=source) for name in ("libcudnn", "libcudnn_graph")]
     monkeypatch.setenv("LD_LIBRARY_PATH", ":".join(str(file.parent) for file in files))
     asked = "print({0}.cudnn.is_available(), {0}.cudnn.version())"
     said = [

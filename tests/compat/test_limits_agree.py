@@ -22,9 +22,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="compares with L
 def said_by(*command: str, **environment: str) -> str:
     if shutil.which(command[0]) is None:
         pytest.skip(f"no {command[0]} here")
-    told = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=os.environ | environment
-    )
+    told = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environment)
     if told.returncode:
         pytest.skip(f"{' '.join(command)} failed")
     return told.stdout.strip()

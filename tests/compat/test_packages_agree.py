@@ -33,9 +33,7 @@ def test_the_distributions_are_those_of_importlib_metadata() -> None:
 
 @pytest.mark.skipif(not find_spec("numpy"), reason="NumPy is not installed")
 def test_the_blas_of_numpy_is_the_one_that_it_shows() -> None:
-    config = _answer(
-        sys.executable, "import json, numpy; print(json.dumps(numpy.show_config(mode='dicts')))"
-    )
+    config = _answer(sys.executable, "import json, numpy; print(json.dumps(numpy.show_config(mode='dicts')))")
     blas, lapack = (config["Build Dependencies"][name] for name in ("blas", "lapack"))
 
     facts = registry.load(registry.PROBES, "numpy").find(Host()).facts

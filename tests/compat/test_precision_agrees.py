@@ -164,7 +164,5 @@ def test_a_fresh_process_reads_as_in_torch() -> None:
         [("float32_matmul_precision", "medium"), ("mkldnn.matmul.fp32_precision", "tf32")],
     ]
     told = [json.dumps(sys.path), json.dumps(steps), os.path.dirname(__file__)]
-    done = subprocess.run(
-        [sys.executable, "-c", FRESH, *told], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", FRESH, *told], capture_output=True, text=True, check=False)
     assert done.stdout == "all\n", done.stderr[-2000:]

@@ -114,9 +114,7 @@ ALONE = (
 )  # fmt: skip
 
 
-def run(
-    settings: tuple[str, ...], *command: str, **environment: str
-) -> subprocess.CompletedProcess[str]:
+def run(settings: tuple[str, ...], *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Start a command under `backends run`, with nothing of our own switches in its environment."""
     options = [word for text in settings for word in ("--set", text)]
     kept = {name: text for name, text in os.environ.items() if not name.startswith("MLBACKENDS_")}

@@ -234,19 +234,14 @@ def test_environments_agree(
         made.pop("MALLOC_CONF", None)
         expected.pop("LD_PRELOAD", None)
         expected.pop("MALLOC_CONF", None)
-    assert {name: made.get(name) for name in VARIABLES} == {
-        name: expected.get(name) for name in VARIABLES
-    }
+    assert {name: made.get(name) for name in VARIABLES} == {name: expected.get(name) for name in VARIABLES}
 
 
 def test_every_option_of_torch_is_here_with_its_default() -> None:
     parser = argparse.ArgumentParser()
     theirs.create_args(parser)
     mine = ours.create_args()
-    flags = [
-        {flag for action in side._actions for flag in action.option_strings}
-        for side in (parser, mine)
-    ]
+    flags = [{flag for action in side._actions for flag in action.option_strings} for side in (parser, mine)]
     assert flags[1] - flags[0] == {"--cores"}
     assert flags[0] <= flags[1]
     defaults = vars(parser.parse_args(["s.py", "a"]))
@@ -277,9 +272,7 @@ def test_too_few_cores_are_taken_as_they_are_by_torch_and_refused_here(torch_pla
 
 
 @pytest.mark.parametrize("name", ["--ninstances", "--ncores-per-instance"])
-def test_a_count_of_0_divides_by_zero_in_torch_and_is_refused_here(
-    name: str, torch_plans: Any
-) -> None:
+def test_a_count_of_0_divides_by_zero_in_torch_and_is_refused_here(name: str, torch_plans: Any) -> None:
     with pytest.raises((ZeroDivisionError, RuntimeError)):
         torch_plans([*PLAIN, name, "0"], TWO)
     with pytest.raises(ValueError, match=f"{name} is 0"):
@@ -388,9 +381,7 @@ def test_cpus_of_others_are_used_by_torch_and_not_by_us() -> None:
 def ran(package: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", f"{package}.xeon.run_cpu", *PLAIN]
     unbound = ["--disable-numactl", "--disable-taskset"]
-    return subprocess.run(
-        [*command, *unbound, *arguments], capture_output=True, text=True, check=False
-    )
+    return subprocess.run([*command, *unbound, *arguments], capture_output=True, text=True, check=False)
 
 
 def test_a_library_that_the_loader_finds_is_dropped_by_torch_and_kept_here(

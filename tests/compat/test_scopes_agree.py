@@ -24,9 +24,7 @@ SIDES = [
     pytest.param(lambda: torch.backends, id="torch"),
     pytest.param(lambda: mlbackends, id="mlbackends"),
 ]
-MODULES = sorted(
-    {flag.module for flag in SWITCHES.values() if flag.inside_flags is not NOT_IN_FLAGS}
-)
+MODULES = sorted({flag.module for flag in SWITCHES.values() if flag.inside_flags is not NOT_IN_FLAGS})
 
 
 @pytest.fixture(params=SIDES)
@@ -124,9 +122,7 @@ def test_an_unknown_keyword_is_a_type_error(side: Any, name: str) -> None:
             function(**{name: True})
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, flag in SWITCHES.items() if flag.reached == "attribute"]
-)
+@pytest.mark.parametrize("name", [name for name, flag in SWITCHES.items() if flag.reached == "attribute"])
 def test_deleting_a_switch_is_an_attribute_error(side: Any, name: str) -> None:
     holder = side
     path, _, attribute = name.rpartition(".")
@@ -211,9 +207,7 @@ def test_the_manager_of_plan_caches_refuses_alike_where_there_is_no_gpu(side: An
         side.cuda.cuFFTPlanCache(0).size = 3
 
 
-@pytest.mark.parametrize(
-    "name", ["is_macos_or_newer", "is_macos13_or_newer", "get_name", "get_core_count"]
-)
+@pytest.mark.parametrize("name", ["is_macos_or_newer", "is_macos13_or_newer", "get_name", "get_core_count"])
 def test_questions_about_a_mac_are_refused_alike_elsewhere(side: Any, name: str) -> None:
     import sys
 

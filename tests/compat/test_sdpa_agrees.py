@@ -186,9 +186,9 @@ def test_what_is_no_problem_to_us_is_none_to_torch(
         problem = None
     try:
         wanted = tuple(
-            torch._scaled_dot_product_attention_math(
-                *tensors, None, dropout, causal, enable_gqa=grouped
-            )[0].shape
+            torch._scaled_dot_product_attention_math(*tensors, None, dropout, causal, enable_gqa=grouped)[
+                0
+            ].shape
         )
     except (RuntimeError, IndexError):
         wanted = None
@@ -320,9 +320,7 @@ def test_a_causal_bias_means_what_torchs_means(kind: str, length: int, keys: int
     assert_close(ours(query, key, value, theirs), wanted, "float32")
 
 
-@pytest.mark.parametrize(
-    "masked", [torch.zeros(3, 3, dtype=torch.bool), torch.full((3, 3), -torch.inf)]
-)
+@pytest.mark.parametrize("masked", [torch.zeros(3, 3, dtype=torch.bool), torch.full((3, 3), -torch.inf)])
 def test_a_row_that_sees_nothing_is_zero_as_in_torch(masked: Any) -> None:
     assert torch.equal(ours(Q, Q, Q, masked), attention(Q, Q, Q, masked))
     assert not ours(Q, Q, Q, masked).any()
@@ -410,9 +408,7 @@ def test_reasons_are_warnings_in_torch_and_in_the_exception_here() -> None:
 
     with (
         mlbackends.sdpa_kernel(SDPBackend.FLASH_ATTENTION),
-        pytest.raises(
-            RuntimeError, match="the strides of the last dimension must be 1; they are query"
-        ),
+        pytest.raises(RuntimeError, match="the strides of the last dimension must be 1; they are query"),
     ):
         ours(apart, Q, Q)
 
@@ -431,9 +427,7 @@ def test_gradients_of_gradients_are_refused_and_not_silently_lost() -> None:
         assert not ours(query, Q, Q).requires_grad
 
 
-@pytest.mark.parametrize(
-    "number", [np.float32(0.5), np.int64(1), np.float64(0.5), torch.tensor(0.5)]
-)
+@pytest.mark.parametrize("number", [np.float32(0.5), np.int64(1), np.float64(0.5), torch.tensor(0.5)])
 def test_a_number_may_be_numpys_or_torchs(number: Any) -> None:
     assert_close(ours(Q, Q, Q, scale=number), attention(Q, Q, Q, scale=number), "float32")
 

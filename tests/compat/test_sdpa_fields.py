@@ -108,20 +108,14 @@ def test_packed_sequences_and_their_gradients_are_those_of_each_alone() -> None:
     grad_out = torch.randn(1, 4, 7, 8, dtype=torch.float64)
     packed = [tensor.transpose(0, 1)[None] for tensor in tensors]
 
-    found = ours(
-        *packed, **options, sinks=sinks, query_lengths=torch.tensor(rows), key_lengths=keys
-    )
+    found = ours(*packed, **options, sinks=sinks, query_lengths=torch.tensor(rows), key_lengths=keys)
     gradients = torch.autograd.grad(found, [*tensors, sinks], grad_out)
 
     sizes = rows, keys, keys
-    parts = zip(
-        *(tensor.split(size, 2) for tensor, size in zip(packed, sizes, strict=True)), strict=True
-    )
+    parts = zip(*(tensor.split(size, 2) for tensor, size in zip(packed, sizes, strict=True)), strict=True)
     wanted = torch.cat([composed(*part, **options, sinks=sinks)[0] for part in parts], 2)
     torch.testing.assert_close(found, wanted)
-    for mine, right in zip(
-        gradients, torch.autograd.grad(wanted, [*tensors, sinks], grad_out), strict=True
-    ):
+    for mine, right in zip(gradients, torch.autograd.grad(wanted, [*tensors, sinks], grad_out), strict=True):
         torch.testing.assert_close(mine, right)
 
 

@@ -33,8 +33,7 @@ ON_CPU = AttentionProblem(query=SMALL, key=SMALL, value=SMALL)
 DIFFERENTIABLE = [
     backend.answers_to
     for backend in backends()
-    if "gradient" in backend.takes
-    and not (backend.missing_parts() or backend.unsupported_reasons(ON_CPU))
+    if "gradient" in backend.takes and not (backend.missing_parts() or backend.unsupported_reasons(ON_CPU))
 ]
 
 
@@ -192,9 +191,7 @@ def test_the_logsumexp_is_a_tensor_without_a_gradient(kind: Any) -> None:
 
     scores = query.double() @ query.double().mT / 2
     assert out.requires_grad and not logsumexp.requires_grad
-    torch.testing.assert_close(
-        logsumexp, scores.logsumexp(-1).float().detach(), rtol=1e-3, atol=1e-3
-    )
+    torch.testing.assert_close(logsumexp, scores.logsumexp(-1).float().detach(), rtol=1e-3, atol=1e-3)
     ours(query, query, query)[0].sum().backward()
     assert query.grad is not None
 
@@ -231,18 +228,14 @@ def test_gradients_of_gradients_are_refused(way: str, kind: Any) -> None:
 
     (once,) = torch.autograd.grad(ours(query, key, key), query, grad_out, create_graph=True)
 
-    torch.testing.assert_close(
-        once, torch.autograd.grad(attention(query, key, key), query, grad_out)[0]
-    )
+    torch.testing.assert_close(once, torch.autograd.grad(attention(query, key, key), query, grad_out)[0])
     with pytest.raises(RuntimeError, match="second-order gradients are not supported"):
         (once.sum() + query.sum()).backward()
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf], ids=str)
 @pytest.mark.parametrize("where", ["query", "key", "value", "grad_out", "mask"])
-def test_numbers_that_are_none_go_where_those_of_torch_go(
-    where: str, bad: float, kind: Any
-) -> None:
+def test_numbers_that_are_none_go_where_those_of_torch_go(where: str, bad: float, kind: Any) -> None:
     named = {name: drawn(1, 1, 4, 3).detach() for name in ("query", "key", "value", "grad_out")}
     named["mask"] = torch.zeros(4, 4, dtype=torch.float64)
     named[where][..., 2, 1] = bad
@@ -365,13 +358,9 @@ def test_torch_s_bias_is_a_mask_too(kind: Any) -> None:
     grad_out = torch.randn(1, 2, 3, 4)
     bias, mask = causal_lower_right(3, 5), torch.ones(3, 5).tril(2).bool()
 
-    found = backward(
-        grad_out, *tensors, *ours(*tensors, bias, return_logsumexp=True), attn_mask=bias
-    )
+    found = backward(grad_out, *tensors, *ours(*tensors, bias, return_logsumexp=True), attn_mask=bias)
 
-    wanted = backward(
-        grad_out, *tensors, *ours(*tensors, mask, return_logsumexp=True), attn_mask=mask
-    )
+    wanted = backward(grad_out, *tensors, *ours(*tensors, mask, return_logsumexp=True), attn_mask=mask)
     torch.testing.assert_close(tuple(found[:3]), tuple(wanted[:3]))
 
 

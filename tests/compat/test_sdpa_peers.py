@@ -40,9 +40,7 @@ def test_it_says_its_version() -> None:
 
 
 def test_what_our_rules_say_that_torch_takes_is_what_torch_takes() -> None:
-    for wording in parse(
-        "--shape 1,2,8,16 --mask none,causal,bool --dropout 0,0.5 --value-dim 16,8"
-    ):
+    for wording in parse("--shape 1,2,8,16 --mask none,causal,bool --dropout 0,0.5 --value-dim 16,8"):
         (problem,) = check([wording], Plan(names=("torch_flash",), rounds=0)).problems
         (result,) = problem.results
         flash = problem.torch_chosen == "FLASH_ATTENTION"

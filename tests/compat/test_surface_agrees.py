@@ -86,9 +86,7 @@ VALUES = rules(
             ("opt_einsum.*", "attribute None: state of .*", "None"),
             ("opt_einsum.enabled", "(set_)?flags .*", TAKEN, "RuntimeError"),
         ],
-        "einsum-strategies-of-opt-einsum": [
-            ("opt_einsum.strategy", "(set_)?flags .*", "ValueError", TAKEN)
-        ],
+        "einsum-strategies-of-opt-einsum": [("opt_einsum.strategy", "(set_)?flags .*", "ValueError", TAKEN)],
         "cxx-warnings-are-warnings": [
             ("cuda.preferred_*", "function '(ck|magma)': warnings", "silent", "UserWarning")
         ],
@@ -96,9 +94,7 @@ VALUES = rules(
             ("cuda.*_workspace_size", "function [^:]*", "AttributeError"),
             ("cuda.cublaslt_workspace_size", ".*: warnings", "silent", "UserWarning"),
         ],
-        "priority-order-checked": [
-            ("cuda.sdp_priority_order", "function .*", TAKEN, "RuntimeError")
-        ],
+        "priority-order-checked": [("cuda.sdp_priority_order", "function .*", TAKEN, "RuntimeError")],
     }
 )
 FREEZING = rules(
@@ -108,20 +104,15 @@ FREEZING = rules(
             ("cudnn.benchmark_limit", "frozen: attribute", TAKEN, "RuntimeError")
         ],
         "flags-warn-of-disabling": [("*", "frozen.*: flags: warnings", "silent", "UserWarning")],
-        "mkldnn-flags-are-quiet": [
-            ("mkldnn.*", "frozen.*: flags: warnings", "UserWarning", "silent")
-        ],
+        "mkldnn-flags-are-quiet": [("mkldnn.*", "frozen.*: flags: warnings", "UserWarning", "silent")],
     }
 )
-_LATER = next(
-    deviation for deviation in DEVIATIONS if deviation.code == "variables-are-checked-together"
-)
+_LATER = next(deviation for deviation in DEVIATIONS if deviation.code == "variables-are-checked-together")
 VARIABLES = rules(
     {
         "workspaces-without-cuda": [("cuda.*_workspace_size", "fresh", "AttributeError")],
         _LATER.code: [
-            (SWITCHES[name].variable, "complaint .*", "silent", "UserWarning")
-            for name in _LATER.names
+            (SWITCHES[name].variable, "complaint .*", "silent", "UserWarning") for name in _LATER.names
         ],
     }
 )
@@ -242,9 +233,7 @@ def differences_of_classes(name: str, theirs: type, ours: Any) -> list[tuple[str
     for member, value in vars(theirs).items():
         if member.startswith("_"):
             continue
-        if not hasattr(place, member) and not any(
-            member in vars(ancestor) for ancestor in ours.__mro__
-        ):
+        if not hasattr(place, member) and not any(member in vars(ancestor) for ancestor in ours.__mro__):
             found.append((f"{name}.{member}", "name", "there", "missing"))
         elif isinstance(value, types.FunctionType):
             bound = getattr(place, member)
@@ -276,9 +265,7 @@ def differences_of_names() -> list[tuple[str, ...]]:
 
 def test_no_module_of_torch_is_left_out() -> None:
     walked = pkgutil.walk_packages(torch.backends.m.__path__, "torch.backends.")
-    found = {
-        entry.name.removeprefix("torch.backends.") for entry in walked if "._" not in entry.name
-    }
+    found = {entry.name.removeprefix("torch.backends.") for entry in walked if "._" not in entry.name}
 
     assert found == set(MODULES) - {""}
 
@@ -312,11 +299,7 @@ def test_each_switch_of_torchs_modules_is_a_row() -> None:
             settable = hasattr(type(value), "__set__") and not isinstance(
                 value, property | types.MemberDescriptorType
             )
-            if (
-                settable
-                and not name.startswith("_")
-                and f"{below}.{name}".strip(".") not in SWITCHES
-            ):
+            if settable and not name.startswith("_") and f"{below}.{name}".strip(".") not in SWITCHES:
                 missing.append(f"{below}.{name}")
     assert missing == ["quantized.supported_engines"]
 

@@ -128,9 +128,7 @@ def test_grouped_heads_are_ours(heads: int, calls: list[Any]) -> None:
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize(
-    "way", ["plain", "causal", "scale", "boolean mask", "rows that see nothing"]
-)
+@pytest.mark.parametrize("way", ["plain", "causal", "scale", "boolean mask", "rows that see nothing"])
 def test_gradients_are_right_in_double_precision(way: str, calls: list[Any]) -> None:
     q = torch.randn(1, 2, 5, 4, dtype=torch.float64, requires_grad=True)
     k, v = (torch.randn(1, 2, 7, 4, dtype=torch.float64, requires_grad=True) for _ in "kv")
@@ -266,9 +264,7 @@ def test_autocast_computes_in_its_type(calls: list[Any]) -> None:
     assert ours.dtype == theirs.dtype == torch.bfloat16
     torch.testing.assert_close(ours, theirs, atol=2e-2, rtol=2e-2)
     wanted = torch.autograd.grad(theirs.sum(), (q, k, v))
-    torch.testing.assert_close(
-        torch.autograd.grad(ours.sum(), (q, k, v)), wanted, atol=0.05, rtol=0.05
-    )
+    torch.testing.assert_close(torch.autograd.grad(ours.sum(), (q, k, v)), wanted, atol=0.05, rtol=0.05)
     assert calls == [(1, 2, 4, 8)]
 
 
@@ -483,9 +479,7 @@ CALLS: dict[str, Any] = {
 @pytest.mark.filterwarnings("ignore:.*deprecated.*:FutureWarning")
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("name", CALLS)
-def test_a_compiled_function_may_call_us(
-    name: str, backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_compiled_function_may_call_us(name: str, backend: str, caplog: pytest.LogCaptureFixture) -> None:
     function = CALLS[name]
     ours = torch.compile(function, backend=backend)
     for a in (torch.randn(4, 4), torch.randn(4, 4), torch.randn(4, 4, dtype=torch.float64)):
@@ -506,9 +500,7 @@ def test_a_graph_that_may_not_break_says_who_stands_outside() -> None:
     ],
     ids=str,
 )
-def test_what_the_backend_has_no_use_for_is_refused_in_words(
-    given: dict[str, Any], said: str
-) -> None:
+def test_what_the_backend_has_no_use_for_is_refused_in_words(given: dict[str, Any], said: str) -> None:
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=said):
         compiled(WAYS["plain"], **given)(*qkv(1, 2, 3, 4))
 
@@ -539,9 +531,7 @@ def written(q: Any) -> Any:
 @pytest.mark.filterwarnings("ignore:flex_attention called without:UserWarning")
 @pytest.mark.filterwarnings("ignore:torch computes this attention:UserWarning")
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
-def test_the_last_call_names_its_backend_and_why_it_is_torch(
-    function: Any, backend: str, why: str
-) -> None:
+def test_the_last_call_names_its_backend_and_why_it_is_torch(function: Any, backend: str, why: str) -> None:
     x = torch.randn(1, 2, 8, 16)
     assert compiled(function)(x).shape == function(x).shape
     call = mlbackends.last_attention()

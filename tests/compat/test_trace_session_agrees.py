@@ -40,9 +40,7 @@ def test_a_session_has_torchs_primitives(capfd: pytest.CaptureFixture[str]) -> N
     with mlbackends.trace("onednn") as session:
         convolve()
         os.write(1, b"the program's\n")
-    ran = [
-        record for record in session.records if isinstance(record, Primitive) and record.executed
-    ]
+    ran = [record for record in session.records if isinstance(record, Primitive) and record.executed]
     assert "convolution" in {call.operation for call in ran}
     assert all(call.duration_ns is not None for call in ran)
     assert not [record for record in session if isinstance(record, Malformed)]

@@ -48,9 +48,7 @@ def use_onednn(): opaque.relu()
 """
 
 MKL = pytest.param("MKL_VERBOSE ", "mkl.verbose", "MklVerbose", "use_mkl", id="mkl")
-ONEDNN = pytest.param(
-    "onednn_verbose,", "mkldnn.verbose", "OnednnVerbose", "use_onednn", id="onednn"
-)
+ONEDNN = pytest.param("onednn_verbose,", "mkldnn.verbose", "OnednnVerbose", "use_onednn", id="onednn")
 
 
 #: What forks, by the variables under which it was started.
@@ -115,15 +113,11 @@ def _both_libraries_print() -> Iterator[None]:
 
 @pytest.mark.parametrize(("marker", "theirs", "ours", "use"), [MKL, ONEDNN])
 @pytest.mark.parametrize("level", [1, 2])
-def test_a_scope_prints_as_torchs_does(
-    marker: str, theirs: str, ours: str, use: str, level: int
-) -> None:
+def test_a_scope_prints_as_torchs_does(marker: str, theirs: str, ours: str, use: str, level: int) -> None:
     for scope in (theirs, ours):
         assert counts(
             marker,
-            f"say('before'); {use}()\n"
-            f"with {scope}({level}): say('inside'); {use}()\n"
-            f"say('after'); {use}()\n",
+            f"say('before'); {use}()\nwith {scope}({level}): say('inside'); {use}()\nsay('after'); {use}()\n",
         ) == {"before": False, "inside": True, "after": False}
 
 
@@ -140,12 +134,7 @@ def test_a_level_has_torchs_lines() -> None:
 def test_an_inner_exit_silences_torchs_outer_scope_and_not_ours(
     marker: str, theirs: str, ours: str, use: str
 ) -> None:
-    body = (
-        "with {0}(1):\n"
-        "    with {0}(1): pass\n"
-        f"    say('outer'); {use}()\n"
-        f"say('after'); {use}()\n"
-    )
+    body = f"with {{0}}(1):\n    with {{0}}(1): pass\n    say('outer'); {use}()\nsay('after'); {use}()\n"
     assert counts(marker, body.format(theirs)) == {"outer": False, "after": False}
     assert counts(marker, body.format(ours)) == {"outer": True, "after": False}
 
@@ -223,8 +212,7 @@ def test_a_copy_beside_torchs_own_is_switched_here_alone(
 ) -> None:
     file = fake_library("fake_onednn", "libdnnl.so.3", defines=("MAJOR=3", "MINOR=12"))
     body = (
-        f"import ctypes\nlibrary = ctypes.CDLL({str(file)!r})\n"
-        f"with {scope}(1): say(library.fake_level())\n"
+        f"import ctypes\nlibrary = ctypes.CDLL({str(file)!r})\nwith {scope}(1): say(library.fake_level())\n"
     )
     assert list(printed(body)) == [str(level)]
 

@@ -67,8 +67,7 @@ def wheel_faults(wheel: Path, tracked: set[str]) -> list[str]:
         if name.startswith("man/") and name[-2] == "." and name[-1].isdigit()
     ]
     pages += [
-        f".data/data/share/man/man7/backends-{page}.7"
-        for page in ("facts", "flags", "policy", "deviations")
+        f".data/data/share/man/man7/backends-{page}.7" for page in ("facts", "flags", "policy", "deviations")
     ]
     faults += [
         f"no *{ending}"
@@ -126,9 +125,7 @@ def audit_faults(wheel: Path) -> list[str]:
     found = text.partition('following platform tag: "')[2].partition('"')[0]
     tag = wheel.stem.rpartition("-")[2]
     try:
-        fits = platform_of(found).oldest <= platform_of(tag).oldest and found.startswith(
-            "manylinux"
-        )
+        fits = platform_of(found).oldest <= platform_of(tag).oldest and found.startswith("manylinux")
     except ValueError:
         fits = False
     return [] if fits else [f"auditwheel shows {found or text + done.stderr}"]
@@ -155,9 +152,7 @@ def sdist_faults(sdist: Path, tracked: set[str]) -> list[str]:
             if not member.isdir():
                 packed.add(name)
     faults += [f"sdist: no {name}" for name in sorted(tracked - packed)]
-    return faults + [
-        f"sdist: {name} is not in git" for name in sorted(packed - tracked - {"PKG-INFO"})
-    ]
+    return faults + [f"sdist: {name} is not in git" for name in sorted(packed - tracked - {"PKG-INFO"})]
 
 
 def main(folder: Path) -> int:

@@ -138,9 +138,7 @@ def _read_elf(platform: Platform, content: bytes) -> Library | None:
     if file is None:
         return None
     tags, faults = ELF.DynamicEntry.TAG, []
-    folders = [
-        path for entry in file.dynamic_entries if entry.tag == tags.RUNPATH for path in entry.paths
-    ]
+    folders = [path for entry in file.dynamic_entries if entry.tag == tags.RUNPATH for path in entry.paths]
     if file.get(tags.RPATH) or set(folders) - {"$ORIGIN"}:
         faults.append(f"looks for libraries in {folders or 'its RPATH'}")
     if file.get(tags.TEXTREL):
@@ -155,16 +153,13 @@ def _read_elf(platform: Platform, content: bytes) -> Library | None:
     ]
     if platform.tag == "musllinux":
         foreign = {symbol.name for symbol in file.dynamic_symbols if not symbol.shndx}
-        faults += [
-            f"needs {name}, which musl 1.2.0 lacks" for name in sorted(foreign & AFTER_MUSL_1_2)
-        ]
+        faults += [f"needs {name}, which musl 1.2.0 lacks" for name in sorted(foreign & AFTER_MUSL_1_2)]
         faults += [f"needs {name}, which is glibc's" for name in versions]
     elif platform.oldest:
         faults += [
             f"needs {name}, newer than the tag"
             for name in sorted(set(versions))
-            if tuple(map(int, re.findall(r"\d+", name))) > platform.oldest
-            or not name.startswith("GLIBC_")
+            if tuple(map(int, re.findall(r"\d+", name))) > platform.oldest or not name.startswith("GLIBC_")
         ]
     exported = {str(symbol.name) for symbol in file.exported_functions}
     name = next((str(entry.name) for entry in file.dynamic_entries if entry.tag == tags.SONAME), "")
@@ -198,9 +193,7 @@ def _read_mach_o(platform: Platform, content: bytes) -> Library | None:
     oldest = tuple(file.build_version.minos) if file.build_version else ()
     if not oldest or oldest[:2] > platform.oldest:
         faults.append(f"is for macOS {oldest or 'of no version'}, the tag for {platform.oldest}")
-    own = [
-        library for library in file.libraries if library.command == MachO.LoadCommand.TYPE.ID_DYLIB
-    ]
+    own = [library for library in file.libraries if library.command == MachO.LoadCommand.TYPE.ID_DYLIB]
     if platform.processor == "arm64" and not file.has_code_signature:
         faults.append("is not signed, and macOS loads no such code on this processor")
     name = str(own[0].name) if own else ""

@@ -65,9 +65,7 @@ def main(files: list[str]) -> int:
 
 
 def _needs_more(module: str, reason: str) -> bool:
-    return any(
-        module.startswith(name) and words in reason for name, (words, _) in NEEDS_MORE.items()
-    )
+    return any(module.startswith(name) and words in reason for name, (words, _) in NEEDS_MORE.items())
 
 
 if __name__ == "__main__":

@@ -108,9 +108,7 @@ def trap(tmp_path: Path) -> Path:
 )
 def test_nothing_of_the_current_folder_is_imported(trap: Path, words: str) -> None:
     command = [sys.executable, "-P", "-m", "mlbackends", *shlex.split(words)]
-    done = subprocess.run(
-        command, cwd=trap, capture_output=True, text=True, check=False, timeout=300
-    )
+    done = subprocess.run(command, cwd=trap, capture_output=True, text=True, check=False, timeout=300)
 
     marks = trap.parent / "marks"
     assert not marks.exists(), marks.read_text()
@@ -125,9 +123,7 @@ def test_interpreters_of_any_age_import_nothing_from_it(trap: Path) -> None:
     (packages / "torch").mkdir(parents=True)
     (packages / "torch-2.13.0.dist-info").mkdir()
     (packages / "torch-2.13.0.dist-info" / "METADATA").write_text("Name: torch\nVersion: 2.13.0\n")
-    (packages / "torch" / "__init__.py").write_text(
-        f"open({str(packages / 'ran')!r}, 'a').close()\n"
-    )
+    (packages / "torch" / "__init__.py").write_text(f"open({str(packages / 'ran')!r}, 'a').close()\n")
     (trap.parent / "peer.py").write_text("import json; print(json.dumps(input()))")
     for python in (sys.executable, *map(str, roots)):
         words = ["info", "torch", "--depth", "usable", "--format", "json", "--python", python]
@@ -151,9 +147,7 @@ def test_interpreters_of_any_age_import_nothing_from_it(trap: Path) -> None:
 
 def test_the_users_own_program_imports_from_its_folder(tmp_path: Path) -> None:
     (tmp_path / "sibling.py").write_text("print('imported')\n")
-    (tmp_path / "train.py").write_text(
-        "import os, sibling; print('PYTHONSAFEPATH' in os.environ)\n"
-    )
+    (tmp_path / "train.py").write_text("import os, sibling; print('PYTHONSAFEPATH' in os.environ)\n")
     ours, program = [sys.executable, "-P", "-m", "mlbackends"], [sys.executable, "train.py"]
     for launcher in (["trace", "onednn", "--output", "log", "--"], ["run", "--"]):
         done = subprocess.run(

@@ -161,9 +161,7 @@ def stub(path: Path, text: str) -> str:
 def recorder(tmp_path: Path) -> str:
     """Make a `backends` that writes down its arguments, one a line, and ends with CODE."""
     log = shlex.quote(str(tmp_path / "calls"))
-    return stub(
-        tmp_path / "bin" / "backends", f'printf "%s\\n" "$@" -- >>{log}; exit "${{CODE:-0}}"'
-    )
+    return stub(tmp_path / "bin" / "backends", f'printf "%s\\n" "$@" -- >>{log}; exit "${{CODE:-0}}"')
 
 
 def calls(folder: Path) -> list[list[str]]:
@@ -177,9 +175,7 @@ def test_the_action_runs_doctor_and_says_what_it_ended_with(tmp_path: Path, reco
     assert done.returncode == 1
     assert told == {"exit-code": "1"}
     python = shutil.which("python3")
-    assert calls(tmp_path) == [
-        ["doctor", "--format=github", "--fail-on=error", f"--python={python}"]
-    ]
+    assert calls(tmp_path) == [["doctor", "--format=github", "--fail-on=error", f"--python={python}"]]
 
 
 def test_the_action_holds_the_runner_to_each_policy(tmp_path: Path, recorder: str) -> None:

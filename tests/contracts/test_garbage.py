@@ -158,18 +158,14 @@ def faults_on_damaged_files(damages: Sequence[str], instead: Callable[[str], str
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damages", SORTS, ids="-or-".join)
-def test_no_probe_fails_on_a_damaged_file(
-    damages: Sequence[str], instead: Callable[[str], str]
-) -> None:
+def test_no_probe_fails_on_a_damaged_file(damages: Sequence[str], instead: Callable[[str], str]) -> None:
     assert readers()
     assert faults_on_damaged_files(damages, instead) == []
 
 
 def faults_on_damaged_machines(damage: str, instead: Callable[[str], str]) -> list[str]:
     """Damage all files of each machine in one way, and return what fails."""
-    machines = {
-        name: Damaged(str(HOSTS / f"{name}.machine"), instead(damage), None) for name in NAMES
-    }
+    machines = {name: Damaged(str(HOSTS / f"{name}.machine"), instead(damage), None) for name in NAMES}
     return [f"{name}: {fault}" for name, host in machines.items() for fault in faults(host, ())]
 
 
@@ -206,9 +202,7 @@ def test_no_probe_fails_where_the_description_is_senseless(field: str, copied: P
 
 
 @pytest.mark.parametrize("field", ["python", "disks", "system", "environment", "uname"])
-def test_no_probe_fails_where_parts_of_the_description_are_senseless(
-    field: str, copied: Path
-) -> None:
+def test_no_probe_fails_where_parts_of_the_description_are_senseless(field: str, copied: Path) -> None:
     description = json.loads((copied.parent / "host.json").read_text(encoding="utf-8"))
     found = []
     for name in description[field]:

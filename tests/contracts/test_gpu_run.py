@@ -26,9 +26,7 @@ measuring: Any = module_from_spec(_spec)
 _spec.loader.exec_module(measuring)
 
 #: The kernel's module is no file of a stub, and is said to be there.
-DRIVER = (
-    "from mlbackends.libraries.cuda import driver\ndriver.driver_release = lambda _: '580.95.05'\n"
-)
+DRIVER = "from mlbackends.libraries.cuda import driver\ndriver.driver_release = lambda _: '580.95.05'\n"
 
 
 def ran(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:

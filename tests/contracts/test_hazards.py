@@ -141,9 +141,7 @@ def test_a_hazard_claims_only_what_a_probe_can_say() -> None:
     known = set(all_codes())
 
     strange = {
-        pair: codes
-        for pair, codes in claimants().items()
-        if pair[0] not in PROBES or pair[1] not in known
+        pair: codes for pair, codes in claimants().items() if pair[0] not in PROBES or pair[1] not in known
     }
 
     assert strange == {}
@@ -175,9 +173,7 @@ def test_a_warning_of_a_machine_is_told_by_its_hazard_or_as_it_is() -> None:
 def _told_with_another(message: str, failed: list[Check]) -> bool:
     """Two packages that are flavours of one and own one file are told once, with both names."""
     pair = re.match(r"(\S+) \S+ and (\S+) \S+ both installed", message)
-    return pair is not None and any(
-        {pair[1], pair[2]} <= set(check.message.split()) for check in failed
-    )
+    return pair is not None and any({pair[1], pair[2]} <= set(check.message.split()) for check in failed)
 
 
 def test_nothing_is_said_twice_of_a_machine() -> None:

@@ -56,9 +56,7 @@ def test_the_survey_of_a_recorded_machine_is_the_expected_one(name: str) -> None
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_probe_fails_on_a_recorded_machine(name: str) -> None:
-    failures = {
-        probe: answer.failure for probe, answer in report_of(name).probes.items() if answer.failure
-    }
+    failures = {probe: answer.failure for probe, answer in report_of(name).probes.items() if answer.failure}
     if b"Recorded in part" in about(name):  # without the files that these probes read
         failures = {probe: failures[probe] for probe in failures.keys() - {"memory", "environment"}}
 
@@ -137,9 +135,7 @@ def test_links_stay_inside(name: str) -> None:
         path
         for path, target in tree_of(name).entries.items()
         if isinstance(target, str)
-        and not posixpath.normpath(posixpath.join(posixpath.dirname(path), target)).startswith(
-            "root/"
-        )
+        and not posixpath.normpath(posixpath.join(posixpath.dirname(path), target)).startswith("root/")
     ]
 
     assert outside == []

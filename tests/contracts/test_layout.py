@@ -125,9 +125,7 @@ def all_imports() -> dict[str, set[str]]:
 
 def importers(package: str) -> set[str]:
     """Return the modules that import a package or something in it."""
-    return {
-        name for name, used in all_imports().items() if any(below(use, package) for use in used)
-    }
+    return {name for name, used in all_imports().items() if any(below(use, package) for use in used)}
 
 
 def package_of(name: str) -> str:
@@ -163,9 +161,7 @@ def test_an_install_adds_the_four_packages_their_metadata_and_shared_files() -> 
 
 
 def test_no_import_is_relative() -> None:
-    assert not {
-        f"{name}: {use}" for name, used in all_imports().items() for use in used if use[0] == "."
-    }
+    assert not {f"{name}: {use}" for name, used in all_imports().items() for use in used if use[0] == "."}
 
 
 def test_each_package_has_a_row() -> None:
@@ -199,9 +195,7 @@ def test_model_holds_records_only() -> None:
         for use in used
         if use.partition(".")[0]
         in {"os", "sys", "io", "pathlib", "importlib", "subprocess", "tomllib", "json"}
-        or use.startswith(
-            ("mlbackends.base.tables", "mlbackends.base.registry", "mlbackends.base.mounts")
-        )
+        or use.startswith(("mlbackends.base.tables", "mlbackends.base.registry", "mlbackends.base.mounts"))
     }
     assert outside == {"mlbackends.model.signature: mlbackends.base.registry.load"}
 

@@ -50,9 +50,7 @@ def loaded(*arguments: str) -> set[str]:
 
 
 def tops(modules: set[str]) -> set[str]:
-    return {
-        name for name in modules for heavy in HEAVY if name == heavy or name.startswith(f"{heavy}.")
-    }
+    return {name for name in modules for heavy in HEAVY if name == heavy or name.startswith(f"{heavy}.")}
 
 
 def test_version_loads_nothing_but_the_package() -> None:
@@ -166,9 +164,7 @@ def test_a_named_probe_imports_no_other() -> None:
 
 def test_importing_the_library_loads_no_record() -> None:
     program = "import sys; before = set(sys.modules); import mlbackends; print(*set(sys.modules) - before)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert set(done.stdout.split()) == {"mlbackends", "mlbackends.base", "mlbackends.base.version"}
 

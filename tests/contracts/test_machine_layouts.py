@@ -36,9 +36,7 @@ def expander() -> ModuleType:
 
 def size(number: int) -> str:
     """Write a size as lscpu does, without rounding: 32K, 1280K, 36M."""
-    shift, unit = next(
-        (s, u) for s, u in ((30, "G"), (20, "M"), (10, "K")) if not number % (1 << s)
-    )
+    shift, unit = next((s, u) for s, u in ((30, "G"), (20, "M"), (10, "K")) if not number % (1 << s))
     return f"{number >> shift}{unit}"
 
 
@@ -114,9 +112,7 @@ def contradictions(facts: dict[str, Any]) -> list[str]:
         found.append("more of an outer level than of an inner one")
     if cores % facts.get("dies", facts.get("sockets", 1)) and "uneven" not in facts:
         found.append("cores do not divide into sockets or dies")
-    covered = [
-        fact.get("instances", 0) * fact.get("shared_by_cpus", 0) for fact in facts.get("caches", ())
-    ]
+    covered = [fact.get("instances", 0) * fact.get("shared_by_cpus", 0) for fact in facts.get("caches", ())]
     if max(covered, default=0) > threads and not facts["offline_cpus"]:
         found.append("a cache is shared by more CPUs than there are")
     if facts.get("kinds") and sum(kind["threads"] for kind in facts["kinds"]) != threads:

@@ -44,8 +44,6 @@ def test_no_paragraph_of_the_facts_keeps_its_lines(generate: ModuleType) -> None
 def test_generated_files_are_fresh() -> None:
     """Run `python man/generate.py --write` after a change of what they are made from."""
     # In a process of its own, which leaves out what other distributions add here.
-    run = subprocess.run(
-        [sys.executable, GENERATOR, "--check"], capture_output=True, text=True, check=False
-    )
+    run = subprocess.run([sys.executable, GENERATOR, "--check"], capture_output=True, text=True, check=False)
 
     assert (run.returncode, run.stderr) == (0, "")

@@ -43,9 +43,7 @@ def calls(name: str, *, in_text: bool = False) -> Iterator[list[str]]:
     lines: list[str] = []
     for token in tokens(name):
         if in_text:
-            lines += [
-                child.content for child in token.children or () if child.type == "code_inline"
-            ]
+            lines += [child.content for child in token.children or () if child.type == "code_inline"]
         elif token.type == "fence" and token.info in {"sh", "console"}:
             lines += token.content.replace("\\\n", " ").splitlines()
     for line in dict.fromkeys(lines):
@@ -149,9 +147,7 @@ def test_what_a_page_tells_to_type_answers(name: str, place: Path) -> None:
 def anchors(page: Path) -> set[str]:
     """Return the anchors that GitHub gives the headings of a page."""
     found = tokens(str(page.relative_to(ROOT)))
-    headings = [
-        found[at + 1].content for at, token in enumerate(found) if token.type == "heading_open"
-    ]
+    headings = [found[at + 1].content for at, token in enumerate(found) if token.type == "heading_open"]
     return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
 
 

@@ -26,11 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Our own: other distributions may add to them.
 PROBES = tuple(sorted(registry.own_names("mlbackends_probes")))
 MODULES = {name: registry.load("mlbackends_probes", name) for name in PROBES}
-SOURCES = [
-    path
-    for folder in ("core", "kernels", "probes")
-    for path in sorted((ROOT / folder).rglob("*.py"))
-]
+SOURCES = [path for folder in ("core", "kernels", "probes") for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +64,7 @@ def test_every_probe_has_a_test_of_its_own() -> None:
 def test_a_docstring_says_what_is_found_and_from_where() -> None:
     texts = {name: module.__doc__ or "" for name, module in MODULES.items()}
     # First line: 'Label: what it is.'
-    unlabelled = [
-        name for name, text in texts.items() if not re.match(r"[^:\n]+: [^\n]+\.\n", text)
-    ]
+    unlabelled = [name for name, text in texts.items() if not re.match(r"[^:\n]+: [^\n]+\.\n", text)]
     lacking = [
         (name, paragraph)
         for name, text in texts.items()
@@ -132,9 +126,7 @@ def test_an_empty_machine_is_no_error(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("depth", [Presence.FOUND, Presence.USABLE])
-def test_this_machine_s_report_validates(
-    depth: Presence, schema: dict[str, Any], live: Report
-) -> None:
+def test_this_machine_s_report_validates(depth: Presence, schema: dict[str, Any], live: Report) -> None:
     report = live if depth is Presence.USABLE else survey(PROBES, depth=depth)
 
     jsonschema.validate(
@@ -166,9 +158,7 @@ def codes_in(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and node.args and isinstance(node.func, ast.Name):
             first = node.args[0]
-            if node.func.id in ("Constraint", "NotUsable", "Reason") and isinstance(
-                first, ast.Constant
-            ):
+            if node.func.id in ("Constraint", "NotUsable", "Reason") and isinstance(first, ast.Constant):
                 found.add(str(first.value))
     return found
 

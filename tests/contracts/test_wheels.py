@@ -79,9 +79,7 @@ def test_a_library_for_another_processor_without_our_functions_is_wrong(
 ) -> None:
     target = wheels.PLATFORMS[tag]
     other = "x86_64" if target.startswith("aarch64") else "aarch64"
-    library = compiled(
-        tmp_path, target.replace(target.partition("-")[0], other), EXPORTED + "other;"
-    )
+    library = compiled(tmp_path, target.replace(target.partition("-")[0], other), EXPORTED + "other;")
     found = "; ".join(faults(tag, file, library))
     assert "is for" in found and "does not export mlbackends_attention_abi" in found
 
@@ -97,9 +95,7 @@ def test_what_is_newer_than_the_tag_is_found(tmp_path: Path) -> None:
     assert faults("musllinux_1_2_x86_64", "attention.so", library) == [
         "attention.so needs gettid, which musl 1.2.0 lacks"
     ]
-    library = compiled(
-        tmp_path, "aarch64-macos.12.0", ABI, "-Wl,-install_name,/tmp/built/attention.dylib"
-    )
+    library = compiled(tmp_path, "aarch64-macos.12.0", ABI, "-Wl,-install_name,/tmp/built/attention.dylib")
     assert faults("macosx_11_0_arm64", "attention.dylib", library) == [
         "attention.dylib calls itself /tmp/built/attention.dylib",
         "attention.dylib is for macOS (12, 0, 0), the tag for (11, 0)",
@@ -176,10 +172,7 @@ def wheel(folder: Path, name: str, **changes: str) -> tuple[Path, dict[str, byte
 def test_a_wheel_that_disagrees_with_itself_is_wrong(
     tmp_path: Path, name: str, changes: dict[str, str], fault: str
 ) -> None:
-    assert any(
-        fault in message
-        for message in check_dist.metadata_faults(*wheel(tmp_path, name, **changes))
-    )
+    assert any(fault in message for message in check_dist.metadata_faults(*wheel(tmp_path, name, **changes)))
 
 
 @pytest.mark.nightly
@@ -195,8 +188,7 @@ def test_a_wheel_is_the_same_bytes_twice(tmp_path: Path, monkeypatch: pytest.Mon
         options = () if released else ("-Xclang", "-disable-llvm-passes")
         wheels.build(tmp_path / name, platforms, options)
     once, again = (
-        {file.name: file.read_bytes() for file in (tmp_path / name).iterdir()}
-        for name in ("once", "again")
+        {file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("once", "again")
     )
     assert once.keys() == again.keys() and len(once) == len(platforms) + 1
     assert [name for name in once if once[name] != again[name]] == []
@@ -204,9 +196,7 @@ def test_a_wheel_is_the_same_bytes_twice(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_the_page_names_each_wheel() -> None:
     page = (ROOT / "docs" / "install.md").read_text("utf-8")
-    assert set(re.findall(r"`((?:many|musl)linux_\w+|macosx_\w+|win_\w+)`", page)) == {
-        *wheels.PLATFORMS
-    }
+    assert set(re.findall(r"`((?:many|musl)linux_\w+|macosx_\w+|win_\w+)`", page)) == {*wheels.PLATFORMS}
 
 
 def test_the_workflow_publishes_a_tag_alone_and_after_all_else() -> None:

@@ -26,9 +26,7 @@ def wrong_with(python: str, dist: Path, folder: Path) -> list[str]:
     programs = folder / ("Scripts" if os.name == "nt" else "bin")
     inside = str(programs / "python")
     pip = (inside, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    _run(
-        *pip, "--no-index", "--no-deps", "--only-binary=:all:", f"--find-links={dist}", "mlbackends"
-    )
+    _run(*pip, "--no-index", "--no-deps", "--only-binary=:all:", f"--find-links={dist}", "mlbackends")
     tag = _run(inside, "-c", _TAG).partition("Tag: ")[2].split()[0]
     # ml-dtypes has no wheel for musl, and attention computes without it.
     extra = ("mlbackends", "numpy") if "musl" in tag else ("mlbackends[kernels]",)
@@ -48,9 +46,7 @@ def wrong_with(python: str, dist: Path, folder: Path) -> list[str]:
 
 def _run(*command: str) -> str:
     """Return what a command prints. Raises SystemExit with what it complained of."""
-    done = subprocess.run(
-        command, capture_output=True, text=True, cwd=tempfile.gettempdir(), check=False
-    )
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tempfile.gettempdir(), check=False)
     if done.returncode:
         sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout

@@ -34,9 +34,7 @@ pytestmark = pytest.mark.usefixtures("fresh_switches")
         ("9.x.2", None),
     ],
 )
-def test_the_version_is_cudnns_own_number(
-    said: str, number: int | None, reported: Reported
-) -> None:
+def test_the_version_is_cudnns_own_number(said: str, number: int | None, reported: Reported) -> None:
     reported(cudnn=ProbeReport(presence=Presence.LOADABLE, version=said))
 
     assert cudnn.version() == number

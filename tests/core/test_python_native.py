@@ -116,9 +116,7 @@ def machine(tmp_path: Path, fake_library: FakeLibrary) -> Machine:
     def compose(*files: str) -> Host:
         host = of_files(tmp_path, *files)
         if DRIVER in files:
-            shutil.copy(
-                fake_library("computing_driver", "libcuda.so.1"), tmp_path / "root" / DRIVER
-            )
+            shutil.copy(fake_library("computing_driver", "libcuda.so.1"), tmp_path / "root" / DRIVER)
         return host
 
     return compose
@@ -171,10 +169,7 @@ def test_the_version_is_not_looked_at_if_the_user_says_so(
 def test_triton_needs_a_cuda_driver(machine: Machine) -> None:
     host = machine(*triton("3.6.0"))
 
-    assert (
-        unavailable_reason("triton", host)
-        == "the CUDA driver library (libcuda.so.1) is not installed"
-    )
+    assert unavailable_reason("triton", host) == "the CUDA driver library (libcuda.so.1) is not installed"
 
 
 def test_triton_needs_to_be_installed(machine: Machine) -> None:
@@ -239,16 +234,12 @@ def test_flydsl_serves_beside_rocm(machine: Machine) -> None:
 
 
 def test_cutedsl_needs_the_module_that_it_calls_through(machine: Machine) -> None:
-    host = machine(
-        "site/nvidia_cutlass_dsl-4.8.0.dist-info/METADATA", "site/cutlass/__init__.py", DRIVER
-    )
+    host = machine("site/nvidia_cutlass_dsl-4.8.0.dist-info/METADATA", "site/cutlass/__init__.py", DRIVER)
 
     assert "no module tvm_ffi" in unavailable_reason("cutedsl", host)
 
 
-def test_the_version_is_read_without_an_import(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_version_is_read_without_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "triton").mkdir()
     (tmp_path / "triton" / "__init__.py").write_text("raise SystemExit('imported')")
     (tmp_path / "triton-3.6.1.dist-info").mkdir()

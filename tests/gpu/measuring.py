@@ -95,9 +95,7 @@ class Ended(NamedTuple):
         """Why there is no result, in one line."""
         lines = [line for line in self.errors.splitlines() if line.strip()]
         lines = [line for line in lines if line.lower().startswith("error")] or lines
-        how = (
-            "it was stopped after its time limit" if self.code is None else f"exit code {self.code}"
-        )
+        how = "it was stopped after its time limit" if self.code is None else f"exit code {self.code}"
         return f"{how}: {lines[-1].strip()[:300]}" if lines else how
 
 
@@ -191,9 +189,7 @@ class Environment:
     def set_up(self, seconds: float) -> Part:
         """Install the package and its libraries; if that fails, use what is installed already."""
         end, source = time.monotonic() + seconds, self.options.source
-        trees = (
-            [] if source else [str(ROOT / name) for name in ("core", "cli", "probes", "kernels")]
-        )
+        trees = [] if source else [str(ROOT / name) for name in ("core", "cli", "probes", "kernels")]
         before = os.environ.get("PYTHONPATH", "")
         path = os.pathsep.join(filter(None, [str(self.target), *trees, before]))
         self.variables["PYTHONPATH"] = path
@@ -234,9 +230,7 @@ class Environment:
     def _unpack(self, what: Sequence[str]) -> bool:
         """Unpack every wheel of the folder that this Python can import, once."""
         if not self.options.wheels:
-            self.notes.append(
-                f"{' '.join(what)} cannot be installed: no pip, no uv and no --wheels"
-            )
+            self.notes.append(f"{' '.join(what)} cannot be installed: no pip, no uv and no --wheels")
             return False
         if not self.target.exists():
             for wheel in sorted(Path(self.options.wheels).glob("*.whl")):
@@ -364,9 +358,7 @@ def checked(environment: Environment, seconds: float) -> Part:
     path = environment.folder / "check.json"
     problems = HERE / "problems" / f"{'quick' if environment.options.quick else 'check'}.txt"
     words = ("--problems", str(problems), "--device", environment.options.device, "--rounds", "0")
-    ended = environment.backends(
-        seconds, "sdpa", "check", *words, "--format", "json", "--output", str(path)
-    )
+    ended = environment.backends(seconds, "sdpa", "check", *words, "--format", "json", "--output", str(path))
     if not path.exists():
         return Part("check", False, f"It gave no result: {ended.why}")
     results = json.loads(path.read_text())["problems"]
@@ -410,9 +402,7 @@ def errors_of(result: dict[str, Any]) -> list[str]:
     wrong = []
     for name, errors in every.items():
         if errors and errors.get("misplaced"):
-            wrong.append(
-                f"{name}: {errors['misplaced']} elements are wrongly NaN, infinite or finite"
-            )
+            wrong.append(f"{name}: {errors['misplaced']} elements are wrongly NaN, infinite or finite")
         elif errors and errors["largest_absolute"] > errors["largest_allowed"]:
             error, allowed = errors["largest_absolute"], errors["largest_allowed"]
             wrong.append(f"{name}: the largest error is {error:.2g}, the limit is {allowed:.2g}")
@@ -600,15 +590,9 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     shape = argparse.RawDescriptionHelpFormatter
     options = argparse.ArgumentParser("tests/gpu/run", description=__doc__, formatter_class=shape)
     where = options.add_mutually_exclusive_group()
-    where.add_argument(
-        "--from", dest="source", default="", help="install this requirement, not this tree"
-    )
-    where.add_argument(
-        "--here", action="store_true", help="install nothing: use this Python's packages"
-    )
-    options.add_argument(
-        "--wheels", default="", help="a folder with all wheels; no network is used"
-    )
+    where.add_argument("--from", dest="source", default="", help="install this requirement, not this tree")
+    where.add_argument("--here", action="store_true", help="install nothing: use this Python's packages")
+    options.add_argument("--wheels", default="", help="a folder with all wheels; no network is used")
     options.add_argument("--download", default="", help="fetch the wheels for this Python, and end")
     options.add_argument("--fresh", action="store_true", help="do not resume an earlier run")
     options.add_argument(
@@ -621,9 +605,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     )
     options.add_argument("--device", default="cuda", help="cuda or cuda:N")
     options.add_argument("--minutes", type=float, default=9.5, help="for all parts together")
-    options.add_argument(
-        "--quick", action="store_true", help="one small problem a part: a rehearsal"
-    )
+    options.add_argument("--quick", action="store_true", help="one small problem a part: a rehearsal")
     results = HERE / "RESULTS.md"
     options.add_argument("--output", type=Path, default=results, help="the file; else RESULTS.md")
     chosen = options.parse_args(given)
@@ -706,9 +688,7 @@ def main(given: Sequence[str]) -> int:
                 if not steps:
                     state.path.unlink(missing_ok=True)
                     break
-                state.save(
-                    [part for part in parts.values() if part.name != "set-up"], groups, watch.lines
-                )
+                state.save([part for part in parts.values() if part.name != "set-up"], groups, watch.lines)
                 seconds, limit = (
                     end - time.monotonic(),
                     SECONDS.get(steps[0][0], SECONDS["problem"]),

@@ -40,9 +40,7 @@ def test_attention_on_a_device_agrees_with_float64(name: str) -> None:
     case = CASES[name]
     tensors, chosen = cases.Tensors(case), EfficientCuda()
     expected, limit = cases.answer(tensors), cases.LIMITS[case.dtype] * case.slack
-    arrays = {
-        name: on_device(array, tensors.dtype_of(name)) for name, array in tensors.named.items()
-    }
+    arrays = {name: on_device(array, tensors.dtype_of(name)) for name, array in tensors.named.items()}
     more = {name: arrays.pop(name) for name in ("sinks",) if name in arrays}
     inputs = [arrays.get(name) for name in ("query", "key", "value", "mask")]
     problem = tensors.problem()
@@ -55,17 +53,13 @@ def test_attention_on_a_device_agrees_with_float64(name: str) -> None:
         out, logsumexp = chosen.run_with_logsumexp(problem, *inputs, **more)
         assert cases.worst(out.numpy(), expected.out) < limit
         assert cases.worst(logsumexp.numpy(), expected.logsumexp) < 1e-5
-        if chosen.unsupported_reasons(
-            replace(problem, query=replace(problem.query, requires_grad=True))
-        ):
+        if chosen.unsupported_reasons(replace(problem, query=replace(problem.query, requires_grad=True))):
             return
         coming = on_device(tensors.grad_out, case.dtype)
         results = (*inputs, out, logsumexp)
         found = chosen.run_backward(problem, coming, *results, **more)._asdict()
         again = chosen.run_backward(problem, coming, *results, **more)._asdict()
-    largest = max(
-        float(np.abs(gradient).max(initial=1e-3)) for gradient in expected.gradients.values()
-    )
+    largest = max(float(np.abs(gradient).max(initial=1e-3)) for gradient in expected.gradients.values())
     for tensor, gradient in expected.gradients.items():
         assert cases.worst(found[tensor].numpy(), gradient, largest) < 4 * limit
         assert np.array_equal(found[tensor].numpy(), again[tensor].numpy(), equal_nan=True)

@@ -112,12 +112,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="a recorded machine")
     modes = parser.add_mutually_exclusive_group()
     modes.add_argument("--write", action="store_true", help="write what changed; the default")
-    modes.add_argument(
-        "--check", action="store_true", help="write nothing, exit 1 if any would change"
-    )
-    modes.add_argument(
-        "--pack", action="store_true", help="make an archive of each folder here, first"
-    )
+    modes.add_argument("--check", action="store_true", help="write nothing, exit 1 if any would change")
+    modes.add_argument("--pack", action="store_true", help="make an archive of each folder here, first")
     modes.add_argument(
         "--unpack", action="store_true", help="make a folder of each archive, and nothing else"
     )

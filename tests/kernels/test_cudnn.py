@@ -120,9 +120,7 @@ def test_without_the_frontend_it_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     )
     (found,) = choose(problem(), among=[backend.Cudnn()], here=False).verdicts
     assert found.undecided and not found.usable
-    assert [reason.message for reason in found.missing] == [
-        "nvidia-cudnn-frontend is not installed"
-    ]
+    assert [reason.message for reason in found.missing] == ["nvidia-cudnn-frontend is not installed"]
     (found,) = choose(problem(), among=[backend.Cudnn()]).verdicts
     assert [reason.code for reason in found.reasons] == ["missing-part"]
 
@@ -189,9 +187,7 @@ pygraph.execute = execute
 """
 
 
-def test_a_plan_is_made_once_and_runs_on_the_callers_stream(
-    on_fake_cuda: Any, tmp_path: Path
-) -> None:
+def test_a_plan_is_made_once_and_runs_on_the_callers_stream(on_fake_cuda: Any, tmp_path: Path) -> None:
     (tmp_path / "cudnn.py").write_text(FRONTEND.replace("{check}", "pass") + HERE)
     output = on_fake_cuda(f"""
 import sys

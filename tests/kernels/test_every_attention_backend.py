@@ -187,14 +187,10 @@ def expanded(problem: AttentionProblem, array: Any) -> Any:
     return np.broadcast_to(array, (*problem.leading_shape, *array.shape[-2:]))
 
 
-def answers(
-    problem: AttentionProblem, tensors: Tensors, grad_out: Any, dtype: str, wide: str
-) -> Answers:
+def answers(problem: AttentionProblem, tensors: Tensors, grad_out: Any, dtype: str, wide: str) -> Answers:
     """Compute it all with full matrices in the type `wide`; what is between the passes rounded to `dtype`."""
     scale = (problem.head_dim or 1) ** -0.5 if problem.scale is None else problem.scale
-    query, key, value = (
-        expanded(problem, numbers(tensor, problem.dtype, wide)) for tensor in tensors[:3]
-    )
+    query, key, value = (expanded(problem, numbers(tensor, problem.dtype, wide)) for tensor in tensors[:3])
     length, keys = problem.query_length, problem.key_length
     scale = np.asarray(scale, wide)
     scores = query @ key.swapaxes(-1, -2) * scale
@@ -287,11 +283,7 @@ class Case:
 
     def last_bit(self, right: Any, dtype: str) -> float:
         """Return half the last bit of the largest number, and of the least ones of a narrow type."""
-        return (
-            0.5 * STEP[dtype] * float(np.abs(right).max(initial=0)) + 2.0**-25
-            if dtype in NARROW
-            else 0.0
-        )
+        return 0.5 * STEP[dtype] * float(np.abs(right).max(initial=0)) + 2.0**-25 if dtype in NARROW else 0.0
 
 
 # ---- every backend ------------------------------------------------------------------------
@@ -333,9 +325,7 @@ def require_right(backend: AttentionBackend, case: Case, level: str) -> None:
         require_right_gradients(backend, case, out, logsumexp)
 
 
-def require_right_gradients(
-    backend: AttentionBackend, case: Case, out: Any, logsumexp: Any
-) -> None:
+def require_right_gradients(backend: AttentionBackend, case: Case, out: Any, logsumexp: Any) -> None:
     event("gradients are computed")
     problem, tensors = case.problem, case.tensors
     found = backend.run_backward(problem, case.grad_out, *tensors, out, logsumexp)

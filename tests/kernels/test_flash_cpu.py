@@ -49,9 +49,7 @@ def told(arrays: Any, dtype: str, mask: Any = None, mask_dtype: str = "", **more
     )
 
 
-def both(
-    arrays: Any, dtype: str, mask: Any = None, mask_dtype: str = "", **more: Any
-) -> tuple[Any, Any]:
+def both(arrays: Any, dtype: str, mask: Any = None, mask_dtype: str = "", **more: Any) -> tuple[Any, Any]:
     """Return the library's result and log-sum-exp, for arrays as `stored` gives them."""
     problem = told(arrays, dtype, mask, mask_dtype, **more)
     assert backend.unsupported_reasons(problem) == ()

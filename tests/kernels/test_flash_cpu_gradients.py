@@ -112,9 +112,7 @@ def wanted(problem: AttentionProblem, grad_out: Any, arrays: Any, mask: Any) -> 
     )
 
 
-def errors(
-    arrays: Any, dtype: str, mask: Any = None, mask_dtype: str = "", **more: Any
-) -> list[float]:
+def errors(arrays: Any, dtype: str, mask: Any = None, mask_dtype: str = "", **more: Any) -> list[float]:
     """Return each gradient's largest error, in steps of its element type at the size of its sums."""
     arrays = [stored(array, dtype) for array in arrays]
     if mask is not None and mask.dtype != bool:
@@ -214,8 +212,7 @@ def test_large_scores_are_as_exact_as_in_the_plain_formula(
     inputs = [[array.astype(kind) for array in (grad_out, *arrays)] for kind in (wide, dtype)]
     masks = [None if mask is None else mask.astype(kind) for kind in (wide, dtype)]
     want, plain = (
-        wanted(problem, tensor[0], tensor[1:], mask)[1]
-        for tensor, mask in zip(inputs, masks, strict=True)
+        wanted(problem, tensor[0], tensor[1:], mask)[1] for tensor, mask in zip(inputs, masks, strict=True)
     )
     for array, right, other in zip(found, want, plain, strict=True):
         if right is None:
@@ -233,17 +230,13 @@ def test_a_row_filled_with_one_large_number_is_a_mean(fill: float, dtype: str, l
     mask[5], mask[9, :40] = fill, min(fill, -1e9)
     with library.lowered(level):
         arrays = drawn(6, *[(1, 2, 70, 16)] * 3)
-        assert (
-            max(errors(arrays, dtype, mask, "float64" if dtype == "float64" else "float32")) < 600
-        )
+        assert max(errors(arrays, dtype, mask, "float64" if dtype == "float64" else "float32")) < 600
 
 
 @pytest.mark.parametrize("scale", [0.25, 30.0])
 def test_gradients_of_parts_of_the_keys_add_up(scale: float) -> None:
     """As where each of several machines has a part of the keys, and all know result and log-sum-exp."""
-    query, key, value, grad_out = (
-        array.astype("float32") for array in drawn(1, *[(1, 2, 64, 16)] * 4)
-    )
+    query, key, value, grad_out = (array.astype("float32") for array in drawn(1, *[(1, 2, 64, 16)] * 4))
     problem = told((query, key, value), "float32", scale=scale)
     out, sums = forward.attend(problem, query, key, value, logsumexp=True)
     whole = gradients.differentiate(problem, grad_out, query, key, value, None, out, sums)

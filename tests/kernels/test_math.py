@@ -169,15 +169,11 @@ say(interchange.as_array, x)
 def test_without_numpy_it_says_what_is_missing() -> None:
     import subprocess
 
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_NUMPY], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", WITHOUT_NUMPY], capture_output=True, text=True, check=True)
     chosen, read = done.stdout.splitlines()
     assert "math: numpy is not installed" in chosen
     assert "numpy is needed and cannot be imported" in read
-    assert "numpy" in install_command("kernels") and read.endswith(
-        f"| {install_command('kernels')}"
-    )
+    assert "numpy" in install_command("kernels") and read.endswith(f"| {install_command('kernels')}")
     assert issubclass(NoBackend, MlBackendsError)
 
 

@@ -34,9 +34,7 @@ def gradients(grad_out: Any, tensors: tuple[Any, ...], **more: Any) -> Gradients
     problem = asked(tensors, **more)
     query, key, value, mask = tensors
     out, logsumexp = backend.run_with_logsumexp(problem, *tensors)
-    found: Gradients = backend.run_backward(
-        problem, grad_out, query, key, value, mask, out, logsumexp
-    )
+    found: Gradients = backend.run_backward(problem, grad_out, query, key, value, mask, out, logsumexp)
     return found
 
 
@@ -67,15 +65,11 @@ def closed(grad_out: Any, tensors: tuple[Any, ...], scale: float, inner: str) ->
 def eighths(element: Any) -> tuple[Any, ...]:
     """Return query, key, value and a gradient whose products every type holds as they are."""
     shapes = ((2, 40, 16), (2, 40, 16), (2, 40, 8), (2, 40, 8))
-    return tuple(
-        (np.round(tensor.clip(-2, 2) * 8) / 8).astype(element) for tensor in drawn(*shapes)
-    )
+    return tuple((np.round(tensor.clip(-2, 2) * 8) / 8).astype(element) for tensor in drawn(*shapes))
 
 
 @pytest.mark.parametrize("fill", ["min", -1e9, -1e4, -np.inf])
-@pytest.mark.parametrize(
-    ("dtype", "near"), [("float64", 1e-12), ("float32", 2e-6), ("bfloat16", 4e-3)]
-)
+@pytest.mark.parametrize(("dtype", "near"), [("float64", 1e-12), ("float32", 2e-6), ("bfloat16", 4e-3)])
 def test_rows_filled_with_a_large_number_count_once(dtype: str, near: float, fill: Any) -> None:
     element = pytest.importorskip("ml_dtypes").bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
     inner = "float64" if dtype == "float64" else "float32"

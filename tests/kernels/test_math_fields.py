@@ -134,9 +134,7 @@ def calls(draw: Any, gradients: bool = False) -> Call:
     random = np.random.default_rng(draw(st.integers(0, 999)))
     heads, group = draw(st.sampled_from([(1, 1), (2, 1), (4, 2), (3, 3)]))
     width, value_width = draw(st.sampled_from([(1, 1), (3, 2), (8, 8)]))
-    kind = draw(
-        st.sampled_from(("dense", "packed") if gradients else ("dense", "packed", "pages", "both"))
-    )
+    kind = draw(st.sampled_from(("dense", "packed") if gradients else ("dense", "packed", "pages", "both")))
     count = draw(st.integers(1, 3))
     row_counts = tuple(draw(st.integers(0, 6)) for _ in range(count))
     key_counts = tuple(draw(st.integers(0, 7)) for _ in range(count))
@@ -203,9 +201,7 @@ def test_gradients_are_the_slopes_of_the_formula(asked: Call, seed: int) -> None
     grad_out = random.standard_normal(asked.problem.output_shape)
     out, logs = backend.run_with_logsumexp(asked.problem, *asked.tensors, **asked.more)
 
-    found = backend.run_backward(
-        asked.problem, grad_out, *asked.tensors, out, logs, **asked.more
-    )._asdict()
+    found = backend.run_backward(asked.problem, grad_out, *asked.tensors, out, logs, **asked.more)._asdict()
 
     for name, gradient in found.items():
         wanted = getattr(asked.problem, name)
@@ -281,9 +277,7 @@ def test_rows_in_turn_give_what_all_rows_give(
 
     def computed() -> list[Any]:
         results = backend.run_with_logsumexp(asked.problem, *asked.tensors, **asked.more)
-        found = backend.run_backward(
-            asked.problem, grad_out, *asked.tensors, *results, **asked.more
-        )
+        found = backend.run_backward(asked.problem, grad_out, *asked.tensors, *results, **asked.more)
         return [*results, *(array for array in found if array is not None)]
 
     whole = computed()
@@ -293,9 +287,7 @@ def test_rows_in_turn_give_what_all_rows_give(
 
 
 def test_a_part_of_the_keys_adds_its_gradients_beside_a_sink() -> None:
-    query, key, value, sinks, grad_out = drawn(
-        (1, 2, 4, 8), (1, 2, 6, 8), (1, 2, 6, 4), (2,), (1, 2, 4, 4)
-    )
+    query, key, value, sinks, grad_out = drawn((1, 2, 4, 8), (1, 2, 6, 8), (1, 2, 6, 4), (2,), (1, 2, 4, 4))
     whole = call(query, key, value, sinks=sinks, gradients=True)
     results = backend.run_with_logsumexp(whole.problem, *whole.tensors, **whole.more)
     wanted = backend.run_backward(whole.problem, grad_out, *whole.tensors, *results, **whole.more)
@@ -305,14 +297,11 @@ def test_a_part_of_the_keys_adds_its_gradients_beside_a_sink() -> None:
         for at in (slice(3), slice(3, 6))
     ]
     found = [
-        backend.run_backward(half.problem, grad_out, *half.tensors, *results, **half.more)
-        for half in halves
+        backend.run_backward(half.problem, grad_out, *half.tensors, *results, **half.more) for half in halves
     ]
 
     np.testing.assert_allclose(found[0].query + found[1].query, wanted.query, atol=1e-13)
-    np.testing.assert_allclose(
-        np.concatenate([array.key for array in found], 2), wanted.key, atol=1e-13
-    )
+    np.testing.assert_allclose(np.concatenate([array.key for array in found], 2), wanted.key, atol=1e-13)
     for array in found:
         np.testing.assert_allclose(array.sinks, wanted.sinks, atol=1e-13)
 
@@ -341,9 +330,7 @@ def test_pages_have_no_gradient() -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_narrower_elements_give_results_of_their_own_type(dtype: str) -> None:
-    query, key, value, sinks, grad_out = drawn(
-        (1, 4, 9, 8), (1, 2, 12, 8), (1, 2, 12, 4), (4,), (1, 4, 9, 4)
-    )
+    query, key, value, sinks, grad_out = drawn((1, 4, 9, 8), (1, 2, 12, 8), (1, 2, 12, 4), (4,), (1, 4, 9, 4))
     options: dict[str, Any] = {
         "window": (2, 0), "softcap": 1.0, "enable_gqa": True, "lower_right": True,
         "query_lengths": (2, 7), "key_lengths": (5, 7), "gradients": True,

@@ -68,9 +68,7 @@ class Bench:
             "MLBACKENDS_TRACE_COUNTS": str(self.counts),
         }
         environment = {**os.environ, **settings, **variables}
-        done = subprocess.run(
-            [program], cwd=self.folder, env=environment, capture_output=True, check=False
-        )
+        done = subprocess.run([program], cwd=self.folder, env=environment, capture_output=True, check=False)
         counts = struct.unpack_from("=5Q", self.counts.read_bytes())
         return Done(done.stdout, done.stderr.decode(), done.returncode, self.read(), counts)
 
@@ -272,9 +270,7 @@ def test_a_piece_that_text_intervenes_on_is_printed_as_it_came(bench: Bench) -> 
 @pytest.mark.parametrize("before", ["", r'fputs("before\n", stdout);'], ids=["first", "later"])
 @pytest.mark.parametrize("behind", ["", "fflush(stdout);", 'puts("behind");'])
 def test_a_line_that_ends_by_putc_unlocked_is_one(bench: Bench, before: str, behind: str) -> None:
-    body = (
-        f"int main(void) {{ {before} fputs(LINE, stdout); putc_unlocked('\\n', stdout); {behind} }}"
-    )
+    body = f"int main(void) {{ {before} fputs(LINE, stdout); putc_unlocked('\\n', stdout); {behind} }}"
     done = bench.run(body)
     assert done.stdout == b"before\n" * bool(before) + b"behind\n" * ("behind" in behind)
     assert lines(done) == [LINE]
@@ -289,9 +285,7 @@ def test_what_putc_unlocked_puts_between_stays_in_order(bench: Bench) -> None:
         printf("onednn_verbose,d,"); for (int each = 0; each < 9000; ++each) putc_unlocked('z', stdout);
     }"""
     done = bench.run(body)
-    text = (
-        b"before\nonednn_verbose,a\nonednn_verbose,b x end\nonednn_verbose,c,\nyonednn_verbose,d,"
-    )
+    text = b"before\nonednn_verbose,a\nonednn_verbose,b x end\nonednn_verbose,c,\nyonednn_verbose,d,"
     assert done.stdout == text + b"z" * 9000
     assert lines(done) == []
 
@@ -436,9 +430,7 @@ def test_a_daemon_that_closed_everything_is_traced_on(bench: Bench) -> None:
 
 
 def test_a_program_that_is_killed_leaves_what_it_printed(bench: Bench) -> None:
-    done = bench.run(
-        "int main(void) { puts(LINE); puts(LINE); kill(getpid(), 9); }", "-include", "signal.h"
-    )
+    done = bench.run("int main(void) { puts(LINE); puts(LINE); kill(getpid(), 9); }", "-include", "signal.h")
     assert done.code == -9
     assert lines(done) == [LINE, LINE]
     assert done.counts[0] == 2
@@ -476,9 +468,7 @@ def test_what_is_no_regular_file_is_not_written(bench: Bench, kind: str) -> None
         os.mkfifo(bench.folder / "other")
     else:
         (bench.folder / "other").mkdir()
-    done = bench.run(
-        "int main(void) { puts(LINE); }", MLBACKENDS_TRACE_FILE=str(bench.folder / "other")
-    )
+    done = bench.run("int main(void) { puts(LINE); }", MLBACKENDS_TRACE_FILE=str(bench.folder / "other"))
     assert done.stdout.decode() == f"{LINE}\n"
 
 

@@ -162,9 +162,7 @@ def _memory(layout: dict[str, Any]) -> Files:
 
 
 def _cpuinfo(paragraphs: dict[str, str]) -> str:
-    of_cpu = {
-        cpu: text.strip("\n") for cpus, text in paragraphs.items() for cpu in parse_cpu_list(cpus)
-    }
+    of_cpu = {cpu: text.strip("\n") for cpus, text in paragraphs.items() for cpu in parse_cpu_list(cpus)}
     listed = [f"processor\t: {cpu}\n{of_cpu[cpu]}" for cpu in sorted(of_cpu)]
     before, after = (paragraphs.get(name, "") for name in ("before", "after"))
     return before + "\n" * bool(before) + "\n\n".join([*listed, after.strip("\n")])

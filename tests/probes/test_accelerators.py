@@ -222,9 +222,7 @@ def test_mtia_is_absent_where_no_torch_could_drive_it(tmp_path: Path, version: s
     assert [reason.code for reason in found.reasons] == ["not-found"]
 
 
-@pytest.mark.parametrize(
-    "packages", [{"torch": "2.13.0+fb"}, {"torch": "2.13.0", "torch_mtia": "1"}]
-)
+@pytest.mark.parametrize("packages", [{"torch": "2.13.0+fb"}, {"torch": "2.13.0", "torch_mtia": "1"}])
 def test_mtia_claims_nothing(tmp_path: Path, packages: dict[str, str]) -> None:
     package(tmp_path, **packages)
 

@@ -22,8 +22,7 @@ OLD_DRIVER = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.54.03
 def installed(*names: str, **metadata: str) -> dict[str, str | bytes]:
     """Return the metadata of distributions such as "jax-0.10.2"; by keyword its METADATA's text."""
     return {
-        f"site/{name}.dist-info/METADATA": metadata.get(name.partition("-")[0], "") + "\n\n"
-        for name in names
+        f"site/{name}.dist-info/METADATA": metadata.get(name.partition("-")[0], "") + "\n\n" for name in names
     }
 
 
@@ -79,9 +78,7 @@ def test_a_plugin_of_another_version_is_a_conflict(machine: Machine) -> None:
     assert warning.message == "jax-cuda13-plugin is 0.10.1, and jaxlib is 0.10.2"
 
 
-@pytest.mark.parametrize(
-    ("others", "has"), [(["jax_cuda13_pjrt-0.10.1"], {"installed": "0.10.1"}), ([], {})]
-)
+@pytest.mark.parametrize(("others", "has"), [(["jax_cuda13_pjrt-0.10.1"], {"installed": "0.10.1"}), ([], {})])
 def test_a_plugin_with_another_pjrt_is_an_unmet_requirement(
     machine: Machine, others: list[str], has: dict[str, str]
 ) -> None:
@@ -238,9 +235,7 @@ CUPY: dict[str, str | bytes] = {
         ("cupy_rocm_5_0", ("rocm_version", "5.0")),
     ],
 )
-def test_a_flavour_of_cupy_names_what_it_is_for(
-    machine: Machine, name: str, fact: tuple[str, str]
-) -> None:
+def test_a_flavour_of_cupy_names_what_it_is_for(machine: Machine, name: str, fact: tuple[str, str]) -> None:
     finding = cupy.find(machine(CUPY | installed(f"{name}-13.6.0")))
 
     assert finding.version == "13.6.0"
@@ -263,15 +258,11 @@ def test_cupy_for_a_newer_cuda_than_the_driver_is_a_warning(machine: Machine) ->
         ("Requires-Dist: nvidia-cublas-cu12>=12.1; extra == 'with-cuda'", None),
     ],
 )
-def test_the_cudnn_that_a_plugin_of_jax_needs(
-    machine: Machine, line: str, needed: str | None
-) -> None:
+def test_the_cudnn_that_a_plugin_of_jax_needs(machine: Machine, line: str, needed: str | None) -> None:
     files = (
         JAX
         | installed("jaxlib-0.4.31")
-        | {
-            "site/jax_cuda12_plugin-0.4.31.dist-info/METADATA": f"Name: jax-cuda12-plugin\n{line}\n\n"
-        }
+        | {"site/jax_cuda12_plugin-0.4.31.dist-info/METADATA": f"Name: jax-cuda12-plugin\n{line}\n\n"}
     )
 
     assert jax.find(machine(files)).facts.get("cudnn_needed") == needed

@@ -216,9 +216,7 @@ def test_a_build_record_that_makes_no_sense_tells_nothing(machine: Machine, buil
 
 
 def engine(*parts: str) -> dict[str, str | bytes]:
-    return installed("transformer_engine-2.20.2", *parts) | {
-        "site/transformer_engine/__init__.py": ""
-    }
+    return installed("transformer_engine-2.20.2", *parts) | {"site/transformer_engine/__init__.py": ""}
 
 
 def test_the_parts_of_transformer_engine_are_told(machine: Machine) -> None:

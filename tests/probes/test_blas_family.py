@@ -85,9 +85,7 @@ def test_openblas_is_asked_whatever_stands_around_its_names(
     assert report.facts.get("symbol_suffix", "") == suffix
 
 
-def test_a_product_that_is_wrong_keeps_openblas_below_usable(
-    asked: Asked, fake_library: FakeLibrary
-) -> None:
+def test_a_product_that_is_wrong_keeps_openblas_below_usable(asked: Asked, fake_library: FakeLibrary) -> None:
     source = OPENBLAS.replace(RIGHT, DGEMM.replace("SPOIL", "1")).replace("DGEMM", "dgemm_")
     source = source.replace("PREFIX", "").replace("SUFFIX", "")
     path = fake_library("openblas", "libopenblas.so.0", source=source)
@@ -122,9 +120,7 @@ def test_a_core_type_that_openblas_does_not_take_is_a_warning(
 
     (warning,) = report.warnings
     assert warning.code == "override-invalid"
-    assert (
-        warning.message == "OPENBLAS_CORETYPE is 'Nehalim', and OpenBLAS uses the kernels for Zen"
-    )
+    assert warning.message == "OPENBLAS_CORETYPE is 'Nehalim', and OpenBLAS uses the kernels for Zen"
 
 
 def test_the_copies_of_numpy_before_2_are_found_under_their_long_names(
@@ -138,9 +134,7 @@ def test_the_copies_of_numpy_before_2_are_found_under_their_long_names(
 
     finding = openblas.find(Host(python={"path": [str(tmp_path)]}, environment={}))
 
-    found = [
-        library.path for library in finding.libraries if library.path.startswith(str(tmp_path))
-    ]
+    found = [library.path for library in finding.libraries if library.path.startswith(str(tmp_path))]
     assert found == [f"{tmp_path}/numpy.libs/{name}" for name in names]
 
 
@@ -173,9 +167,7 @@ def test_mkl_tells_its_version_and_multiplies(asked: Asked, fake_library: FakeLi
     assert (report.facts["max_threads"], report.facts["threading"]) == (4, "gnu")
 
 
-def test_mkl_inside_torch_is_found_by_its_function(
-    tmp_path: Path, fake_library: FakeLibrary
-) -> None:
+def test_mkl_inside_torch_is_found_by_its_function(tmp_path: Path, fake_library: FakeLibrary) -> None:
     built = fake_library("mkl", "libtorch_cpu.so", source=MKL.replace("DGEMM", "dgemm_"))
     (tmp_path / "torch" / "lib").mkdir(parents=True)
     inner = tmp_path / "torch" / "lib" / "libtorch_cpu.so"
@@ -194,9 +186,7 @@ def test_an_mkl_that_ends_the_process_over_a_missing_layer_keeps_its_rung(
 ) -> None:
     source = MKL.replace(
         "int MKL_Get_Max_Threads(void) { return 4; }", "#include <stdio.h>\n#include <stdlib.h>\n"
-    ).replace(
-        "(void)a;", '(void)a; fprintf(stderr, "Cannot load libmkl_tbb_thread.so.2.\\n"); exit(2);'
-    )
+    ).replace("(void)a;", '(void)a; fprintf(stderr, "Cannot load libmkl_tbb_thread.so.2.\\n"); exit(2);')
     path = fake_library("mkl", "libmkl_rt.so.2", source=source.replace("DGEMM", "dgemm_"))
 
     _, library = asked("mkl", path)
@@ -283,9 +273,7 @@ def test_a_blis_without_the_names_of_blas_is_loadable_and_says_why(
     assert [reason.code for reason in library.reasons] == ["no-use-check"]
 
 
-def test_flexiblas_tells_the_backend_that_it_passes_calls_to(
-    asked: Asked, fake_library: FakeLibrary
-) -> None:
+def test_flexiblas_tells_the_backend_that_it_passes_calls_to(asked: Asked, fake_library: FakeLibrary) -> None:
     source = """
     #include <string.h>
     void flexiblas_get_version(int *a, int *b, int *c) { *a = 3; *b = 4; *c = 2; }
@@ -299,9 +287,7 @@ def test_flexiblas_tells_the_backend_that_it_passes_calls_to(
         return 3;
     }
     """
-    path = fake_library(
-        "flexiblas", "libflexiblas.so.3", source=source + RIGHT.replace("DGEMM", "dgemm_")
-    )
+    path = fake_library("flexiblas", "libflexiblas.so.3", source=source + RIGHT.replace("DGEMM", "dgemm_"))
 
     report, library = asked("flexiblas", path)
 
@@ -356,9 +342,7 @@ def test_a_libblas_is_told_by_the_functions_inside(
 ) -> None:
     path = fake_library("blas", "libblas.so.3", source=sign + "\n")
 
-    finding = blas.find(
-        Host(python={"path": []}, environment={"LD_LIBRARY_PATH": str(path.parent)})
-    )
+    finding = blas.find(Host(python={"path": []}, environment={"LD_LIBRARY_PATH": str(path.parent)}))
 
     (library,) = (library for library in finding.libraries if library.path == str(path))
     assert library.facts.get("implementation") == implementation
@@ -366,18 +350,14 @@ def test_a_libblas_is_told_by_the_functions_inside(
     assert implementation is None or finding.facts["blas"] == implementation
 
 
-def test_the_links_of_the_alternatives_are_followed(
-    tmp_path: Path, fake_library: FakeLibrary
-) -> None:
+def test_the_links_of_the_alternatives_are_followed(tmp_path: Path, fake_library: FakeLibrary) -> None:
     source = "char *openblas_get_config(void) { return 0; }\n"
     built = fake_library("blas", "libblas.so.3", source=source)
     real = tmp_path / "usr/lib/openblas-pthread/libblas.so.3"
     real.parent.mkdir(parents=True)
     shutil.copy(built, real)
     (tmp_path / "etc/alternatives").mkdir(parents=True)
-    (tmp_path / "etc/alternatives/libblas.so.3").symlink_to(
-        "/usr/lib/openblas-pthread/libblas.so.3"
-    )
+    (tmp_path / "etc/alternatives/libblas.so.3").symlink_to("/usr/lib/openblas-pthread/libblas.so.3")
     (tmp_path / "usr/lib/libblas.so.3").symlink_to("/etc/alternatives/libblas.so.3")
 
     finding = blas.find(Host(str(tmp_path)))

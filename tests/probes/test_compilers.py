@@ -84,9 +84,7 @@ def test_a_compiler_of_which_nothing_tells_a_version_has_none(machine: Machine) 
 )
 def test_nvcc_has_its_toolkits_version(machine: Machine, told: str, version: str) -> None:
     files = {"usr/local/cuda-13.0/bin/nvcc": "ELF", "usr/local/cuda-13.0/version.json": told}
-    facts = look(
-        machine, files | {"usr/local/cuda": "->cuda-13.0"}, PATH="/usr/local/cuda/bin"
-    ).facts
+    facts = look(machine, files | {"usr/local/cuda": "->cuda-13.0"}, PATH="/usr/local/cuda/bin").facts
 
     assert facts["compilers"] == [
         {

@@ -181,9 +181,7 @@ def test_a_container_without_the_compute_part_is_told_so(machine: Machine) -> No
     assert "start the container with compute in it" in finding.reasons[0].hint
 
 
-def test_a_library_without_a_kernel_module_lacks_the_driver(
-    machine: Machine, libcuda: bytes
-) -> None:
+def test_a_library_without_a_kernel_module_lacks_the_driver(machine: Machine, libcuda: bytes) -> None:
     host = machine({"/usr/local/nvidia/lib64/libcuda.so.580.65.06": libcuda})
 
     finding = cuda_driver.find(host)
@@ -192,9 +190,7 @@ def test_a_library_without_a_kernel_module_lacks_the_driver(
     assert [reason.code for reason in finding.reasons] == ["no-driver"]
 
 
-def test_another_release_than_the_kernel_modules_is_a_mismatch(
-    machine: Machine, libcuda: bytes
-) -> None:
+def test_another_release_than_the_kernel_modules_is_a_mismatch(machine: Machine, libcuda: bytes) -> None:
     files = {
         "/proc/driver/nvidia/version": KERNEL,
         "/usr/local/nvidia/lib64/libcuda.so.575.57.08": libcuda,

@@ -44,9 +44,7 @@ class Case(NamedTuple):
 
 def defines(prefix: str, *numbers: int, suffix: str = "") -> str:
     names = ("MAJOR", "MINOR", "PATCH", "BUILD")
-    lines = [
-        f"#define {prefix}_{name}{suffix} {n}" for name, n in zip(names, numbers, strict=False)
-    ]
+    lines = [f"#define {prefix}_{name}{suffix} {n}" for name, n in zip(names, numbers, strict=False)]
     return "\n".join(["#ifndef GUARD", *lines, ""])
 
 
@@ -210,9 +208,7 @@ def test_a_garbage_header_is_no_version(case: Case, header: bytes, machine: Mach
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.probe)
 @pytest.mark.parametrize("content", [b"", b"\0\xff", b"\x7fELF", b"GROUP ( libx.so )"])
-def test_a_file_that_is_no_library_is_reported_as_such(
-    case: Case, content: bytes, machine: Machine
-) -> None:
+def test_a_file_that_is_no_library_is_reported_as_such(case: Case, content: bytes, machine: Machine) -> None:
     machine.write(case.library, content)
 
     library = only(find(case.probe, machine.host()))
@@ -334,9 +330,7 @@ def test_a_customary_folder_is_searched(name: str, path: str, machine: Machine) 
 def test_cupti_of_the_toolkit_that_a_variable_names_is_found(machine: Machine) -> None:
     machine.library("/tools/cuda/extras/CUPTI/lib64/libcupti.so.12")
 
-    assert only(
-        registry.load("mlbackends_probes", "cupti").find(machine.host(CUDA_HOME="/tools/cuda/"))
-    ).wins
+    assert only(registry.load("mlbackends_probes", "cupti").find(machine.host(CUDA_HOME="/tools/cuda/"))).wins
 
 
 def test_every_copy_has_its_own_version(machine: Machine) -> None:
@@ -380,9 +374,7 @@ def test_a_file_name_tells_a_version_from_three_numbers_on(name: str, version: s
         ("#define AA 9\n#define A_B 9\n", ""),
     ],
 )
-def test_a_header_tells_what_it_defines_and_nothing_else(
-    text: str, version: str, tmp_path: Path
-) -> None:
+def test_a_header_tells_what_it_defines_and_nothing_else(text: str, version: str, tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "version.h").write_bytes(text.encode())
 
@@ -406,9 +398,7 @@ def test_an_nccl_number_is_a_version(number: int, version: str) -> None:
 
     opened = SimpleNamespace(ncclGetVersion=get_version)
 
-    answer = registry.load("mlbackends_probes", "nccl").load(
-        opened, Library("nccl", "libnccl.so.2")
-    )
+    answer = registry.load("mlbackends_probes", "nccl").load(opened, Library("nccl", "libnccl.so.2"))
 
     assert answer.library.version == version
 
@@ -491,9 +481,7 @@ def test_a_cublaslt_of_another_version_is_a_conflict(machine: Machine) -> None:
     machine.library(f"{lib}/libcublas.so.12.4.5.8", "libcublas.so.12")
     machine.library(f"{lib}/libcublasLt.so.12.4.5.8", "libcublasLt.so.12")
 
-    finding = registry.load("mlbackends_probes", "cublas").find(
-        machine.host(LD_LIBRARY_PATH="/opt/new")
-    )
+    finding = registry.load("mlbackends_probes", "cublas").find(machine.host(LD_LIBRARY_PATH="/opt/new"))
 
     (warning,) = finding.warnings
     assert warning.code == "conflict"

@@ -42,9 +42,7 @@ SONAMES = {
     "cudnn": "libcudnn.so.9",
 }
 ON_A_DEVICE = tuple(name for name in SONAMES if name not in ("nvrtc", "nvjitlink", "nvshmem"))
-COMPUTING = tuple(
-    name for name in SONAMES if name not in ("nvshmem", "cutensor", "cupti", "cusparselt")
-)
+COMPUTING = tuple(name for name in SONAMES if name not in ("nvshmem", "cutensor", "cupti", "cusparselt"))
 VERSIONS = {
     "cublas": "13.10.0", "cublasLt": "13.10.0", "cufft": "12.5.0", "curand": "10.4.5",
     "cusparse": "12.9.4", "cusolver": "12.4.1", "cusparselt": "0.8.1", "nccl": "2.30.7",

@@ -16,9 +16,7 @@ LIBCUDART = ("cudart", "libcudart.so.13")
 
 
 def test_a_runtime_with_a_device_is_usable(asked: Asked) -> None:
-    report, library = asked(
-        "cuda_runtime", LIBCUDART, FAKE_RUNTIME="13020", FAKE_CUDA="13000", FAKE_GPUS="2"
-    )
+    report, library = asked("cuda_runtime", LIBCUDART, FAKE_RUNTIME="13020", FAKE_CUDA="13000", FAKE_GPUS="2")
 
     assert (library.presence, library.version, library.reasons) == (Presence.USABLE, "13.2", ())
     assert report.facts == {"driver_cuda_version": "13.0", "device_count": 2}
@@ -62,9 +60,7 @@ def libcudart(fake_library: FakeLibrary) -> bytes:
     return fake_library("cudart", "libcudart.so.13").read_bytes()
 
 
-def test_every_copy_is_reported_and_one_of_a_soname_wins(
-    machine: Machine, libcudart: bytes
-) -> None:
+def test_every_copy_is_reported_and_one_of_a_soname_wins(machine: Machine, libcudart: bytes) -> None:
     wheel = "/site/nvidia/cu13/lib/libcudart.so.13"
     toolkit = "/usr/local/cuda-13.0/lib64/libcudart.so.13"
     finding = cuda_runtime.find(machine({wheel: libcudart, toolkit: libcudart}))
@@ -86,6 +82,5 @@ def test_a_driver_that_is_too_old_is_a_warning(machine: Machine, libcudart: byte
     (warning,) = finding.warnings
     assert warning.code == "driver-too-old"
     assert warning.message.startswith(
-        "/usr/local/cuda-13.0/lib64/libcudart.so.13 needs driver 580 or newer;"
-        " the driver here is 535.129.03"
+        "/usr/local/cuda-13.0/lib64/libcudart.so.13 needs driver 580 or newer; the driver here is 535.129.03"
     )

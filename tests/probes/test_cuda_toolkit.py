@@ -45,9 +45,7 @@ def toolkit(root: str, number: int, version: str = "") -> dict[str, str]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a folder in use cannot be removed there")
-def test_a_current_folder_that_is_gone_does_no_harm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_current_folder_that_is_gone_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -64,9 +62,7 @@ def test_an_empty_machine_says_where_it_looked(machine: Machine) -> None:
     assert (finding.presence, finding.facts) == (None, {})
     (reason,) = finding.reasons
     assert reason.code == "not-found"
-    assert reason.message == (
-        "no nvcc on PATH, no toolkit in /usr/local/cuda, /opt/cuda, /usr/lib/cuda"
-    )
+    assert reason.message == ("no nvcc on PATH, no toolkit in /usr/local/cuda, /opt/cuda, /usr/lib/cuda")
 
 
 def test_a_toolkit_in_the_usual_place(machine: Machine) -> None:
@@ -121,9 +117,7 @@ def test_another_nvcc_on_path_is_a_conflict(machine: Machine) -> None:
     assert finding.facts["nvcc"] == "/usr/local/cuda-12.8/bin/nvcc"
     (warning,) = finding.warnings
     assert warning.code == "conflict"
-    assert warning.message == (
-        "CUDA_HOME names CUDA 13.0 in /opt/mine, and the nvcc on PATH is of CUDA 12.8"
-    )
+    assert warning.message == ("CUDA_HOME names CUDA 13.0 in /opt/mine, and the nvcc on PATH is of CUDA 12.8")
 
 
 def test_a_script_called_nvcc_leads_to_the_toolkit_that_it_starts(machine: Machine) -> None:
@@ -218,9 +212,7 @@ def test_headers_of_another_release_are_a_conflict(machine: Machine) -> None:
     finding = cuda_toolkit.find(machine(toolkit("/usr/local/cuda", 12080, "13.0.2")))
 
     (warning,) = finding.warnings
-    assert warning.message == (
-        "/usr/local/cuda has version 13.0.2, and its cuda.h is that of CUDA 12.8"
-    )
+    assert warning.message == ("/usr/local/cuda has version 13.0.2, and its cuda.h is that of CUDA 12.8")
 
 
 def test_a_driver_that_is_too_old_for_what_it_builds(machine: Machine) -> None:
@@ -239,9 +231,7 @@ def test_a_driver_that_is_too_old_for_what_it_builds(machine: Machine) -> None:
         ({"/opt/gone/README": ""}, "CUDA_PATH is /opt/gone, which has neither nvcc nor cuda.h"),
     ],
 )
-def test_a_variable_that_names_no_toolkit(
-    machine: Machine, files: dict[str, str], message: str
-) -> None:
+def test_a_variable_that_names_no_toolkit(machine: Machine, files: dict[str, str], message: str) -> None:
     finding = cuda_toolkit.find(machine(files, CUDA_PATH="/opt/gone"))
 
     assert finding.presence is None

@@ -113,9 +113,7 @@ def test_a_preload_that_is_not_there_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "lib" / "here.so").touch()
     preload = "/lib/here.so:/lib/gone.so libbare.so /usr/$LIB/x.so"
     (warning,) = look(tmp_path, {"LD_PRELOAD": preload}).warnings
-    assert warning.message == (
-        "LD_PRELOAD names /lib/gone.so, which does not exist; the loader ignores it"
-    )
+    assert warning.message == ("LD_PRELOAD names /lib/gone.so, which does not exist; the loader ignores it")
 
 
 def test_a_toolkit_folder_that_is_not_there_is_a_warning(tmp_path: Path) -> None:

@@ -122,9 +122,7 @@ Max locked memory         {soft:<20} {soft:<20} bytes
 """
 
 
-def test_a_small_limit_on_locked_memory_is_a_warning_only_with_rdma(
-    machine: Machine, tmp_path: Path
-) -> None:
+def test_a_small_limit_on_locked_memory_is_a_warning_only_with_rdma(machine: Machine, tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {"proc/self/limits": LIMITS.format(soft="8388608")}
     (tmp_path / "without").mkdir()
     without = look(machine(files))

@@ -191,9 +191,7 @@ def test_operators_of_vllm_that_do_not_load_are_an_import_that_fails(tmp_path: P
 def test_the_library_of_bitsandbytes_that_fails_at_its_first_use_is_a_fall_back(
     tmp_path: Path,
 ) -> None:
-    torch = (
-        "class cuda:\n    is_available = staticmethod(lambda: True)\nclass version: hip = None\n"
-    )
+    torch = "class cuda:\n    is_available = staticmethod(lambda: True)\nclass version: hip = None\n"
     extension = "class lib: error_msg = 'libcusparse.so.12: cannot open shared object file'\n"
 
     report = ran(
@@ -206,15 +204,12 @@ def test_the_library_of_bitsandbytes_that_fails_at_its_first_use_is_a_fall_back(
         },
     )
 
-    assert report.facts["accelerators"] == {
-        "cuda": "libcusparse.so.12: cannot open shared object file"
-    }
+    assert report.facts["accelerators"] == {"cuda": "libcusparse.so.12: cannot open shared object file"}
 
 
 def test_a_library_that_ctranslate2_opens_by_name_is_opened(tmp_path: Path) -> None:
     source = (
-        "def get_supported_compute_types(device): return {'int8'}\n"
-        "def get_cuda_device_count(): return 1\n"
+        "def get_supported_compute_types(device): return {'int8'}\ndef get_cuda_device_count(): return 1\n"
     )
 
     report = ran(

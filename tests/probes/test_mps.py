@@ -50,9 +50,7 @@ def mac(
         "environment": environment,
         "python": {"path": [site]},
     }
-    controls = (
-        f"hw.memsize: 68719476736\nmachdep.cpu.brand_string: {chip}\nkern.hv_vmm_present: 0\n"
-    )
+    controls = f"hw.memsize: 68719476736\nmachdep.cpu.brand_string: {chip}\nkern.hv_vmm_present: 0\n"
     files = {
         "host.json": json.dumps(told),
         f"root{CORE}/SystemVersion.plist": plist(version),
@@ -148,9 +146,7 @@ def test_the_gpu_tells_itself_and_fills_a_buffer(fake_library: FakeLibrary) -> N
     assert device.presence is Presence.USABLE
 
 
-@pytest.mark.parametrize(
-    ("name", "code"), [("FAKE_GPUS", "no-device"), ("FAKE_RESULT", "wrong-result")]
-)
+@pytest.mark.parametrize(("name", "code"), [("FAKE_GPUS", "no-device"), ("FAKE_RESULT", "wrong-result")])
 def test_what_stops_it(
     fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch, name: str, code: str
 ) -> None:

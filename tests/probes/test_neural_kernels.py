@@ -54,9 +54,7 @@ def test_nnpack_says_why_it_refuses_a_processor(
 
 
 @pytest.mark.parametrize("prefix", ["pytorch_qnnp", "qnnp"])
-def test_qnnpack_clamps_under_either_name(
-    asked: Asked, fake_library: FakeLibrary, prefix: str
-) -> None:
+def test_qnnpack_clamps_under_either_name(asked: Asked, fake_library: FakeLibrary, prefix: str) -> None:
     defines = ("STATUS=0", f"PREFIX={prefix}")
 
     _, library = asked("qnnpack", fake_library("qnnpack", "libqnnpack.so", defines=defines))
@@ -75,9 +73,7 @@ def test_qnnpack_that_refuses_the_processor_is_unsupported_hardware(
     assert [reason.code for reason in library.reasons] == ["unsupported-hardware"]
 
 
-def test_a_qnnpack_without_its_functions_misses_a_symbol(
-    asked: Asked, fake_library: FakeLibrary
-) -> None:
+def test_a_qnnpack_without_its_functions_misses_a_symbol(asked: Asked, fake_library: FakeLibrary) -> None:
     _, library = asked("qnnpack", fake_library("qnnpack", "libqnnpack.so", source="int a;\n"))
 
     assert [reason.code for reason in library.reasons] == ["missing-symbol"]
@@ -139,9 +135,7 @@ def test_kleidiai_is_only_for_arm(tmp_path: Path) -> None:
     assert [reason.code for reason in on_arm.reasons] == ["not-found"]
 
 
-def test_the_compute_library_tells_its_release_by_its_build(
-    asked: Asked, fake_library: FakeLibrary
-) -> None:
+def test_the_compute_library_tells_its_release_by_its_build(asked: Asked, fake_library: FakeLibrary) -> None:
     source = """
     typedef struct { int major, minor, patch; const char *build; } version_t;
     const version_t *AclVersionInfo(void) {
@@ -161,9 +155,7 @@ def test_the_compute_library_tells_its_release_by_its_build(
     assert [reason.code for reason in library.reasons] == ["no-use-check"]
 
 
-def test_a_context_that_is_refused_keeps_what_was_learned(
-    asked: Asked, fake_library: FakeLibrary
-) -> None:
+def test_a_context_that_is_refused_keeps_what_was_learned(asked: Asked, fake_library: FakeLibrary) -> None:
     source = """
     typedef struct { int major, minor, patch; const char *build; } version_t;
     const version_t *AclVersionInfo(void) { static version_t told = {0, 1, 0, 0}; return &told; }

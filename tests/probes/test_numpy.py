@@ -117,9 +117,7 @@ def test_a_numpy_that_scipy_does_not_accept_is_an_unmet_requirement(machine: Mac
 
 
 def test_variables_are_told_and_checked(machine: Machine) -> None:
-    host = machine(
-        site("numpy", ""), NPY_DISABLE_CPU_FEATURES="AVX512F", NPY_PROMOTION_STATE="loud"
-    )
+    host = machine(site("numpy", ""), NPY_DISABLE_CPU_FEATURES="AVX512F", NPY_PROMOTION_STATE="loud")
 
     finding = numpy.find(host)
 

@@ -20,9 +20,7 @@ NVML = ("nvml", "libnvidia-ml.so.1")
 def by_kind(report: ProbeReport, kind: str, pci: str = "0000:") -> list[Device]:
     """Return the devices that the fake told: those of this machine have other addresses or none."""
     return [
-        device
-        for device in report.devices
-        if device.kind == kind and device.presence is Presence.LOADABLE
+        device for device in report.devices if device.kind == kind and device.presence is Presence.LOADABLE
     ]
 
 
@@ -74,9 +72,7 @@ def test_everything_that_nvml_tells_of_a_gpu(asked: Asked) -> None:
     assert gpu.volatile["clock_limits"] == ["idle"]
 
 
-def test_a_function_that_nobody_calls_may_be_missing(
-    asked: Asked, fake_library: FakeLibrary
-) -> None:
+def test_a_function_that_nobody_calls_may_be_missing(asked: Asked, fake_library: FakeLibrary) -> None:
     """As programs open the driver, which bind its functions when they call them."""
     path = fake_library(*NVML, defines=("UNBOUND",))
     report, library = asked("nvidia", path)
@@ -86,9 +82,7 @@ def test_a_function_that_nobody_calls_may_be_missing(
 
 
 @pytest.mark.parametrize("defines", [(), ("OLD",)], ids=["new", "old"])
-def test_why_the_clocks_are_low(
-    fake_library: FakeLibrary, asked: Asked, defines: tuple[str, ...]
-) -> None:
+def test_why_the_clocks_are_low(fake_library: FakeLibrary, asked: Asked, defines: tuple[str, ...]) -> None:
     report, _ = asked("nvidia", fake_library(*NVML, defines=defines), FAKE_EVENTS="72")
 
     (gpu,) = by_kind(report, "cuda")
@@ -112,9 +106,7 @@ def test_what_is_not_supported_is_left_out(asked: Asked) -> None:
     assert "ecc_corrected_ever" not in gpu.volatile
 
 
-def test_an_old_driver_lacks_functions_and_still_answers(
-    fake_library: FakeLibrary, asked: Asked
-) -> None:
+def test_an_old_driver_lacks_functions_and_still_answers(fake_library: FakeLibrary, asked: Asked) -> None:
     report, library = asked(
         "nvidia", fake_library(*NVML, defines=("OLD",)), FAKE_DRIVER="440.33.01", FAKE_CUDA="10020"
     )
@@ -383,9 +375,7 @@ def test_a_virtual_function_is_no_gpu_of_the_machine(machine: Machine, tmp_path:
     assert finding.facts["pci_gpu_count"] == 1
 
 
-def test_module_and_library_of_two_releases_are_a_mismatch(
-    machine: Machine, nvml: dict[str, bytes]
-) -> None:
+def test_module_and_library_of_two_releases_are_a_mismatch(machine: Machine, nvml: dict[str, bytes]) -> None:
     finding = nvidia.find(machine({**nvml, **NODES, "/proc/driver/nvidia/version": OLDER}))
 
     assert [warning.code for warning in finding.warnings] == ["driver-mismatch"]
@@ -417,9 +407,7 @@ def test_a_variable_that_hides_a_gpu_is_a_warning(machine: Machine) -> None:
         ({"/usr/bin/dockerd": "", "/etc/cdi/intel.yaml": ""}, False),
     ],
 )
-def test_whether_docker_can_pass_gpus(
-    machine: Machine, files: dict[str, str], passes: bool | None
-) -> None:
+def test_whether_docker_can_pass_gpus(machine: Machine, files: dict[str, str], passes: bool | None) -> None:
     card = {"/sys/bus/pci/devices/0000:65:00.0/uevent": "PCI_CLASS=30200\nPCI_ID=10DE:2330\n"}
 
     assert nvidia.find(machine(card | files)).facts.get("docker_passes_gpus") is passes

@@ -42,9 +42,7 @@ def test_a_wrong_product_is_not_usable(asked: Asked, fake_library: FakeLibrary) 
     assert [reason.code for reason in library.reasons] == ["wrong-result"]
 
 
-def test_an_engine_that_is_refused_names_the_status(
-    asked: Asked, fake_library: FakeLibrary
-) -> None:
+def test_an_engine_that_is_refused_names_the_status(asked: Asked, fake_library: FakeLibrary) -> None:
     _, library = asked("onednn", fake_library("onednn", "libdnnl.so.3", defines=("ENGINE=5",)))
 
     assert library.presence is Presence.LOADABLE
@@ -52,9 +50,7 @@ def test_an_engine_that_is_refused_names_the_status(
 
 
 def test_a_sycl_build_is_not_made_to_compute(asked: Asked, fake_library: FakeLibrary) -> None:
-    report, library = asked(
-        "onednn", fake_library("onednn", "libdnnl.so.3", defines=("RUNTIME=0x200",))
-    )
+    report, library = asked("onednn", fake_library("onednn", "libdnnl.so.3", defines=("RUNTIME=0x200",)))
 
     assert report.facts["cpu_runtime"] == "sycl"
     assert library.presence is Presence.LOADABLE
@@ -96,9 +92,7 @@ def test_a_version_that_is_no_address_is_an_error_of_the_call(
 
 
 @pytest.mark.parametrize("new_strings", ["1", "0"])
-def test_the_copy_inside_torch_tells_its_version_as_a_cxx_string(
-    tmp_path: Path, new_strings: str
-) -> None:
+def test_the_copy_inside_torch_tells_its_version_as_a_cxx_string(tmp_path: Path, new_strings: str) -> None:
     compiler = shutil.which("c++")
     if compiler is None:
         pytest.skip("no C++ compiler (c++) to make the fake library with")

@@ -28,16 +28,14 @@ def test_a_driver_without_a_loader_says_what_is_missing(machine: Machine) -> Non
 def test_a_driver_file_that_names_nothing_is_a_warning(machine: Machine) -> None:
     assert [
         warning.code
-        for warning in opencl.find(
-            machine({"/etc/OpenCL/vendors/gone.icd": "/opt/gone/libgone.so"})
-        ).warnings
+        for warning in opencl.find(machine({"/etc/OpenCL/vendors/gone.icd": "/opt/gone/libgone.so"})).warnings
     ] == ["dangling-link"]
 
 
 def test_a_loader_without_drivers_says_so(machine: Machine) -> None:
-    assert [
-        reason.code for reason in opencl.find(machine({"/usr/lib/libOpenCL.so.1": "x"})).reasons
-    ] == ["no-driver"]
+    assert [reason.code for reason in opencl.find(machine({"/usr/lib/libOpenCL.so.1": "x"})).reasons] == [
+        "no-driver"
+    ]
 
 
 def test_a_variable_replaces_the_folder_of_drivers(machine: Machine) -> None:
@@ -61,9 +59,7 @@ def test_a_driver_can_stand_in_the_variable_itself(machine: Machine) -> None:
 
 def test_a_driver_that_no_file_names_is_the_hint(machine: Machine) -> None:
     """intel-opencl-rt brings a file that names a folder of nobody's, /opt/anaconda1anaconda2..."""
-    (reason,) = opencl.find(
-        machine({"/usr/lib/libOpenCL.so.1": "x", "/usr/lib/libintelocl.so": "x"})
-    ).reasons
+    (reason,) = opencl.find(machine({"/usr/lib/libOpenCL.so.1": "x", "/usr/lib/libintelocl.so": "x"})).reasons
 
     assert reason.hint == (
         "no file names /usr/lib/libintelocl.so: write its path to /etc/OpenCL/vendors/intel.icd"

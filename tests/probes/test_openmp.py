@@ -25,9 +25,7 @@ def llvm(banner: str = "") -> tuple[str, ...]:
     return ("LLVM", f'BANNER="{banner}"')
 
 
-def test_a_gnu_runtime_runs_a_region_in_two_threads(
-    asked: Asked, fake_library: FakeLibrary
-) -> None:
+def test_a_gnu_runtime_runs_a_region_in_two_threads(asked: Asked, fake_library: FakeLibrary) -> None:
     path = fake_library("openmp", "libgomp.so.1", defines=GNU)
 
     report, library = asked("openmp", path)
@@ -50,9 +48,7 @@ def test_threads_that_share_a_number_are_wrong(asked: Asked, fake_library: FakeL
     assert [reason.code for reason in library.reasons] == ["wrong-result"]
 
 
-def test_intels_runtime_tells_its_version_on_stderr(
-    asked: Asked, fake_library: FakeLibrary
-) -> None:
+def test_intels_runtime_tells_its_version_on_stderr(asked: Asked, fake_library: FakeLibrary) -> None:
     banner = "Intel(R) OMP version: 5.0.20260828\\nIntel(R) OMP API version: 5.2 (202111)\\n"
     path = fake_library("openmp", "libiomp5.so", defines=llvm(banner))
 
@@ -76,18 +72,14 @@ def test_the_date_that_llvms_runtime_always_gives_is_no_version(
     assert report.facts["specification_date"] == 202011
 
 
-def test_a_runtime_of_llvm_under_the_name_of_gnus_is_llvms(
-    tmp_path: Path, fake_library: FakeLibrary
-) -> None:
+def test_a_runtime_of_llvm_under_the_name_of_gnus_is_llvms(tmp_path: Path, fake_library: FakeLibrary) -> None:
     built = fake_library("openmp", "libomp.so", defines=llvm())
     shutil.copy(built, tmp_path / "libgomp.so.1")
     host = Host(python={"path": []}, environment={"LD_LIBRARY_PATH": str(tmp_path)})
 
     finding = openmp.find(host)
 
-    (library,) = (
-        library for library in finding.libraries if library.path.startswith(str(tmp_path))
-    )
+    (library,) = (library for library in finding.libraries if library.path.startswith(str(tmp_path)))
     assert library.facts == {"runtime": "llvm"}
 
 
@@ -200,9 +192,7 @@ def test_a_wheel_that_takes_the_systems_runtime_meets_the_one_that_another_bring
         "/site/scikit_learn.libs/libgomp-e985bcbb.so.1.0.0",
         "/usr/lib/libgomp.so.1",
     ]
-    assert "includes libgomp-e985bcbb.so.1.0.0 and lightgbm uses /usr/lib/libgomp.so.1" in (
-        warning.message
-    )
+    assert "includes libgomp-e985bcbb.so.1.0.0 and lightgbm uses /usr/lib/libgomp.so.1" in (warning.message)
 
 
 def test_the_systems_runtime_that_no_wheel_takes_is_no_conflict(tmp_path: Path) -> None:
@@ -220,12 +210,8 @@ def test_a_wheel_that_takes_what_another_brings_by_the_same_soname_shares_it(
 
 
 @pytest.mark.parametrize("tag", ["rpath", "runpath"])
-def test_a_wheel_that_points_to_a_copy_of_its_own_does_not_take_the_systems(
-    tmp_path: Path, tag: str
-) -> None:
-    host = with_the_systems(
-        tmp_path, "numba", brought="libgomp-e985bcbb.so.1", **{tag: ["$ORIGIN/../own"]}
-    )
+def test_a_wheel_that_points_to_a_copy_of_its_own_does_not_take_the_systems(tmp_path: Path, tag: str) -> None:
+    host = with_the_systems(tmp_path, "numba", brought="libgomp-e985bcbb.so.1", **{tag: ["$ORIGIN/../own"]})
     own = tmp_path / "root" / "site" / "numba" / "own"
     own.mkdir()
     (own / "libgomp.so.1").write_bytes(b"")

@@ -105,9 +105,7 @@ def test_places_tell_who_made_the_rest(
 
 
 def test_conda_is_told_by_its_records(tmp_path: Path) -> None:
-    found = look(
-        tmp_path, {"opt/conda/conda-meta/history": ""}, prefix="/opt/conda", base_prefix=""
-    )
+    found = look(tmp_path, {"opt/conda/conda-meta/history": ""}, prefix="/opt/conda", base_prefix="")
     assert found.facts["manager"] == "conda"
     assert found.facts["is_virtual_environment"] is False
 
@@ -171,9 +169,7 @@ def test_another_active_environment_is_a_warning_with_the_way_to_it(tmp_path: Pa
     found = look(tmp_path, {"work/.venv/bin/python": ""}, {"VIRTUAL_ENV": "/work/.venv"})
     (warning,) = found.warnings
     assert warning.code == "other-environment"
-    assert warning.message == (
-        "VIRTUAL_ENV names /work/.venv; the environment that is inspected is /env"
-    )
+    assert warning.message == ("VIRTUAL_ENV names /work/.venv; the environment that is inspected is /env")
     assert warning.hint == "inspect that one with --python /work/.venv/bin/python"
 
 

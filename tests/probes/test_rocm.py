@@ -241,9 +241,7 @@ def test_the_other_libraries_tell_their_version(
 @pytest.mark.parametrize(
     ("probe", "file"), [("miopen", "libMIOpen.so.1"), ("hipblaslt", "libhipblaslt.so.0")]
 )
-def test_a_library_that_gets_no_handle_stays_below_usable(
-    asked: Asked, probe: str, file: str
-) -> None:
+def test_a_library_that_gets_no_handle_stays_below_usable(asked: Asked, probe: str, file: str) -> None:
     _, library = asked(probe, (probe, file), FAKE_INIT="1")
 
     assert library.presence is Presence.LOADABLE
@@ -251,12 +249,9 @@ def test_a_library_that_gets_no_handle_stays_below_usable(
 
 
 def test_rocblas_without_code_for_this_gpu_is_a_warning(machine: Machine) -> None:
-    files = consumer_card("100306") | {
-        "/opt/rocm/lib/librocblas.so.4": "no library, but it has the name"
-    }
+    files = consumer_card("100306") | {"/opt/rocm/lib/librocblas.so.4": "no library, but it has the name"}
     files |= {
-        f"/opt/rocm/lib/rocblas/library/Kernels.so-000-{target}.hsaco": ""
-        for target in ("gfx942", "gfx90a")
+        f"/opt/rocm/lib/rocblas/library/Kernels.so-000-{target}.hsaco": "" for target in ("gfx942", "gfx90a")
     }
 
     found = registry.load("mlbackends_probes", "rocblas").find(machine(files))

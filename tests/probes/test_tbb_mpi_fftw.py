@@ -81,9 +81,7 @@ def test_mpi_tells_whose_it_is(
     assert report.facts["library_version"] == text.partition("\\n")[0]
 
 
-def test_an_mpi_that_returns_an_error_is_only_found(
-    asked: Asked, fake_library: FakeLibrary
-) -> None:
+def test_an_mpi_that_returns_an_error_is_only_found(asked: Asked, fake_library: FakeLibrary) -> None:
     path = fake_library("mpi", "libmpi.so.40", source=mpi_source("x", "", 13))
 
     _, library = asked("mpi", path)
@@ -113,9 +111,7 @@ def test_launchers_are_found_and_not_started(tmp_path: Path, fake_library: FakeL
     assert finding.warnings == ()
     assert finding.facts == {
         "environment": {"OMPI_MCA_btl": "tcp"},
-        "launchers": [
-            {"name": "mpirun", "path": "/usr/bin/mpirun", "real_path": "/usr/bin/orterun"}
-        ],
+        "launchers": [{"name": "mpirun", "path": "/usr/bin/mpirun", "real_path": "/usr/bin/orterun"}],
     }
 
 
@@ -127,9 +123,7 @@ def test_a_launcher_of_another_implementation_is_a_conflict(
     (warning,) = mpi.find(recorded(tmp_path, built, "mpiexec.hydra")).warnings
 
     assert warning.code == "conflict"
-    assert (
-        warning.message == "/usr/bin/mpirun belongs to mpich, and /usr/lib/libmpi.so.40 is openmpi"
-    )
+    assert warning.message == "/usr/bin/mpirun belongs to mpich, and /usr/lib/libmpi.so.40 is openmpi"
 
 
 FFTW = """
@@ -150,9 +144,7 @@ void PREFIX_execute(plan *made) {
 """
 
 
-def fftw_source(
-    prefix: str, real: str, version: str = "fftw-3.3.10-sse2-avx", spoil: str = ""
-) -> str:
+def fftw_source(prefix: str, real: str, version: str = "fftw-3.3.10-sse2-avx", spoil: str = "") -> str:
     words = {"PREFIX": prefix, "REAL": real, "VERSION": version, "SPOIL": spoil}
     text = FFTW
     for word, value in words.items():
@@ -188,9 +180,7 @@ def test_a_wrong_transform_is_not_usable(asked: Asked, fake_library: FakeLibrary
     assert [reason.code for reason in library.reasons] == ["wrong-result"]
 
 
-def test_quadruple_precision_is_asked_for_its_version_only(
-    asked: Asked, fake_library: FakeLibrary
-) -> None:
+def test_quadruple_precision_is_asked_for_its_version_only(asked: Asked, fake_library: FakeLibrary) -> None:
     path = fake_library("fftw", "libfftw3q.so.3", source=fftw_source("fftwq", "double"))
 
     _, library = asked("fftw", path)

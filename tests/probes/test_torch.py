@@ -212,14 +212,10 @@ def test_another_cudnn_than_the_pinned_one_is_a_mismatch(machine: Machine) -> No
     assert finding.facts["pins"] == [
         {"package": "nvidia-cudnn-cu13", "wanted": "9.20.0.48", "installed": "9.27.0.42"}
     ]
-    assert [warning.code for warning in packages.find(machine(files)).warnings] == [
-        "requirement-unmet"
-    ]
+    assert [warning.code for warning in packages.find(machine(files)).warnings] == ["requirement-unmet"]
 
 
-def test_only_libtorch_cpu_is_a_library_that_is_opened(
-    machine: Machine, fake_library: FakeLibrary
-) -> None:
+def test_only_libtorch_cpu_is_a_library_that_is_opened(machine: Machine, fake_library: FakeLibrary) -> None:
     library = fake_library("torch_cpu", "libtorch_cpu.so", source="int nothing;").read_bytes()
     names = ("libtorch_cpu.so", "libtorch_cuda.so", "libc10.so", "libshm.so", "libgomp.so.1")
     files = site(CUDA_BUILD) | {f"site/torch/lib/{name}": library for name in names}
@@ -266,9 +262,7 @@ def test_the_symbols_that_libtorch_cpu_needs_are_told(machine: Machine) -> None:
     elf = {"read_elf": headers("libtorch_cpu.so"), "version_needs": dict(needs)}
     files = site(CPU_BUILD) | {"site/torch/lib/libtorch_cpu.so": b""}
 
-    (library,) = torch.find(
-        machine(files, extracts={f"{LIBRARIES}/libtorch_cpu.so": elf})
-    ).libraries
+    (library,) = torch.find(machine(files, extracts={f"{LIBRARIES}/libtorch_cpu.so": elf})).libraries
 
     assert library.facts == {"glibc_needed": "2.17", "libstdcxx_needed": "3.4.29"}
 
@@ -471,9 +465,7 @@ def test_torch_is_imported_and_does_not_compute_where_it_is_not_named(tmp_path: 
     assert [reason.code for reason in report.reasons] == ["not-computed"]
 
 
-def test_what_opens_and_was_not_imported_says_how_to(
-    tmp_path: Path, fake_library: FakeLibrary
-) -> None:
+def test_what_opens_and_was_not_imported_says_how_to(tmp_path: Path, fake_library: FakeLibrary) -> None:
     built = fake_library("torch_cpu", "libtorch_cpu.so", source="int nothing;")
     (tmp_path / "torch" / "lib").mkdir(parents=True)
     (tmp_path / "torch" / "lib" / "libtorch_cpu.so").write_bytes(built.read_bytes())

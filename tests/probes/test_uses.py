@@ -55,9 +55,7 @@ def gomp(soname: str) -> dict[str, Any]:
     return elf(soname, version_definitions=["GOMP_5.0"], defined_symbols=symbols)
 
 
-def machine(
-    folder: Path, files: dict[str, dict[str, Any]], flags: str = FLAGS, **told: Any
-) -> Host:
+def machine(folder: Path, files: dict[str, dict[str, Any]], flags: str = FLAGS, **told: Any) -> Host:
     """Return a machine of 4 CPUs, with files and what is extracted of them; packages are of version 1.0."""
     cpu = {"vendor_id": "AuthenticAMD", "cpu family": "25", "flags": flags, **told.pop("cpu", {})}
     for path in (*files, "/proc/cpuinfo"):
@@ -210,9 +208,7 @@ def test_the_threads_of_openblas_follow_the_rule_of_its_build(
 def test_a_build_for_few_threads_takes_no_more(tmp_path: Path) -> None:
     machine(tmp_path, NUMPYS)
     config = tmp_path / "root" / "site" / "numpy" / "__config__.py"
-    config.write_text(
-        '"openblas configuration": "OpenBLAS 0.3.31 DYNAMIC_ARCH Haswell MAX_THREADS=2"'
-    )
+    config.write_text('"openblas configuration": "OpenBLAS 0.3.31 DYNAMIC_ARCH Haswell MAX_THREADS=2"')
 
     blas = table(Host(str(tmp_path)))["numpy"]["blas"]
 
@@ -231,9 +227,7 @@ WITH_TORCH = {
 
 def winners(host: Host, probe: str) -> dict[str, Library]:
     return {
-        library.path: library
-        for library in survey((probe,), host).probes[probe].libraries
-        if library.wins
+        library.path: library for library in survey((probe,), host).probes[probe].libraries if library.wins
     }
 
 
@@ -405,9 +399,7 @@ def test_a_package_that_the_process_has_not_loaded_is_absent(
         (with_torch["numpy"], f"the process has mapped no file of {tmp_path}/numpy"),
     ):
         assert (probe.presence, probe.version, probe.facts) == (Presence.ABSENT, "", {})
-        assert [(reason.code, reason.message) for reason in probe.reasons] == [
-            ("not-mapped", message)
-        ]
+        assert [(reason.code, reason.message) for reason in probe.reasons] == [("not-mapped", message)]
     assert with_torch["torch"].presence is Presence.FOUND
     # What has no compiled file leaves no trace in a process.
     assert without["opt_einsum"].presence is Presence.FOUND
@@ -420,9 +412,7 @@ def test_a_library_that_is_nowhere_is_not_mapped() -> None:
     assert (reason.code, reason.message[:15]) == ("not-mapped", "the process has")
 
 
-def test_a_file_that_was_replaced_since_has_no_version(
-    tmp_path: Path, fake_library: FakeLibrary
-) -> None:
+def test_a_file_that_was_replaced_since_has_no_version(tmp_path: Path, fake_library: FakeLibrary) -> None:
     built = fake_library("nothing", "libopenblas.so.0", source="int one(void) { return 1; }\n")
     path = tmp_path / "libopenblas.so.0"
     path.write_bytes(built.read_bytes())

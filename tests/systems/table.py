@@ -38,19 +38,14 @@ PLATFORMS = {"Linux": "linux", "Windows": "win32", "Darwin": "darwin"}
 def table() -> str:
     """Return the table in Markdown."""
     results = [
-        json.loads(file.read_text(encoding="utf-8"))
-        for file in sorted((HERE / "results").glob("*.json"))
+        json.loads(file.read_text(encoding="utf-8")) for file in sorted((HERE / "results").glob("*.json"))
     ]
     by_hand = tomllib.loads((HERE / "by_hand.toml").read_text(encoding="utf-8"))
     apart = [result for result in results if "row" in result]
     results = [result for result in results if "row" not in result]
     rows = []
     for name, (system, machines) in ROWS.items():
-        own = [
-            result
-            for result in results
-            if result["system"] == system and result["machine"] in machines
-        ]
+        own = [result for result in results if result["system"] == system and result["machine"] in machines]
         cells = empty()
         for how in dict.fromkeys(result["how"] for result in own):
             column = "emulated" if how.startswith(("qemu", "Wine")) else "real"
@@ -61,8 +56,7 @@ def table() -> str:
             cells["recorded"].append(f"{count} machine{'s' if count > 1 else ''}")
         rows.append((name, add(cells, by_hand.get(name, {}))))
     rows += [
-        (result["row"], {**empty(), result.get("column", "real"): [summary(result)]})
-        for result in apart
+        (result["row"], {**empty(), result.get("column", "real"): [summary(result)]}) for result in apart
     ]
     rows += [(name, add(empty(), cells)) for name, cells in by_hand.items() if name not in ROWS]
     return HEAD + "".join(

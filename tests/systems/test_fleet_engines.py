@@ -58,9 +58,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def summary(
-    *options: str, program: Path | str, expect: str = "", **variables: str
-) -> dict[str, Any]:
+def summary(*options: str, program: Path | str, expect: str = "", **variables: str) -> dict[str, Any]:
     """Return what was found: the status of each node without a report, and the whole ones."""
     command = [
         sys.executable,
@@ -119,15 +117,11 @@ def check_that_workers_read_what_one_reader_does(*engine: str, folder: Path) -> 
     ]
     fleets = []
     for more in ((), engine):
-        done = subprocess.run(
-            [*command, *more], capture_output=True, text=True, timeout=300, check=False
-        )
+        done = subprocess.run([*command, *more], capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr
         fleets.append(json.loads(done.stdout))
     alone, by_workers = fleets
-    assert alone["configurations"][0]["nodes"] and [node["nodes"] for node in alone["silent"]] == [
-        ["n007"]
-    ]
+    assert alone["configurations"][0]["nodes"] and [node["nodes"] for node in alone["silent"]] == [["n007"]]
     assert by_workers == alone
 
 
@@ -167,9 +161,7 @@ def wait_for(condition: Any, seconds: float = 90) -> None:
 def test_clustershell_with_its_own_worker(program: Path, tmp_path: Path) -> None:
     pytest.importorskip("ClusterShell")
     (tmp_path / "defaults.conf").write_text("[task.default]\ndistant_workername: exec\n")
-    found = summary(
-        "--hosts", "node[1-6]", program=f"{program}-%h", CLUSTERSHELL_CFGDIR=str(tmp_path)
-    )
+    found = summary("--hosts", "node[1-6]", program=f"{program}-%h", CLUSTERSHELL_CFGDIR=str(tmp_path))
     assert found == {
         "whole": [*WHOLE], HUNG: "timeout", CRASHED: "error", GARBAGE: "garbled", MISSING: "error",
     }  # fmt: skip
@@ -252,9 +244,7 @@ def test_slurm_with_a_controller_and_daemons(program: Path, tmp_path: Path) -> N
     fleet = json.loads(done.stdout)
     print(done.stderr, fleet["silent"])
     found = {node: silent["status"] for silent in fleet["silent"] for node in silent["nodes"]}
-    whole = sorted(
-        node for configuration in fleet["configurations"] for node in configuration["nodes"]
-    )
+    whole = sorted(node for configuration in fleet["configurations"] for node in configuration["nodes"])
     assert whole == [*WHOLE]
     assert found == {HUNG: "timeout", CRASHED: "error", GARBAGE: "missing", MISSING: "unreachable"}
 

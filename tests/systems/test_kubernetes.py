@@ -191,9 +191,7 @@ class Machines(threading.Thread):
             for node in NODES[: spec["parallelism"]]:
                 labels = {**template["metadata"]["labels"], "job-name": name}
                 made = {"generateName": f"{name}-", "labels": labels}
-                self.server(
-                    PODS, {"metadata": made, "spec": {**template["spec"], "nodeName": node}}
-                )
+                self.server(PODS, {"metadata": made, "spec": {**template["spec"], "nodeName": node}})
         elif phases.count("Failed") > spec["backoffLimit"]:
             for pod in pods:
                 if pod["status"]["phase"] in {"Pending", "Running"}:
@@ -301,9 +299,7 @@ def summarized(text: str) -> dict[str, Any]:
     fleet = json.loads(text)
     found = {node: silent["status"] for silent in fleet["silent"] for node in silent["nodes"]}
     return found | {
-        "whole": sorted(
-            node for configuration in fleet["configurations"] for node in configuration["nodes"]
-        )
+        "whole": sorted(node for configuration in fleet["configurations"] for node in configuration["nodes"])
     }
 
 

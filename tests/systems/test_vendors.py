@@ -94,9 +94,7 @@ def test_opencl_adds_on_the_cpu(driver: str, tmp_path: Path) -> None:
 
     found = probe("opencl", OCL_ICD_VENDORS=vendors, HOME=str(home), XDG_CACHE_HOME="")
     others = told_by_wheels(PYOPENCL, OCL_ICD_VENDORS=vendors)
-    (loader,) = (
-        library for library in found["libraries"] if library["path"].startswith(str(LIBRARIES))
-    )
+    (loader,) = (library for library in found["libraries"] if library["path"].startswith(str(LIBRARIES)))
     about_loader = output(DEBIAN / "usr/bin/clinfo", OCL_ICD_VENDORS=vendors)
 
     assert found["presence"] == loader["presence"] == "usable"
@@ -206,17 +204,13 @@ def test_sycl_adds_on_the_cpu(tmp_path: Path) -> None:
     assert (told["name"], told["driver"]) == (device["name"], device["driver"])
     assert told["units"] == device["facts"]["compute_units"]
     assert "opencl" in found["facts"]["adapters"]
-    assert f"intel-sycl-rt {told_by_wheels(versions)}" in {
-        library["owner"] for library in found["libraries"]
-    }
+    assert f"intel-sycl-rt {told_by_wheels(versions)}" in {library["owner"] for library in found["libraries"]}
 
 
 def test_level_zero_says_that_no_driver_starts() -> None:
     found = probe("xpu")
 
-    (loader,) = (
-        library for library in found["libraries"] if library["path"].startswith(str(LIBRARIES))
-    )
+    (loader,) = (library for library in found["libraries"] if library["path"].startswith(str(LIBRARIES)))
     assert loader["presence"] == "loadable"
     assert [reason["code"] for reason in loader["reasons"]] == ["no-driver"]
     assert "zeInit returned 0x78000001" in loader["reasons"][0]["message"]
@@ -226,12 +220,8 @@ def test_level_zero_says_that_no_driver_starts() -> None:
 def test_hip_says_that_it_sees_no_gpu() -> None:
     found = probe("rocm")
 
-    (runtime,) = (
-        library for library in found["libraries"] if library["path"].startswith(str(LIBRARIES))
-    )
+    (runtime,) = (library for library in found["libraries"] if library["path"].startswith(str(LIBRARIES)))
     assert runtime["presence"] == "loadable"
     assert [reason["code"] for reason in runtime["reasons"]] == ["no-device"]
     assert "hipGetDeviceCount returned 100" in runtime["reasons"][0]["message"]
-    assert any(
-        file.name.endswith(runtime["version"]) for file in LIBRARIES.glob("libamdhip64.so.*")
-    )
+    assert any(file.name.endswith(runtime["version"]) for file in LIBRARIES.glob("libamdhip64.so.*"))

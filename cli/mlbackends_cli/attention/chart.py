@@ -102,9 +102,7 @@ def _series(
                 if result.ended is Ended.RAN:
                     why = "it was not timed" if result.right else f"wrong: {summary(result)}"
                 without.setdefault(result.backend, []).append((place(problem), why))
-    return tuple(
-        Series(name, tuple(own), tuple(without.get(name, ()))) for name, own in points.items()
-    )
+    return tuple(Series(name, tuple(own), tuple(without.get(name, ()))) for name, own in points.items())
 
 
 def _timed(problem: BenchedProblem) -> dict[str, Timing]:

@@ -84,8 +84,7 @@ def backend_option(about: str, spec: str = "--backend names NAME") -> Callable[[
 
 PYTHON = option(
     "--python pythons [PEER=]EXE",
-    "Look for peers, or for one of them, in another Python environment, by its interpreter"
-    " (repeatable).",
+    "Look for peers, or for one of them, in another Python environment, by its interpreter (repeatable).",
     many=True,
 )
 FORMAT = written(also=("table", "markdown"))

@@ -59,16 +59,12 @@ def check_page(checked: Checked, _page: Page) -> str:
 
 def bench_page(benched: Benched, _page: Page, base: str) -> str:
     """Return the page of a run, with its plots. base: the backend that the others are compared with."""
-    found = [
-        (problem.checked, tables.bench_rows(problem, benched, base)) for problem in benched.problems
-    ]
+    found = [(problem.checked, tables.bench_rows(problem, benched, base)) for problem in benched.problems]
     texts, columns = tables.bench_notes(benched, base), tables.bench_columns(benched, base)
     shown = plots(benched)
     title = "Speed, and a roofline" if any(plot.roof for plot in shown) else "Speed"
     drawn = scrolled(element("figure", sheet(benched)), title) if shown else ""
-    return _document(
-        benched, "Attention, timed", found, columns, texts, section("picture", title, drawn)
-    )
+    return _document(benched, "Attention, timed", found, columns, texts, section("picture", title, drawn))
 
 
 def _document(
@@ -125,9 +121,7 @@ def _problem(
     best = next((row for _, row in found if row.get("slower by") == FASTEST), None)
     about = f"{best['backend']} is the fastest: {best['median']}" if best else ""
     heads = _heads(columns, found)
-    longest = max(
-        (result.timing.median_seconds for result, _ in found if result.timing), default=0.0
-    )
+    longest = max((result.timing.median_seconds for result, _ in found if result.timing), default=0.0)
     body = []
     for result, row in found:
         how = state(result)
@@ -141,9 +135,7 @@ def _problem(
     for failure, reason in ((result, why) for result in failures for why in result.reasons):
         text = words("strong", failure.backend) + escaped(f": {reason.message} ")
         text += words("code", f"[{reason.code}]", "dim")
-        reasons.append(
-            text + (words("div", reason.hint, "hint") if reason.hint not in hints else "")
-        )
+        reasons.append(text + (words("div", reason.hint, "hint") if reason.hint not in hints else ""))
         hints.add(reason.hint)
     without = [
         words("strong", f"{len(failures)} without a result"),

@@ -74,8 +74,7 @@ def rows(problem: CheckedProblem) -> list[tuple[Result, Row]]:
 def hardware_of(record: Checked | Benched) -> str:
     """Return what a run computed on: GPUs by name, and the processor with its threads."""
     problems = [
-        problem.checked if isinstance(problem, BenchedProblem) else problem
-        for problem in record.problems
+        problem.checked if isinstance(problem, BenchedProblem) else problem for problem in record.problems
     ]
     places = dict.fromkeys(problem.place for problem in problems)
     if "" in places or not places:
@@ -170,9 +169,7 @@ def ran(problem: CheckedProblem) -> list[Result]:
 def name_of(result: Result) -> str:
     """Return a backend's name with its instruction set or version."""
     words = ["peer"] if result.peer else []
-    words += [
-        result.details[name] for name in ("instruction set", "version") if name in result.details
-    ]
+    words += [result.details[name] for name in ("instruction set", "version") if name in result.details]
     return f"{result.backend} ({', '.join(words)})" if words else result.backend
 
 
@@ -204,9 +201,7 @@ def printed_tables(
         if verdict.is_elsewhere:
             elsewhere.setdefault(verdict.reasons[0].message, {})[verdict.backend] = None
     sections = [
-        section._replace(
-            explained=[verdict for verdict in section.explained if not verdict.is_elsewhere]
-        )
+        section._replace(explained=[verdict for verdict in section.explained if not verdict.is_elsewhere])
         for section in sections
     ]
     # What cannot compute any of several problems, for one reason, is explained once.
@@ -251,9 +246,7 @@ def printed_tables(
         lines.append("")
     if everywhere:
         lines.append(page.styled("cannot compute any of these", "bold"))
-        lines += [
-            line for verdict in everywhere.values() for line in why_lines(verdict, page, hints)
-        ]
+        lines += [line for verdict in everywhere.values() for line in why_lines(verdict, page, hints)]
         lines.append("")
     for message, backends in elsewhere.items():
         text = f"{page.sign('–', '-')} {', '.join(backends)}: {message} [wrong-device]"
@@ -306,9 +299,7 @@ def why_lines(result: Result, page: Page, hints: set[str]) -> Iterator[str]:
             if reason.hint and reason.hint not in hints:
                 hints.add(reason.hint)
                 hint = f"      {page.sign('→', '->')} {one_line(reason.hint)}"
-                yield from (
-                    page.styled(line, "dim") for line in wrapped(hint, page.width, "", " " * 8)
-                )
+                yield from (page.styled(line, "dim") for line in wrapped(hint, page.width, "", " " * 8))
     elif not result.right:
         text = f"    {result.backend} is wrong: {summary(result)}"
         yield from wrapped(text, page.width, "", " " * 6)
@@ -333,10 +324,7 @@ def notes_of(problems: Sequence[CheckedProblem], *columns: str) -> list[str]:
     if devices and timings:
         named += ["of stated", "of memory", "launch"]
         named += ["memory"] * any(
-            result.memory is None
-            for problem in problems
-            if problem.speeds
-            for result in ran(problem)
+            result.memory is None for problem in problems if problem.speeds for result in ran(problem)
         )
     named += dict.fromkeys(
         "beyond product" if problem.speeds else "beyond peak"
@@ -402,9 +390,7 @@ def check_notes(checked: Checked) -> list[str]:
     measures += ["relative", "error ratio"]
     measures += ["gradients"] * any(problem.problem.wants_gradient for problem in checked.problems)
     measured = {result.memory.measured_by for result in results if result.memory}
-    memory = [
-        f"memory: extra memory during the call, measured by {name}" for name in sorted(measured)
-    ]
+    memory = [f"memory: extra memory during the call, measured by {name}" for name in sorted(measured)]
     return [summary, *notes_of(checked.problems, *measures), *memory]
 
 
@@ -412,9 +398,7 @@ def check_markdown(checked: Checked, _page: Page) -> str:
     """Return a table for each problem with why a backend gave no result or a wrong one, and the notes."""
     parts = []
     for problem in checked.problems:
-        cells = [
-            tuple(literal(row.get(name, "")) for name in CHECK_COLUMNS) for _, row in rows(problem)
-        ]
+        cells = [tuple(literal(row.get(name, "")) for name in CHECK_COLUMNS) for _, row in rows(problem)]
         failures = [
             f"- {literal(result.backend)}: {literal(f'{result.ended}: {summary(result)}')}"
             for result in problem.results
@@ -490,9 +474,7 @@ def bench_rows(problem: BenchedProblem, benched: Benched, base: str) -> list[tup
     memory = benched.bandwidth_bytes_per_second
     changes = {change.backend: change for change in problem.changes}
     for result, row in found:
-        if problem.checked.speeds is None and (
-            memory and result.timing and result.timing.median_seconds
-        ):
+        if problem.checked.speeds is None and (memory and result.timing and result.timing.median_seconds):
             row["of memory"] = f"{problem.least_bytes / result.timing.median_seconds / memory:.0%}"
         if ratio := problem.ratio(result.backend, base):
             row[f"× {base}"] = speed(ratio.median)

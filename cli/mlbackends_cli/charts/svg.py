@@ -51,9 +51,7 @@ class Drawing:
         """Draw a line through points."""
         self.path("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points), kind, hint)
 
-    def mark(
-        self, x: float, y: float, radius: float, shape: int, kind: str, hint: str = ""
-    ) -> None:
+    def mark(self, x: float, y: float, radius: float, shape: int, kind: str, hint: str = "") -> None:
         """Draw the mark of a series around a point. shape: its place among the series."""
         corners = _SHAPES[shape % len(_SHAPES)]
         if corners:
@@ -70,9 +68,7 @@ class Drawing:
         slopes = f"l{across} {across}m0-{across}l-{across} {across}"
         self.path(f"M{x - radius:.1f} {y - radius:.1f}{slopes}", kind, hint)
 
-    def words(
-        self, x: float, y: float, text: str, room: float, size: str, anchor: str = "start"
-    ) -> None:
+    def words(self, x: float, y: float, text: str, room: float, size: str, anchor: str = "start") -> None:
         """Write one line, its foot at `y`; what has no room ends in an ellipsis, the hint has all."""
         text = one_line(text)
         fitting = int(room / width_of("n", size))
@@ -82,9 +78,7 @@ class Drawing:
         if len(text) > fitting:
             shown, full = text[: fitting - 1].rstrip() + "…", _title(text)
         place = f' text-anchor="{anchor}"' if anchor != "start" else ""
-        self.parts.append(
-            f'<text class="{size}" x="{_n(x)}" y="{_n(y)}"{place}>{full}{_text(shown)}</text>'
-        )
+        self.parts.append(f'<text class="{size}" x="{_n(x)}" y="{_n(y)}"{place}>{full}{_text(shown)}</text>')
 
     def notes(self, texts: Sequence[str], y: float, width: float, x: float = 2) -> float:
         """Write sentences below a chart, broken between words; return their height."""
@@ -334,9 +328,7 @@ def drawing(path: str, sheet: Sheet[Record]) -> Callable[[Record], str | bytes]:
         look = {"style_sheet": _FONTS, "zoom": _ZOOM, "background": colours["--paper"]}
         return lambda record: bytes(resvg_py.svg_to_bytes(svg_string=sheet(record, rules), **look))
     if ending != ".svg" and path != "-":
-        raise BadInput(
-            f"{shown(path)} is not an image type that can be written", "use FILE.svg or FILE.png"
-        )
+        raise BadInput(f"{shown(path)} is not an image type that can be written", "use FILE.svg or FILE.png")
     return lambda record: sheet(record, style_alone())
 
 

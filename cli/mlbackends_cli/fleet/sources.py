@@ -42,9 +42,7 @@ reading = together(SOURCES, EXPECT)
 
 #: The options of those that judge.
 OUTCOME = together(
-    format_option(
-        "outcome", about="Output format of the outcome, as in backends doctor and audit."
-    ),
+    format_option("outcome", about="Output format of the outcome, as in backends doctor and audit."),
     judgement.OUTCOME,
 )
 
@@ -82,9 +80,7 @@ def collected(
     return _of_someone(collection)
 
 
-def read_by(
-    each: "Each", where: str, sources: Sequence[str], expect: str, *, looks: bool
-) -> "Collection":
+def read_by(each: "Each", where: str, sources: Sequence[str], expect: str, *, looks: bool) -> "Collection":
     """Return what the sources hold, read by an engine's workers. looks: for hazards too.
 
     Raises BadInput for what cannot be read, MlBackendsError where a worker fails, and Incomplete if no
@@ -102,9 +98,7 @@ def _of_someone(collection: "Collection") -> "Collection":
     if not (collection.nodes or collection.silent or collection.expected):
         lost = ", ".join(f"{what}: {number:,}" for what, number in collection.garbled.items())
         what = f"no report is complete ({lost})" if lost else "the input has no report"
-        raise Incomplete(
-            f"no node reported: {what}", "on the nodes run: backends info --format frame"
-        )
+        raise Incomplete(f"no node reported: {what}", "on the nodes run: backends info --format frame")
     return collection
 
 
@@ -132,8 +126,7 @@ SUMMARY = together(
     ),
     option(
         "--hazards",
-        "Also look for known hazards, as backends fleet doctor does, and list the nodes that"
-        " have them.",
+        "Also look for known hazards, as backends fleet doctor does, and list the nodes that have them.",
     ),
     option("--all details", "Show every fact and every node."),
     option(

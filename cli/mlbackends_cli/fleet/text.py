@@ -93,8 +93,7 @@ def blocks(kind: Kind, *, whole: bool = False) -> list[tuple[tuple[str, ...], li
     found: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     for deviation in kind.deviations:
         found[deviation.nodes] = [
-            (fact.name, *unlike(fact.name, fact.value, fact.usual))
-            for fact in deviation.differences
+            (fact.name, *unlike(fact.name, fact.value, fact.usual)) for fact in deviation.differences
         ]
     for split in kind.splits:
         most = len(split.groups) if whole else _MOST_GROUPS
@@ -177,10 +176,7 @@ def _told_apart(texts: Sequence[str]) -> list[str]:
 def _fields_unlike(tables: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the first field of each table, which names it, and those that differ."""
     differing = {
-        key
-        for table in tables
-        for key in table
-        if any(other.get(key) != table[key] for other in tables)
+        key for table in tables for key in table if any(other.get(key) != table[key] for other in tables)
     }
     return [
         {key: value for key, value in table.items() if key in differing or key == next(iter(table))}
@@ -312,19 +308,14 @@ def changes_parts(difference: FleetDifference, page: Page) -> _Parts:
             before, after = unlike(step.name, step.before, step.after)
             some = f" ({nodes_of(step.nodes)})" if step.nodes else ""
             groups.setdefault(f"{before} → {after}{some}", []).append(one_line(step.name))
-        rows = [
-            (first, [values + _also(others, _MOST_ALSO)])
-            for values, (first, *others) in groups.items()
-        ]
+        rows = [(first, [values + _also(others, _MOST_ALSO)]) for values, (first, *others) in groups.items()]
         if not page.details and (more := len(rows) - _MOST_CAUSES) > 0:
             rows[_MOST_CAUSES:] = [("", [f"and {more} more; --all shows them"])]
         if change.left_behind:
             left = nodes_of(change.left_behind, whole=page.details)
             rows.append(("", [f"{len(change.left_behind):,} left behind: {left}"]))
         nodes = nodes_of(change.nodes, whole=page.details)
-        parts.append(
-            (f"on {len(change.nodes):,} of {counted(difference.nodes, 'node')}: {nodes}", rows)
-        )
+        parts.append((f"on {len(change.nodes):,} of {counted(difference.nodes, 'node')}: {nodes}", rows))
     return parts, [*([] if difference.changes else ["no node changed"]), *difference.notes]
 
 

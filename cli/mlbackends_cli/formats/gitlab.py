@@ -17,9 +17,7 @@ def outcome(outcome: Outcome, _page: Page) -> str:
     for check, number in checks.numbered(outcome.failed()):
         path, line = checks.location(outcome, check)
         sentences = [checks.sentence(check)]
-        sentences += [
-            f"{word.title()}: {text}" for word, text in checks.advice(check) if word != "why"
-        ]
+        sentences += [f"{word.title()}: {text}" for word, text in checks.advice(check) if word != "why"]
         finding = {
             "type": "issue",
             "check_name": f"backends/{checks.code(check)}",

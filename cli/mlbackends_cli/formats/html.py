@@ -52,8 +52,7 @@ def report(report: Report, page: Page) -> str:
     nothing = words("p", "none found", "dim") if has_accelerators else ""
     used = probes.used_libraries(report.probes.get("uses"))
     packages = {
-        row.name: _copies(row)
-        + "".join(words("div", text, "dim") for text in used.get(row.name, [])[1:])
+        row.name: _copies(row) + "".join(words("div", text, "dim") for text in used.get(row.name, [])[1:])
         for row in sorted(rows["framework"], key=probes.torch_first)
     }
     libraries = {row.name: _copies(row) for row in rows["library"]}
@@ -68,11 +67,7 @@ def report(report: Report, page: Page) -> str:
     uses = probes.uses(report.probes.get("uses"))
     missing = probes.missing(report)
     absent = folded(
-        [
-            words(
-                "strong", f"{len(missing)} more {'was' if len(missing) == 1 else 'were'} not found"
-            )
-        ],
+        [words("strong", f"{len(missing)} more {'was' if len(missing) == 1 else 'were'} not found")],
         element("p", ", ".join(map(_link, missing))),
         anchor="not-here",
     )
@@ -82,10 +77,7 @@ def report(report: Report, page: Page) -> str:
     values = probes.provenance(report)
     if page.timing:
         values["took"] = f"{report.duration_seconds:.2f} s"
-    marks = [
-        element("span", _badge(state), " ", escaped(text))
-        for state, text in probes.MEANINGS.items()
-    ]
+    marks = [element("span", _badge(state), " ", escaped(text)) for state, text in probes.MEANINGS.items()]
     body = [
         header(title, about),
         "<main>\n",
@@ -167,9 +159,7 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
         for fact, value in facts.items()
     ]
     inside = [
-        words("p", f"could not be determined: {probe.failure.message}", "broken")
-        if probe.failure
-        else "",
+        words("p", f"could not be determined: {probe.failure.message}", "broken") if probe.failure else "",
         items("warnings", *map(_reason, probe.warnings)),
         items("reasons", *map(_reason, probes.own_reasons(probe, libraries))),
         table((), body, "facts"),
@@ -178,9 +168,7 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
             for fact, rows in tables.items()
         ),
         *(
-            _copy(
-                device, escaped(f"{device.kind} {device.index}: {device.name}".removesuffix(": "))
-            )
+            _copy(device, escaped(f"{device.kind} {device.index}: {device.name}".removesuffix(": ")))
             for device in devices[:_MOST]
         ),
         _more(len(devices), " devices"),

@@ -60,12 +60,10 @@ def _overview(report: Report) -> list[str]:
         "Packages": _libraries(rows["framework"]),
         "Not here": ", ".join(literal(name) for name in probes.missing(report)),
         "Could not be determined": "\n".join(
-            f"- **{literal(name)}**: {literal(why)}"
-            for name, why in probes.without_row(report).items()
+            f"- **{literal(name)}**: {literal(why)}" for name, why in probes.without_row(report).items()
         ),
         "Problems": "\n".join(
-            f"- **{literal(name)}**: {_reason(warning)}"
-            for name, warning in probes.warnings(report)
+            f"- **{literal(name)}**: {_reason(warning)}" for name, warning in probes.warnings(report)
         ),
     }
     parts = [_section(title, content) for title, content in sections.items()]
@@ -134,8 +132,7 @@ def _values(values: Mapping[str, object]) -> str:
 def _records(rows: probes.Table) -> str:
     names = probes.columns(rows)[:40]
     body = [
-        [code(amount(name, row[name])) if name in row else "" for name in names]
-        for row in rows[:_MOST_ROWS]
+        [code(amount(name, row[name])) if name in row else "" for name in names] for row in rows[:_MOST_ROWS]
     ]
     more = _more(len(rows) - _MOST_ROWS, "")
     return "\n\n".join(filter(None, (table(list(map(literal, names)), body), more)))
@@ -174,8 +171,7 @@ def _outcome(outcome: Outcome, most: int, *, details: bool) -> str:
     ]
     for title, _, listed in checks.not_failed(outcome, details=details):
         lines = [
-            f"- {code(check.code, in_table=False)}: {literal(checks.cause(check))}"
-            for check in listed[:most]
+            f"- {code(check.code, in_table=False)}: {literal(checks.cause(check))}" for check in listed[:most]
         ]
         if more := _more(len(listed) - most, f" {title.lower()}"):
             lines.append(f"- {more}")

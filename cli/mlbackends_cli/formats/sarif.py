@@ -15,9 +15,7 @@ from mlbackends_cli.terminal import Page
 from mlbackends_cli.text import markdown
 from mlbackends_cli.text.plain import shortened
 
-_SCHEMA = (
-    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-)
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _PROBLEMS = {Severity.NOTE: "recommendation", Severity.WARNING: "warning", Severity.ERROR: "error"}
 #: Code scanning takes 255 and 1,024 characters.
 _LONGEST_NAME, _LONGEST_DESCRIPTION = 250, 900
@@ -99,8 +97,7 @@ def _result(outcome: Outcome, check: Check, number: int, index: int) -> dict[str
             "region": {"startLine": line},
         },
         "logicalLocations": [
-            {"fullyQualifiedName": name, "kind": "fact"}
-            for name in evidence or (checks.code(check),)
+            {"fullyQualifiedName": name, "kind": "fact"} for name in evidence or (checks.code(check),)
         ],
     }
     fingerprint = checks.fingerprint(check, number, outcome.kind)

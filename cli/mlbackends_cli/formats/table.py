@@ -114,9 +114,7 @@ def _overview(report: Report, page: Page) -> Iterator[str]:
     looked = any(probes.group(name) == "accelerator" for name in report.probes)
     nothing = [[Cell(""), Cell("none found", DIM), Cell("")]] if looked else []
     parts: dict[str, Sequence[Row]] = {
-        "Machine": [
-            [Cell(""), *_row(row, "\n".join(row.lines), page)[1:]] for row in rows["machine"]
-        ],
+        "Machine": [[Cell(""), *_row(row, "\n".join(row.lines), page)[1:]] for row in rows["machine"]],
         "Accelerators": [*_accelerators(rows["accelerator"], page)] or nothing,
         "Packages": [*_packages(report, rows["framework"], page)],
         "Libraries": [*_libraries(rows["library"], page)],
@@ -165,9 +163,7 @@ def _accelerators(rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
         texts = [*row.lines, *filter(None, [row.problem])]
         if not probe.devices:
             texts = [": ".join(texts) or probe.version or str(probe.presence)]
-        worst = next(
-            (device for device in probe.devices if probes.state_of(device) == "broken"), probe
-        )
+        worst = next((device for device in probe.devices if probes.state_of(device) == "broken"), probe)
         yield [_mark(worst), *_row(row, "\n".join(texts), page)[1:]]
 
 
@@ -283,9 +279,7 @@ def _records(fact: str, rows: probes.Table, page: Page, indent: int = 2) -> Iter
         for cells, text in zip(table, [[""] * len(names), *texts], strict=True):
             yield from grid([cells[:count]], columns[:count], page, indent)
             below = [f"{n} {t}" for n, t in zip(names[count:], text[count:], strict=True) if t]
-            yield from (
-                lines([[Cell(" · ".join(below), DIM)]], page, indent=indent + 4) if below else ()
-            )
+            yield from (lines([[Cell(" · ".join(below), DIM)]], page, indent=indent + 4) if below else ())
         return
     for row in rows:
         found = [[Cell(""), *pair] for pair in _values({k: v for k, v in row.items() if v != ""})]
@@ -310,9 +304,7 @@ def _devices(devices: Sequence[Device], page: Page) -> Iterator[str]:
         yield from _records("", rows, page, indent=5)
 
 
-def _entry(
-    entry: Device | Library, title: str, values: Mapping[str, object], page: Page
-) -> Iterator[str]:
+def _entry(entry: Device | Library, title: str, values: Mapping[str, object], page: Page) -> Iterator[str]:
     """Yield a device or a copy of a library."""
     mark, room = _mark(entry), page.width - 4
     yield from grid([[mark, Cell(title, NAME)]], [1, room - 1], page, 2)
@@ -357,9 +349,7 @@ def outcome(outcome: Outcome, page: Page) -> str:
         causes: dict[str, list[str]] = {}
         for check in listed:  # codes with the same cause are in one row
             causes.setdefault(checks.cause(check), []).append(checks.code(check))
-        rows = [
-            ("", f"{cause}: {', '.join(names)}") for cause, names in causes.items() if names[1:]
-        ]
+        rows = [("", f"{cause}: {', '.join(names)}") for cause, names in causes.items() if names[1:]]
         rows = [*((names[0], cause) for cause, names in causes.items() if not names[1:]), *rows]
         parts.append(plain.printed((plain.Passage(heading, tuple(rows)),), page))
     summary = checks.summary(outcome)
@@ -378,9 +368,7 @@ def _failed(group: list[Check], page: Page) -> str:
     lines = [("", f"{dash}{checks.sentence(check)}") for check in group]
     lines += [(word.ljust(width), text) for word, text in checks.advice(check) if word != "type"]
     if page.details:
-        evidence = dict.fromkeys(
-            row for check in group for row in checks.evidence(check, units=True)
-        )
+        evidence = dict.fromkeys(row for check in group for row in checks.evidence(check, units=True))
         lines += [("seen", f"{name} = {value}") for name, value in evidence]
     heading = f"{sign} {check.severity} {checks.code(check)}{place}{times}"
     text = plain.printed((plain.Passage(heading, tuple(lines)),), page, f"bold {color}")

@@ -69,9 +69,7 @@ def advice(check: Check) -> list[tuple[str, str]]:
 def action(check: Check) -> str:
     """Return what to do as a sentence: it begins with a capital, unless it begins with a command or name."""
     first, text = re.split(r"\W", check.hint, maxsplit=1)[0], check.hint
-    is_word = (
-        first.isalpha() and text[len(first) :][:1] in (" ", ",", "") and first not in _COMMANDS
-    )
+    is_word = first.isalpha() and text[len(first) :][:1] in (" ", ",", "") and first not in _COMMANDS
     return text[:1].upper() + text[1:] if is_word else text
 
 

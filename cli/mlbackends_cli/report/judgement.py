@@ -80,9 +80,7 @@ def _codes() -> tuple[str, ...]:
 _code = completing(_codes)
 #: The hazards that a command looks for.
 HAZARDS = together(
-    option(
-        "--only CODE", "Look only for this hazard (repeatable).", many=True, shell_complete=_code
-    ),
+    option("--only CODE", "Look only for this hazard (repeatable).", many=True, shell_complete=_code),
     option("--ignore CODE", "Ignore this hazard (repeatable).", many=True, shell_complete=_code),
 )
 
@@ -97,9 +95,7 @@ _options = together(
         kind=Seconds(min=0.1, max=86400),
     ),
     REDACT,
-    format_option(
-        "outcome", about="Output format: for people, for programs, or for CI and monitoring."
-    ),
+    format_option("outcome", about="Output format: for people, for programs, or for CI and monitoring."),
     option(
         "--exit-code codes",
         "Convention of the exit codes. nagios: 0 OK, 1 a warning failed, 2 an error failed, 3"

@@ -149,9 +149,7 @@ def disks(facts: Facts) -> Iterator[str]:
     left = {text(row, "path"): number(row, "free_bytes") for row in rows(facts, "free")}
     for row in rows(facts, "file_systems"):
         path, size = text(row, "path"), binary_size(number(row, "total_bytes"))
-        yield joined(
-            path, f"{binary_size(left.get(path, 0))} free of {size}", text(row, "used_for")
-        )
+        yield joined(path, f"{binary_size(left.get(path, 0))} free of {size}", text(row, "used_for"))
 
 
 def _count(facts: Facts, fact: str, word: str) -> str:

@@ -291,9 +291,7 @@ def _card(probe: str, device: Device, report: Report) -> Card:
     names = {device.pci_address, device.uuid} - {""}
     everyone = (other for probe in report.probes.values() for other in probe.devices)
     same = (
-        other
-        for other in everyone
-        if other.kind == device.kind and names & {other.pci_address, other.uuid}
+        other for other in everyone if other.kind == device.kind and names & {other.pci_address, other.uuid}
     )
     best = max([device, *same], key=lambda one: one.presence.level)
     state, facts, own = state_of(best), device.facts, report.probes[probe]
@@ -423,9 +421,7 @@ def picture(report: Report) -> str:
     for pictured in every_card[:_MOST_CARDS]:
         place = "not known" if pictured.node is None else pictured.node
         about += f" {pictured.title}, {pictured.about}, {pictured.bus or 'link not known'}, node {place}."
-    groups = element(
-        "div", *drawn, kind="groups" if every_card or len(packages) < 2 else "groups two"
-    )
+    groups = element("div", *drawn, kind="groups" if every_card or len(packages) < 2 else "groups two")
     bar = element("div", words("span", hub), kind="hub") if hub else ""
     return element(
         "figure",

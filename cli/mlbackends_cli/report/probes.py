@@ -145,9 +145,7 @@ def overview(report: Report, *, explained: bool = False) -> dict[str, list[Row]]
             types = {device.facts.get("device_type") for device in probe.devices}
             shelf = "library" if is_card and types == {"cpu"} else kind
             rows[shelf].append(Row(name, probe, [line for line in lines if line], problem))
-    rows["machine"].sort(
-        key=lambda row: _PARTS.index(row.name) if row.name in _PARTS else len(_PARTS)
-    )
+    rows["machine"].sort(key=lambda row: _PARTS.index(row.name) if row.name in _PARTS else len(_PARTS))
     for kind in GROUPS[1:]:
         rows[kind].sort(key=best_first)
     return rows
@@ -361,13 +359,10 @@ def _matrix(rows: Table) -> Table:
         if not (isinstance(pair, list) and len(pair) == 2 and all(type(i) is int for i in pair)):
             return rows
         path, links = str(row.get("path", "")), row.get("nvlinks")
-        cells[pair[0], pair[1]] = cells[pair[1], pair[0]] = (
-            f"NV{links}" if links else _PATHS.get(path, path)
-        )
+        cells[pair[0], pair[1]] = cells[pair[1], pair[0]] = f"NV{links}" if links else _PATHS.get(path, path)
     gpus = sorted({gpu for gpu, _ in cells})
     return [
-        {"gpu": gpu}
-        | {f"GPU{other}": "X" if gpu == other else cells.get((gpu, other), "") for other in gpus}
+        {"gpu": gpu} | {f"GPU{other}": "X" if gpu == other else cells.get((gpu, other), "") for other in gpus}
         for gpu in gpus
     ]
 

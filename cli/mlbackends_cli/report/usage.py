@@ -46,8 +46,7 @@ def header(usage: Usage, page: Page) -> list[str]:
     lines += _meter("CPU", cpu, f"{_number(cpu)} % of {machine.cpus} CPUs", page)
     signs, room = page.sign("▁▂▃▄▅▆▇█", "..::==##"), page.width - _LABEL
     cores = [
-        page.styled(signs[min(7, int(percent / 12.5))], _heat(percent))
-        for percent in machine.core_percents
+        page.styled(signs[min(7, int(percent / 12.5))], _heat(percent)) for percent in machine.core_percents
     ]
     for at in range(0, min(len(cores), room * _MOST_CORE_LINES), room):
         lines.append(f"{'' if at else 'each':<{_LABEL}}{''.join(cores[at : at + room])}")

@@ -152,9 +152,7 @@ def document(title: str, body: str, styles: Iterable[str], script: str = "") -> 
         for kind, text in policy.items()
         if text
     ]
-    policy_text = "; ".join(
-        ["default-src 'none'", *allowed, "base-uri 'none'", "form-action 'none'"]
-    )
+    policy_text = "; ".join(["default-src 'none'", *allowed, "base-uri 'none'", "form-action 'none'"])
     end = f"<script>{code}</script>\n" if code else ""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

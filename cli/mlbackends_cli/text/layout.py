@@ -150,9 +150,7 @@ def lines(
             yield from grid([[text]], [below], page, indent + 2)
 
 
-def sections(
-    titled: Iterable[tuple[str, Sequence[Row]]], page: Page, style: str = HEADING
-) -> Iterator[str]:
+def sections(titled: Iterable[tuple[str, Sequence[Row]]], page: Page, style: str = HEADING) -> Iterator[str]:
     """Yield rows below their titles; the short cells of all sections align."""
     titled = [*titled]
     columns = widths(row[:-1] for _, rows in titled for row in rows)

@@ -165,8 +165,7 @@ def printed(passages: Iterable[Passage], page: "Page", style: str = "bold") -> s
     parts = []
     for passage in passages:
         rows = [
-            [*([Cell(term)] if term else []), Cell(" ".join(text.split()))]
-            for term, text in passage.lines
+            [*([Cell(term)] if term else []), Cell(" ".join(text.split()))] for term, text in passage.lines
         ]
         parts.append("\n".join([*sections([(passage.heading, rows)], page, style), ""]))
     return without_commands("\n".join(parts), page.sign("·", "."))

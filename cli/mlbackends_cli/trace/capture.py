@@ -57,9 +57,7 @@ def capture_command(name: str, tracers: tuple[str, ...], examples: str) -> click
     options = together(
         *_CAPTURE,
         *(_ONEDNN if of_onednn else ()),
-        click.argument(
-            "command_line", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED
-        ),
+        click.argument("command_line", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED),
     )
     command = click.command(
         name,
@@ -191,9 +189,7 @@ def _print_summary(files: Sequence[str], page: Page, length: str, *, has_more: b
 def headline(captured: "Captured") -> str:
     """Return what came, in one line."""
     by_tracer = captured.lines_by_tracer
-    counts = [
-        f"{count:,} of {LIBRARIES.get(name, name)}" for name, count in by_tracer.items() if count
-    ]
+    counts = [f"{count:,} of {LIBRARIES.get(name, name)}" for name, count in by_tracer.items() if count]
     parts = ["1 line" if captured.lines == 1 else f"{captured.lines:,} lines"]
     if counts and len(by_tracer) > 1:
         parts.append(f"({', '.join(counts)})")

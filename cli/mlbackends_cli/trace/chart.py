@@ -57,9 +57,7 @@ def lanes(timeline: Timeline, colours: Colours, width: int, name: str) -> str:
     return drawing.document(name, width, top + 2, "When which operation ran", "; ".join(titles))
 
 
-def _cells(
-    lane: Lane, timeline: Timeline, pixels: float, foot: float
-) -> Iterator[tuple[str, str, str]]:
+def _cells(lane: Lane, timeline: Timeline, pixels: float, foot: float) -> Iterator[tuple[str, str, str]]:
     """Yield each operation of each stretch of a lane: its name, its path and a hint; all fit the lane."""
     for span in lane.spans:
         full = max(timeline.width_ns, span.busy_ns) or 1

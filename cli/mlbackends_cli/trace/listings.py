@@ -114,9 +114,7 @@ def _(view: trace_views.Summary) -> Listing:
     ]
     columns = [*(view.by[place] for place in used), "calls", "time", "share", "cumulative"]
     columns += ["mean", "median", "min", "max", "±", "GFLOP/s", "GB/s"]
-    rows = [
-        (*(_text(row.values[place]) or "-" for place in used), *_numbers(row)) for row in view.rows
-    ]
+    rows = [(*(_text(row.values[place]) or "-" for place in used), *_numbers(row)) for row in view.rows]
     if not used:
         columns, rows = ["", *columns], [("all", *row) for row in rows]
     if view.others is not None:
@@ -124,8 +122,7 @@ def _(view: trace_views.Summary) -> Listing:
         rows.append((more, *("" for _ in used[1:]), *_numbers(view.others)))
     notes = [f"{times(view.count, 'call')}, {took(view.total_ns)}"]
     notes += [
-        f"not counted: {part.count:,} {part.reason}"
-        f"{f', {took(part.total_ns)}' if part.total_ns else ''}"
+        f"not counted: {part.count:,} {part.reason}{f', {took(part.total_ns)}' if part.total_ns else ''}"
         for part in view.uncounted
     ]
     return Listing(tuple(columns), (Group("", tuple(rows)),), tuple(notes))
@@ -140,10 +137,7 @@ def _numbers(row: trace_views.SummaryRow) -> tuple[str, ...]:
         percent(row.cumulative_share),
         *map(_time, (row.mean_ns, row.median_ns, row.min_ns, row.max_ns)),
         "" if row.deviation is None else f"{row.deviation:.0%}",
-        *(
-            "" if rate is None else short_number(rate)
-            for rate in (row.gflops, row.gigabytes_per_second)
-        ),
+        *("" if rate is None else short_number(rate) for rate in (row.gflops, row.gigabytes_per_second)),
     )
 
 
@@ -156,9 +150,7 @@ def _(view: trace_views.Findings) -> Listing:
         shown = tuple((word, text) for word, text in rows if text)
         groups.append(Group(f"{finding.severity}: {finding.code}", shown, finding.code))
     marked = frozenset(
-        (number, 0)
-        for number, finding in enumerate(view.findings)
-        if finding.severity in {"high", "medium"}
+        (number, 0) for number, finding in enumerate(view.findings) if finding.severity in {"high", "medium"}
     )
     notes = () if view.findings else (f"no findings ({len(view.codes)} checks)",)
     return Listing(("", ""), tuple(groups), notes, marked)
@@ -234,9 +226,7 @@ def _(view: trace_views.Roofline) -> Listing:
     columns = ("operation", "shape", "dtype", "implementation", "calls", "time", "FLOP/byte")
     notes = [f"{times(view.left_out, 'call')} left out: work not known"] if view.left_out else []
     if roof := view.roof:
-        speeds = (
-            f"{short_number(roof.gflops)} GFLOP/s, {short_number(roof.gigabytes_per_second)} GB/s"
-        )
+        speeds = f"{short_number(roof.gflops)} GFLOP/s, {short_number(roof.gigabytes_per_second)} GB/s"
         notes.append(f"this machine just reached {speeds} ({roof.by})")
     return Listing((*columns, "GFLOP/s", "GB/s"), (Group("", rows),), tuple(notes))
 
@@ -287,9 +277,7 @@ def comparison(view: trace_views.Difference, *, everything: bool) -> Listing:
         if change.before is not None and change.after is not None and before != after:
             kernel = f"{before or '-'} → {after or '-'}"
         values = (_text(value) or "-" for value in _joined(view.by, change.values))
-        sides = (
-            getattr(side, f"{view.measure}_ns", None) for side in (change.before, change.after)
-        )
+        sides = (getattr(side, f"{view.measure}_ns", None) for side in (change.before, change.after))
         ratio = "" if change.ratio is None else f"{change.ratio:.2f}"
         row = (*values, *map(_time, sides), ratio, _text(kernel))
         rows.setdefault(change.verdict, []).append(row)
@@ -363,9 +351,7 @@ def narrowed(listing: Listing, page: Page) -> Listing:
             dropped.append(name)
     first, *others = widths
     # The row of the remaining groups is labelled in its first cell.
-    shortened = _mapped(
-        listing, lambda row: (row[first] or row[0], *(row[other] for other in others))
-    )
+    shortened = _mapped(listing, lambda row: (row[first] or row[0], *(row[other] for other in others)))
     names = shortened.columns
     wide = _cell_widths(shortened, indent)
     room = width - _GAP * (len(wide) - 1)

@@ -43,9 +43,7 @@ class Contents:
     collectors: what a `Walk` gives records to, in place of `add`; `text_lines` is then to be set.
     """
 
-    def __init__(
-        self, title: str, machine: Machine = UNKNOWN, *, tool: str = "", created: str = ""
-    ) -> None:
+    def __init__(self, title: str, machine: Machine = UNKNOWN, *, tool: str = "", created: str = "") -> None:
         self.title, self.tool, self.created = title, tool, created
         by_call = ("operation", "shape", "dtype", "implementation")
         self._collectors: dict[str, Any] = {
@@ -72,8 +70,7 @@ class Contents:
         groups: Any = begin("summary", by=("operation", "implementation", "dtype"))
         groups.add_groups(self._collectors["calls"])
         return {
-            name: collector.result()
-            for name, collector in {**self._collectors, "groups": groups}.items()
+            name: collector.result() for name, collector in {**self._collectors, "groups": groups}.items()
         }
 
 
@@ -130,9 +127,7 @@ def trace_page(contents: Contents) -> str:
     origin = {
         "library lines": f"{contents.counts.lines:,}",
         "program lines": f"{contents.text_lines:,}" if contents.text_lines else "",
-        "could not be read": f"{contents.counts.unreadable:,}"
-        if contents.counts.unreadable
-        else "",
+        "could not be read": f"{contents.counts.unreadable:,}" if contents.counts.unreadable else "",
         "made by": contents.tool,
     }
     body = [
@@ -148,9 +143,7 @@ def trace_page(contents: Contents) -> str:
         "</main>\n",
         footer(origin),
     ]
-    return document(
-        contents.title, "".join(body), ("page", "findings", "trace", "../charts/charts")
-    )
+    return document(contents.title, "".join(body), ("page", "findings", "trace", "../charts/charts"))
 
 
 def _twice(draw: Callable[..., str], view: object, colours: Colours) -> str:

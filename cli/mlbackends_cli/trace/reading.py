@@ -221,18 +221,14 @@ class Fitting:
     calls_only: headers and messages that fit are not enough. executed_only: nor are creations.
     """
 
-    def __init__(
-        self, where: Where, skip_first: int, *, calls_only: bool, executed_only: bool
-    ) -> None:
+    def __init__(self, where: Where, skip_first: int, *, calls_only: bool, executed_only: bool) -> None:
         self.anything = not where.text and not skip_first
         self._inner = where
         self._skip_first = skip_first
         self._calls_only, self._executed_only = calls_only, executed_only
         # Of fields with few values: no times, no whole lines.
         many = {*fields.NUMBERS, *fields.TRUTHS, "raw", "key"} - {"process", "thread"}
-        self._by_field: dict[str, dict[str, None]] = {
-            name: {} for name in sorted(where.fields - many)
-        }
+        self._by_field: dict[str, dict[str, None]] = {name: {} for name in sorted(where.fields - many)}
         self._readers = {name: fields.read_text(name) for name in self._by_field}
         self.where = where if self.anything else replace(where, test=self._test)
 
@@ -264,11 +260,7 @@ class Fitting:
         text = one_line(shortened(self._inner.text, _LONGEST_COMPARED))
         # The values of the field that keeps the expression from fitting, the most similar first.
         compared = self._inner.equals or tuple((name, "") for name in self._by_field)
-        unmet = (
-            (name, value)
-            for name, value in compared
-            if value not in self._by_field.get(name, (value,))
-        )
+        unmet = ((name, value) for name, value in compared if value not in self._by_field.get(name, (value,)))
         name, wanted = next(unmet, ("", ""))
         import difflib
 
@@ -279,9 +271,7 @@ class Fitting:
         values = sorted(self._by_field.get(name, ()), key=unlikeness)
         if values:
             behind += f"; {name}{'s here are' if name in _PLURALS else ' here is'}: "
-            behind += ", ".join(
-                one_line(shortened(value, _LONGEST)) for value in values[:_MOST_SHOWN]
-            )
+            behind += ", ".join(one_line(shortened(value, _LONGEST)) for value in values[:_MOST_SHOWN])
         if len(values) > _MOST_SHOWN:
             behind += f" and {len(values) - _MOST_SHOWN:,} more"
         return f"no {noun} fits --where '{text}'{behind}"

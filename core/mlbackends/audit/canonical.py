@@ -32,9 +32,7 @@ class Canonical:
         self.depth = depth
         # Everything is below /usr; a path there is clearer than one below "the environment".
         has_prefix = prefix not in _OF_THE_SYSTEM
-        self._prefix = (
-            re.compile(rf"{re.escape(prefix.rstrip('/'))}(?![\w.-])") if has_prefix else None
-        )
+        self._prefix = re.compile(rf"{re.escape(prefix.rstrip('/'))}(?![\w.-])") if has_prefix else None
 
     def plain(self, value: Any) -> Any:
         """Return a value without identities, its paths from the environment or the home folder on."""

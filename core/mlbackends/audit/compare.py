@@ -106,14 +106,10 @@ def check_globs(globs: Sequence[str], *reports: Report) -> None:
             if probe in report.probes:
                 heads |= dict.fromkeys(report.probes[probe].facts)
         if head not in heads:
-            raise UnknownName(
-                "value", f"{probe}.{head}", tuple(f"{probe}.{name}" for name in heads)
-            )
+            raise UnknownName("value", f"{probe}.{head}", tuple(f"{probe}.{name}" for name in heads))
 
 
-def narrowed(
-    difference: Difference, only: Sequence[str] = (), ignored: Sequence[str] = ()
-) -> Difference:
+def narrowed(difference: Difference, only: Sequence[str] = (), ignored: Sequence[str] = ()) -> Difference:
     """Return the difference with the changes alone whose names fit. only, ignored: names or globs."""
     fit, unfit = _fitting(only), _fitting(ignored)
     changes = tuple(
@@ -176,9 +172,7 @@ class _Comparison:
         yield from self._values(name, before.head(old), after.head(new), roles)
         yield from self._values(name, before.plain(old.facts), after.plain(new.facts), roles)
         # Warnings by code: what a message measures differs by itself.
-        was, now = (
-            {warning.code: warning.message for warning in side.warnings} for side in (old, new)
-        )
+        was, now = ({warning.code: warning.message for warning in side.warnings} for side in (old, new))
         ended = {code: message for code, message in was.items() if code not in now}
         begun = {code: message for code, message in now.items() if code not in was}
         yield from self._values(f"{name}.warnings", ended, begun, roles)
@@ -188,9 +182,7 @@ class _Comparison:
         for label, device, other in devices(old.devices, new.devices):
             yield from self._entries(f"{name}.devices[{label}]", device, other)
 
-    def _values(
-        self, name: str, was: Values, now: Values, roles: dict[str, str]
-    ) -> Iterator[Change]:
+    def _values(self, name: str, was: Values, now: Values, roles: dict[str, str]) -> Iterator[Change]:
         """Yield what differs between two tables. roles: of their keys; "fact" where none is given."""
         for key in sorted({**was, **now}):
             role = roles.get(key, "fact")
@@ -278,9 +270,7 @@ def outcome_of(difference: Difference) -> Outcome:
 def sentence(change: Change) -> str:
     """Return what a change is, on one line."""
     if found := records(change):
-        facts = "; ".join(
-            f"{item.kind} {text_of(item, lambda _, value: shown(value))}" for item in found
-        )
+        facts = "; ".join(f"{item.kind} {text_of(item, lambda _, value: shown(value))}" for item in found)
         return f"{change.name}: {facts}"
     if change.kind is Kind.ADDED:
         return f"{change.name} was added: {shown(change.after)}"

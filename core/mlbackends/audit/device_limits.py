@@ -80,9 +80,7 @@ def page_of(kind: str, report: Report | None = None) -> KindPage:
             if not limit.lifted_by:
                 judged = Here(True, "nothing lifts it")
             limits.append(JudgedLimit(limit, judged))
-        features = [
-            JudgedFeature(feature, _all_met(feature.needs, view)) for feature in data.features
-        ]
+        features = [JudgedFeature(feature, _all_met(feature.needs, view)) for feature in data.features]
     labels = []
     for device in devices:
         words = (device.name, device.capability, device.pci_address)
@@ -95,9 +93,7 @@ def page_of(kind: str, report: Report | None = None) -> KindPage:
             value = [_copy(library) for library in view.libraries(probe)]
         if value not in (None, "", [], {}):
             values[dotted] = value
-    return KindPage(
-        kind, data.title, found, because, tuple(labels), tuple(limits), tuple(features), values
-    )
+    return KindPage(kind, data.title, found, because, tuple(labels), tuple(limits), tuple(features), values)
 
 
 def _found(data: DeviceKind, report: ReportView) -> tuple[bool | None, str, tuple[Device, ...]]:
@@ -202,8 +198,7 @@ def _fits(need: Need, value: Any) -> bool | None:
         return bool(value)
     words = [str(word) for word in (value if isinstance(value, list | tuple) else [value])]
     return any(
-        word == alternative
-        or (alternative.endswith("*") and word.startswith(alternative.removesuffix("*")))
+        word == alternative or (alternative.endswith("*") and word.startswith(alternative.removesuffix("*")))
         for word in words
         for alternative in need.one_of
     )

@@ -17,9 +17,7 @@ def settings(report: ReportView) -> dict[str, str]:
     """
     variables = report.need("environment.variables")
     return {
-        name: value.strip()
-        for name, value in variables.items()
-        if isinstance(value, str) and value.strip()
+        name: value.strip() for name, value in variables.items() if isinstance(value, str) and value.strip()
     }
 
 

@@ -127,9 +127,7 @@ def of_all_gpus(symptoms: Iterable[Symptom]) -> Iterator[Symptom]:
             first,
             message=_CALLED.sub(f"GPU {format_cpu_list(map(int, indices))}", first.message, 1),
             command=_CHOSEN.sub(f" -i {','.join(indices)} ", first.command),
-            evidence={
-                name: one for each in (first, *others) for name, one in each.evidence.items()
-            },
+            evidence={name: one for each in (first, *others) for name, one in each.evidence.items()},
         )
 
 

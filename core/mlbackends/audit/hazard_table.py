@@ -39,9 +39,7 @@ from mlbackends.model.audit import Problem, Severity
 from mlbackends.model.records import FactValue, Presence, ProbeReport
 
 SUBJECTS = ("devices", "machine", "packages", "variables")
-_VALUE = pattern(
-    r"\{([\w.]+(?:\[[^\[\]{}]*\][\w.]+)?)(?:/([\d.e]+))?(?:\|([^}:]*))?(?::([^}]*))?\}"
-)
+_VALUE = pattern(r"\{([\w.]+(?:\[[^\[\]{}]*\][\w.]+)?)(?:/([\d.e]+))?(?:\|([^}:]*))?(?::([^}]*))?\}")
 _OPTIONAL = pattern(r"\[([^\[\]{}]*\{[^\[\]]*)\]")
 
 
@@ -128,9 +126,7 @@ class Row(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """The warnings of probes that the hazard reports, as (probe, code)."""
         rules = (self, *self.symptoms)
         return tuple(
-            dict.fromkeys(
-                _pairs([*self.claims, *(warning for rule in rules for warning in rule.warnings)])
-            )
+            dict.fromkeys(_pairs([*self.claims, *(warning for rule in rules for warning in rule.warnings)]))
         )
 
 
@@ -280,9 +276,7 @@ def _is_met(values: Values, condition: str) -> bool:
         return bool(present) is (expected.kind == "present")
     if expected.kind == "count":
         counted = present if expected.selection.is_of_many else (present or [()])[0]
-        return expected.assertion.holds(
-            len(counted) if isinstance(counted, list | dict | tuple) else 0
-        )
+        return expected.assertion.holds(len(counted) if isinstance(counted, list | dict | tuple) else 0)
     results = []
     for value in present:
         try:
@@ -305,11 +299,7 @@ def _text(
 
     def value(match: re.Match[str]) -> str:
         name, divisor, default, form = match.groups()
-        found = (
-            own.get(name)
-            if own and name in own
-            else next(iter(_found(values, name).values()), None)
-        )
+        found = own.get(name) if own and name in own else next(iter(_found(values, name).values()), None)
         if found is None:
             if default is None:
                 raise _Missing

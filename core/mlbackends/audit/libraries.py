@@ -47,9 +47,7 @@ def is_opened_by_torch(report: ReportView, soname: str) -> bool:
     What libtorch_cuda itself needs it finds by RPATH, in the folders of wheels. What those libraries
     need in turn they look for by RUNPATH, which comes later.
     """
-    return bool(
-        report.fact("torch.own_folders_first") and soname in report.fact("torch.cuda_libraries", [])
-    )
+    return bool(report.fact("torch.own_folders_first") and soname in report.fact("torch.cuda_libraries", []))
 
 
 def is_opened_by_package(report: ReportView, soname: str) -> bool:
@@ -79,8 +77,7 @@ def _pairs(report: ReportView) -> Iterator[Shadowed]:
             losers = (
                 copy
                 for copy in copies
-                if (copy.soname, copy.found_by, copy.reasons)
-                == (chosen.soname, "site-packages", ())
+                if (copy.soname, copy.found_by, copy.reasons) == (chosen.soname, "site-packages", ())
                 and not (copy.owner and copy.owner == chosen.owner)
                 and not (copy.version and copy.version == chosen.version)
             )
@@ -105,9 +102,7 @@ def older_than_pinned(report: ReportView) -> tuple[Library, dict[str, str]] | No
     library = next((copy for copy in copies if copy.wins and copy.soname == soname), None)
     if library is None or library.owner.startswith(f"{pin['package']} "):
         return None
-    if is_opened_by_torch(report, soname) and any(
-        copy.found_by == "site-packages" for copy in copies
-    ):
+    if is_opened_by_torch(report, soname) and any(copy.found_by == "site-packages" for copy in copies):
         return None
     have, required = numbers(library.version)[:2], numbers(pin["wanted"])[:2]
     return (library, pin) if have and have < required else None

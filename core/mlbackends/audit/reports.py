@@ -30,9 +30,7 @@ _OTHERS = {
     "a trace of oneDNN, which `backends trace show` reads": re.compile(
         r'^[^"\n]*\b(?:onednn|dnnl|mkldnn)_verbose,', re.MULTILINE
     ),
-    "a trace of MKL, which `backends trace show` reads": re.compile(
-        r'^[^"\n]*\bMKL_VERBOSE ', re.MULTILINE
-    ),
+    "a trace of MKL, which `backends trace show` reads": re.compile(r'^[^"\n]*\bMKL_VERBOSE ', re.MULTILINE),
     "the XML of `nvidia-smi -q -x`": re.compile(r"<!DOCTYPE nvidia_smi_log|<nvidia_smi_log>"),
     "the text of `nvidia-smi -q`": re.compile(r"=+NVSMI LOG=+"),
     "the table of `nvidia-smi`": re.compile(r"\| NVIDIA-SMI \d"),
@@ -40,9 +38,7 @@ _OTHERS = {
     "the text of `rocminfo`": re.compile(r"^ROCk module|^HSA System Attributes", re.MULTILINE),
     "the XML of `lstopo`": re.compile(r'<!DOCTYPE topology SYSTEM "hwloc'),
     "the JSON of `lscpu --json`": re.compile(r'^\s*\{\s*"lscpu"\s*:'),
-    "the text of `lscpu`": re.compile(
-        r"^Architecture:\s.*\n(?:Byte Order|CPU op-mode)", re.MULTILINE
-    ),
+    "the text of `lscpu`": re.compile(r"^Architecture:\s.*\n(?:Byte Order|CPU op-mode)", re.MULTILINE),
     "the text of torch's collect_env": re.compile(r"^PyTorch version: ", re.MULTILINE),
 }
 _HINT = "`backends info --format json --output FILE` or `backends snapshot FILE.json` writes one"
@@ -173,9 +169,7 @@ def read_report(path: str) -> Report:
         facts += [probe.facts, *(library.facts for library in probe.libraries)]
         facts += [table for device in probe.devices for table in (device.facts, device.volatile)]
     if is_deeper(facts, _DEEPEST + 1):
-        raise BadInput(
-            f"{path} is not a report: its facts are nested more than {_DEEPEST} deep", _HINT
-        )
+        raise BadInput(f"{path} is not a report: its facts are nested more than {_DEEPEST} deep", _HINT)
     return report
 
 

@@ -63,9 +63,7 @@ def record(
     (refuse_file if is_archive else _refuse_folder)(path, overwrite)
     recording = Recording(host)
     report = survey((), recording, Presence.FOUND, progress=progress)
-    anonymiser = (
-        SecretsRemover() if keep_identity else Anonymiser(names_of(host), _identifying(report))
-    )
+    anonymiser = SecretsRemover() if keep_identity else Anonymiser(names_of(host), _identifying(report))
     replaced = "Nothing in it was replaced" if keep_identity else "What identifies it was replaced"
     about = (
         f"A machine recorded by backends {__version__} at {report.created}. {replaced}.\n"

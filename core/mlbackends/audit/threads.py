@@ -63,9 +63,7 @@ def bound(variables: Mapping[str, str]) -> list[Bound]:
     affinity = variables.get("KMP_AFFINITY", "")
     listed = _LISTED.search(affinity)
     if listed and "explicit" in affinity.lower():
-        cpus["KMP_AFFINITY"] = parse_openmp_list(
-            [part for part in re.split(r"[\s,{}]+", listed[1]) if part]
-        )
+        cpus["KMP_AFFINITY"] = parse_openmp_list([part for part in re.split(r"[\s,{}]+", listed[1]) if part])
     return [
         # Negative numbers are CPUs that the runtime chooses.
         Bound(name, variables[name], frozenset() if min(own) < 0 else own, len(own))
@@ -84,16 +82,12 @@ def _places(text: str) -> list[frozenset[int]]:
     """Return the places of OMP_PLACES; [] where they cannot be counted, as cores cannot."""
     if named := _THREADS.fullmatch(text):
         # The runtime chooses which: they get negative numbers.
-        return [
-            frozenset({-number}) for number in range(1, min(int(named[1]), MOST_OPENMP_CPUS) + 1)
-        ]
+        return [frozenset({-number}) for number in range(1, min(int(named[1]), MOST_OPENMP_CPUS) + 1)]
     places: list[frozenset[int]] = []
     at = 0
     while at < len(text):
         one = _PLACE.match(text, at)
-        parts = (
-            [_COUNTED.fullmatch(part.replace(" ", "")) for part in one[1].split(",")] if one else []
-        )
+        parts = [_COUNTED.fullmatch(part.replace(" ", "")) for part in one[1].split(",")] if one else []
         cpus: set[int] = set()
         for part in parts:
             if part is None or int(part["count"] or 1) > MOST_OPENMP_CPUS:
@@ -153,9 +147,7 @@ def thread_pools(report: ReportView) -> ThreadPools:
     cpus = int(report.need("limits.effective_cpus"))
     expected = {row["runtime"]: int(row["cpus"]) for row in report.need("limits.threads_expected")}
     over = {str(name): count for name, count in expected.items() if count > cpus}
-    has_threads = (
-        report.fact("limits.process_threads", cpus + 1) > cpus
-    )  # with --pid they are counted
+    has_threads = report.fact("limits.process_threads", cpus + 1) > cpus  # with --pid they are counted
     # A runtime with its own variable ignores OpenMP's.
     causes = {
         str(row["because"]).partition(" is ")[0]

@@ -53,9 +53,7 @@ def fits(value: Any, sign: str, bound: str, order: tuple[str, ...] = ()) -> bool
     if order:
         places = {word.lower(): place for place, word in enumerate(order)}
         if bound.lower() not in places:
-            raise BadInput(
-                f"{bound!r} is not one of its values", f"its values are {' < '.join(order)}"
-            )
+            raise BadInput(f"{bound!r} is not one of its values", f"its values are {' < '.join(order)}")
         # A word of another order (SVE256 compared with AVX2) is neither above nor below.
         return _compare(places.get(value.lower(), math.nan), places[bound.lower()], sign)
     return _text_fits(str(value), sign, bound)
@@ -64,12 +62,7 @@ def fits(value: Any, sign: str, bound: str, order: tuple[str, ...] = ()) -> bool
 def in_unit_of(value: Any, bound: str) -> str:
     """Return a number in the unit of a typed bound: "7.63 GiB" for "64GiB". "" if the bound has no unit."""
     typed = amount(bound)
-    if (
-        not typed
-        or typed.factor == 1
-        or isinstance(value, bool)
-        or not isinstance(value, int | float)
-    ):
+    if not typed or typed.factor == 1 or isinstance(value, bool) or not isinstance(value, int | float):
         return ""
     number = value / typed.factor
     text = f"{number:.4g}"
@@ -97,9 +90,7 @@ def _text_fits(value: str, sign: str, bound: str) -> bool:
     except InvalidSpecifier:
         if sign not in (*_EQUAL, "!="):
             hint = "~= needs two numbers, such as ~=2.0" if sign == "~=" else ""
-            raise BadInput(
-                f"{sign}{bound} is not a version, and {value!r} is a text", hint
-            ) from None
+            raise BadInput(f"{sign}{bound} is not a version, and {value!r} is a text", hint) from None
         return (value == bound) is (sign in _EQUAL)
     try:
         version = Version(value)

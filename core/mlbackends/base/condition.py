@@ -147,9 +147,7 @@ class _Parser:
         rest, language = self.rest(), self.language
         found = _OPERATOR.match(rest)
         operator = " ".join(found[0].split()) if found else ""
-        is_end = not rest or (
-            language.joins and (rest[0] == ")" or operator.lower() in ("and", "or"))
-        )
+        is_end = not rest or (language.joins and (rest[0] == ")" or operator.lower() in ("and", "or")))
         if (language.joins or language.clauses) and is_first and is_end:
             return Comparison(name)
         if not found:

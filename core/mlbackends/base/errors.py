@@ -112,9 +112,7 @@ def some(names: "tuple[str, ...]", listed_by: str = "") -> str:
     if len(names) <= _MOST_NAMES:
         return ", ".join(names)
     rest = f"and {len(names) - _MOST_NAMES + 2} more"
-    return f"{', '.join(names[: _MOST_NAMES - 2])} {rest}" + (
-        f": `{listed_by}`" if listed_by else ""
-    )
+    return f"{', '.join(names[: _MOST_NAMES - 2])} {rest}" + (f": `{listed_by}`" if listed_by else "")
 
 
 def joined(names: "Sequence[str]") -> str:

@@ -30,9 +30,7 @@ def install_command(extra: str, *packages: str) -> str:
     except OSError:
         return " ".join([f"pip install -e '.[{extra}]'", *packages, "in the clone"])
     line = rf"""^Requires-Dist: ([^;\n]+);[^\n]*extra == ["']{extra}["']"""
-    needed = [
-        shlex.quote(requirement.strip()) for requirement in re.findall(line, text, re.MULTILINE)
-    ]
+    needed = [shlex.quote(requirement.strip()) for requirement in re.findall(line, text, re.MULTILINE)]
     return " ".join(["pip install", *needed, *packages])
 
 

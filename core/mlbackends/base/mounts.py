@@ -54,9 +54,7 @@ class NotAnswering(MlBackendsError, TimeoutError):
         return str(self.args[0])
 
 
-def call(
-    function: Callable[..., Result], path: str, *rest: Any, seconds: float = _SECONDS
-) -> Result:
+def call(function: Callable[..., Result], path: str, *rest: Any, seconds: float = _SECONDS) -> Result:
     """Return function(path, *rest), made where it can be given up if the path leads to a foreign mount.
 
     function: importable by its name, and with a result that can be pickled.
@@ -73,9 +71,7 @@ def call(
     try:
         # Not abspath, for which a link and ".." behind it are nothing.
         whole = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
-        result: Result = answer(
-            partial(environment, trusting=False), seconds, function, whole, *rest
-        )
+        result: Result = answer(partial(environment, trusting=False), seconds, function, whole, *rest)
     except TooLate:
         table.silent.add(mount)
         raise failure from None

@@ -65,9 +65,7 @@ def without_secrets(text: str, stand_in: str = "redacted") -> str:
     return _SECRET.sub(lambda found: f"{found[1] or ''}{stand_in}", text)
 
 
-UUID = pattern(
-    r"[0-9a-fA-F]{8}(?P<sign>[-_])(?:[0-9a-fA-F]{4}(?P=sign)){3}[0-9a-fA-F]{12}(?![0-9a-fA-F])"
-)
+UUID = pattern(r"[0-9a-fA-F]{8}(?P<sign>[-_])(?:[0-9a-fA-F]{4}(?P=sign)){3}[0-9a-fA-F]{12}(?![0-9a-fA-F])")
 #: Of six bytes; of eight as InfiniBand has them; of seven, of which the first is the kind, in BOOTIF=.
 HARDWARE_ADDRESS = pattern(
     r"(?<![0-9A-Za-z])[0-9a-fA-F]{2}(?P<sign>[:-])(?:[0-9a-fA-F]{2}(?P=sign)){4,6}[0-9a-fA-F]{2}"

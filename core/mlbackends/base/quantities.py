@@ -13,9 +13,7 @@ LARGEST = (1 << 63) - 1
 
 _FASTEST_CLOCK = 20_000_000_000
 _KERNEL_UNITS = {"": 1, "B": 1} | {
-    f"{unit}{end}": 1 << 10 * power
-    for power, unit in enumerate("KMGT", 1)
-    for end in ("", "B", "IB")
+    f"{unit}{end}": 1 << 10 * power for power, unit in enumerate("KMGT", 1) for end in ("", "B", "IB")
 }
 _OF_UNITS = "KMGTIBkmgtib \t"
 _WITHOUT_DIGITS = str.maketrans("", "", "0123456789")
@@ -146,11 +144,7 @@ def one_line(text: str, longest: int = 400) -> str:
 def word(text: str) -> str:
     """Return a name such as a driver's; "" for anything else, and for "none"."""
     name = text.strip()
-    is_name = (
-        name.isascii()
-        and name[:1].isalnum()
-        and all(sign.isalnum() or sign in "_.+-" for sign in name)
-    )
+    is_name = name.isascii() and name[:1].isalnum() and all(sign.isalnum() or sign in "_.+-" for sign in name)
     return name if is_name and len(name) < 64 and name != "none" else ""
 
 

@@ -140,9 +140,7 @@ def python_command(name: str) -> list[str]:
         # A frozen program is its own sys.executable: it would start itself, and ask again.
         raise FileNotFoundError(2, "this program has no Python interpreter of its own to start")
     finders = sys.path_importer_cache  # None for a folder from which nothing can be imported
-    path = [
-        folder for folder in dict.fromkeys(sys.path) if finders.get(folder, finders) is not None
-    ]
+    path = [folder for folder in dict.fromkeys(sys.path) if finders.get(folder, finders) is not None]
     if len(repr(path)) > _PATH_LIMIT:
         # Only the folders from which something is imported already, and of those what fits.
         files = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]

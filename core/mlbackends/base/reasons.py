@@ -27,9 +27,7 @@ class NotUsable(Exception):
     learned: the `Answer` with what was learned until then, which the report keeps; None for nothing.
     """
 
-    def __init__(
-        self, code: str, message: str, hint: str = "", learned: Struct | None = None
-    ) -> None:
+    def __init__(self, code: str, message: str, hint: str = "", learned: Struct | None = None) -> None:
         super().__init__(message)
         self.reason = Reason(code, message, hint)
         self.learned = learned

@@ -62,8 +62,7 @@ def load(package: str, name: str) -> ModuleType:
         if not nearest(name, names(package)):
             # Entries whose first line has the word: blas, openblas and others for lapack.
             titles = {
-                entry: (load(package, entry).__doc__ or "").partition("\n")[0]
-                for entry in names(package)
+                entry: (load(package, entry).__doc__ or "").partition("\n")[0] for entry in names(package)
             }
             near = [entry for entry, title in titles.items() if name.lower() in title.lower()]
             if 0 < len(near) <= 5:

@@ -70,9 +70,7 @@ class Document(Struct, frozen=True, dict=True):
                 if len(path) == 3 and len(matches) == 1 and not _HIDING.search(text):
                     return first + matches[0]
         cuts = _cuts(text)
-        at = bisect_left(
-            cuts, True, key=lambda cut: _has(tomllib.loads(f"{text[: cut[0]]}\n{cut[1]}"), path)
-        )
+        at = bisect_left(cuts, True, key=lambda cut: _has(tomllib.loads(f"{text[: cut[0]]}\n{cut[1]}"), path))
         return first + text.count("\n", 0, cuts[max(at - 1, 0)][0])
 
 

@@ -54,9 +54,7 @@ def is_text(text: str) -> bool:
 
 def clean(text: str) -> str:
     """Return the text with U+FFFD for each byte of a file name that is not UTF-8."""
-    return (
-        text.encode(errors="surrogatepass").decode(errors="replace") if not is_text(text) else text
-    )
+    return text.encode(errors="surrogatepass").decode(errors="replace") if not is_text(text) else text
 
 
 def cleaned(value: Any) -> Any:

@@ -22,9 +22,7 @@ _ELSEWHERE = {
         "cuFFTPlanCache", "cuFFTPlanCacheAttrContextProp", "cuFFTPlanCacheManager", "cufft_plan_cache",
     ),
 }  # fmt: skip
-_LAZY = {
-    name: f"mlbackends.{module}:{name}" for module, names in _ELSEWHERE.items() for name in names
-}
+_LAZY = {name: f"mlbackends.{module}:{name}" for module, names in _ELSEWHERE.items() for name in names}
 _LAZY["on_stream"] = f"{registry.KERNELS}.cuda.streams:on_stream"
 __all__ = [*_LAZY, "cuBLASModule", "is_built", "is_ck_sdpa_available", "matmul"]  # noqa: PLE0604  of _LAZY
 _LAZY["SDPBackend"] = "mlbackends.sdpa:SDPBackend"

@@ -29,9 +29,7 @@ class cuFFTPlanCacheAttrContextProp:  # noqa: N801  torch's name
     A setter that is a text makes the attribute read-only; the text is the reason.
     """
 
-    def __init__(
-        self, getter: "Callable[[int], int]", setter: "Callable[[int, Any], None] | str"
-    ) -> None:
+    def __init__(self, getter: "Callable[[int], int]", setter: "Callable[[int, Any], None] | str") -> None:
         self.getter = getter
         self.setter = setter
 

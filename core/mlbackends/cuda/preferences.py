@@ -151,9 +151,7 @@ def cublaslt_workspace_size(size: int | None = None) -> int:
     return min(requested, ceiling)
 
 
-def blas_workspace_size(
-    size: int | None = None, backend: "str | _BlasBackend | None" = None
-) -> int:
+def blas_workspace_size(size: int | None = None, backend: "str | _BlasBackend | None" = None) -> int:
     """Return the bytes that a BLAS may work in; set them to `size` before. The first argument is the size.
 
     backend: as for `preferred_blas_library`, by default the preferred one. Raises RuntimeError for an
@@ -188,9 +186,7 @@ def _member(
     if backend not in words:
         near = nearest(backend, tuple(words))
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise RuntimeError(
-            f"Unknown {noun}. Choose from: {', '.join(words)}. It was {backend!r}.{hint}"
-        )
+        raise RuntimeError(f"Unknown {noun}. Choose from: {', '.join(words)}. It was {backend!r}.{hint}")
     return words[backend]
 
 
@@ -209,9 +205,7 @@ def _installed(name: str, stem: str) -> bool:
 
 def _need(is_found: bool, library: str, file: str) -> None:
     if not is_found:
-        raise RuntimeError(
-            f"Cannot set preferred backend to {library}: {file} is not installed here."
-        )
+        raise RuntimeError(f"Cannot set preferred backend to {library}: {file} is not installed here.")
 
 
 def _warn_once(message: str) -> None:

@@ -52,9 +52,7 @@ def init_dropout_state(
     state = dropout_state.get("desc_0")
     if state is None or state.get() is None:
         if train and dropout:
-            raise NotImplementedError(
-                "mlbackends has no recurrent layers that would use this state"
-            )
+            raise NotImplementedError("mlbackends has no recurrent layers that would use this state")
         state = dropout_state["desc_0"] = Unserializable(None)
     return state.get()
 

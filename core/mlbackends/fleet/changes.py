@@ -39,8 +39,7 @@ def difference_of(
         nodes=len(common),
         new=tuple(sorted(node for node in after.nodes if node not in before.nodes)),
         silent=tuple(
-            Silent(status, error, tuple(sorted(nodes)))
-            for (status, error), nodes in sorted(gone.items())
+            Silent(status, error, tuple(sorted(nodes))) for (status, error), nodes in sorted(gone.items())
         ),
         changes=tuple(
             sorted(
@@ -65,9 +64,7 @@ def _changes(
     changed: dict[tuple[str, bytes], dict[bytes, tuple[Step, Any, list[tuple[int, int]]]]] = {}
     for pair, differing in steps.items():
         for name, (was, now) in differing.items():
-            before, after = (
-                msgspec.json.encode(value, order="deterministic") for value in (was, now)
-            )
+            before, after = (msgspec.json.encode(value, order="deterministic") for value in (was, now))
             real = [side.real(name, value) for side, value in zip(sides, (was, now), strict=True)]
             step = Step(name, *real)
             movers = changed.setdefault((name, after), {})

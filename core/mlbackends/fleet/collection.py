@@ -190,10 +190,7 @@ class Collection:
         prefix = self._prefix(bytes(python)) if python is not None else ""
         canonical = Canonical(prefix, report.depth)
         place = f"{report.depth}{prefix}"
-        numbers = [
-            self._section(name, bytes(data), canonical, place)
-            for name, data in report.probes.items()
-        ]
+        numbers = [self._section(name, bytes(data), canonical, place) for name, data in report.probes.items()]
         head: Facts = {f"{HEAD}.depth": str(report.depth), f"{HEAD}.tool": report.tool}
         numbers.append(self._number(HEAD, head))
         return tuple(sorted(numbers)), {}
@@ -249,10 +246,7 @@ class Collection:
             new = sum(name not in self._values for name in facts)
             if len(self._values) + new > MOST_FACTS:
                 raise ValueError(f"with it the fleet would have more than {MOST_FACTS:,} facts")
-            texts = {
-                name: msgspec.json.encode(value, order="deterministic")
-                for name, value in facts.items()
-            }
+            texts = {name: msgspec.json.encode(value, order="deterministic") for name, value in facts.items()}
             size = sum(
                 len(text) + _ENTRY_BYTES * (1 + text.count(b",") + text.count(b"["))
                 for text in texts.values()

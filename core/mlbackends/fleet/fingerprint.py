@@ -33,8 +33,7 @@ def fingerprints(report: Report) -> dict[str, str]:
     """Return the fingerprint of each probe's report, by the probe's name."""
     canonical = Canonical(prefix_of(report.probes.get("python")), report.depth)
     return {
-        name: fingerprint(canonical_facts(name, probe, canonical))
-        for name, probe in report.probes.items()
+        name: fingerprint(canonical_facts(name, probe, canonical)) for name, probe in report.probes.items()
     }
 
 
@@ -82,12 +81,8 @@ def canonical_facts(name: str, probe: ProbeReport, canonical: Canonical) -> Fact
             for field, value in _leaves(prefix, canonical.fields(library)):
                 columns.setdefault(field, [None] * len(copies))[at] = value
             if len(columns) * len(copies) > _MOST_CELLS:
-                raise ValueError(
-                    f"its {len(copies):,} copies of {soname[:80]} have too many fields"
-                )
-        facts.update(
-            (field, values[0] if len(copies) == 1 else values) for field, values in columns.items()
-        )
+                raise ValueError(f"its {len(copies):,} copies of {soname[:80]} have too many fields")
+        facts.update((field, values[0] if len(copies) == 1 else values) for field, values in columns.items())
     if probe.devices:
         facts[f"{name}.devices"] = len(probe.devices)
         counts: dict[str, Counter[str]] = {}

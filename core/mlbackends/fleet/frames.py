@@ -35,9 +35,7 @@ _PIECE_BYTES = 200
 
 _LONGEST_NODE = 63
 _NOT_OF_A_NAME = re.compile(r"[^\w.-]", re.ASCII)
-_LINE = re.compile(
-    rb"BK1 ([\w.-]{1,63}) ([0-9a-f]{8}) (\d{1,5})/(\d{1,5}) ([0-9a-f]{8}) ([\w+/=]+)"
-)
+_LINE = re.compile(rb"BK1 ([\w.-]{1,63}) ([0-9a-f]{8}) (\d{1,5})/(\d{1,5}) ([0-9a-f]{8}) ([\w+/=]+)")
 _MOST_PIECES = (REPORT_LIMIT // 350) + 1
 
 

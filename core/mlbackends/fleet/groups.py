@@ -68,9 +68,7 @@ def baseline_of(report: Report, name: str) -> Baseline:
     return Baseline(name, facts, metrics)
 
 
-def fleet_of(
-    collection: Collection, by: Sequence[str] = (), baseline: Baseline | None = None
-) -> Fleet:
+def fleet_of(collection: Collection, by: Sequence[str] = (), baseline: Baseline | None = None) -> Fleet:
     """Return the fleet that a collection describes.
 
     by: the facts that define a kind of nodes, BY if empty; "*" matches any probe. baseline: what nodes are
@@ -88,19 +86,14 @@ def fleet_of(
     kinds = []
     for at, (title, members) in enumerate(members_by_kind):
         others = [
-            machine
-            for few, near in joined.items()
-            if near == at
-            for machine in members_by_kind[few][1]
+            machine for few, near in joined.items() if near == at for machine in members_by_kind[few][1]
         ]
         if at not in joined:
             kinds.append(_Comparison(view, members, baseline, others).kind(title))
     far = [
         outlier
         for _, members in members_by_kind
-        for outlier in outliers(
-            collection.figures, [n for member in members for n in nodes[member]]
-        )
+        for outlier in outliers(collection.figures, [n for member in members for n in nodes[member]])
     ]
     kinds.sort(key=lambda kind: (not kind.others, -kind.nodes))
     silent = tuple(
@@ -193,14 +186,10 @@ class _View:
 
     def names(self) -> dict[str, None]:
         """Return the name of every fact."""
-        return dict.fromkeys(
-            name for section in self.collection.sections.values() for name in section.facts
-        )
+        return dict.fromkeys(name for section in self.collection.sections.values() for name in section.facts)
 
 
-def _kinds(
-    view: _View, by: Sequence[str]
-) -> Iterable[tuple[dict[str, FactValue | None], list[int]]]:
+def _kinds(view: _View, by: Sequence[str]) -> Iterable[tuple[dict[str, FactValue | None], list[int]]]:
     """Yield the kinds of nodes: their title, and the machines of each."""
     found: dict[bytes, tuple[dict[str, FactValue | None], list[int]]] = {}
     titles: dict[int, dict[str, FactValue | None]] = {}
@@ -216,8 +205,7 @@ def _kinds(
                     fact
                     for fact in facts
                     for name in by
-                    if fact == name
-                    or (name.startswith("*.") and fact.partition(".")[2] == name[2:])
+                    if fact == name or (name.startswith("*.") and fact.partition(".")[2] == name[2:])
                 }
                 titles[id(section)] = {
                     name: sorted(value) if isinstance(value := facts[name], dict) else value
@@ -228,9 +216,7 @@ def _kinds(
     return found.values()
 
 
-def _joined(
-    view: _View, kinds: Sequence[tuple[dict[str, FactValue | None], list[int]]]
-) -> dict[int, int]:
+def _joined(view: _View, kinds: Sequence[tuple[dict[str, FactValue | None], list[int]]]) -> dict[int, int]:
     """Return the places of kinds of few nodes, each with that of the large kind that is most like it."""
     sizes = [sum(len(view.nodes[machine]) for machine in machines) for _, machines in kinds]
     found: dict[int, int] = {}
@@ -317,9 +303,7 @@ class _Comparison:
                     groups,
                     dict(sorted(facts.items(), key=lambda fact: _report_order(fact[0], title))),
                 )
-                for groups, facts in sorted(
-                    splits.items(), key=lambda pair: (len(pair[0]), pair[0])
-                )
+                for groups, facts in sorted(splits.items(), key=lambda pair: (len(pair[0]), pair[0]))
             ),
             others,
         )
@@ -339,9 +323,7 @@ class _Comparison:
         ]
         return tuple(sorted(found, key=lambda each: (len(each.nodes), each.nodes)))
 
-    def values(
-        self, names: Names[str] | None = None
-    ) -> dict[str, list[tuple[Any, frozenset[int]]]]:
+    def values(self, names: Names[str] | None = None) -> dict[str, list[tuple[Any, frozenset[int]]]]:
         """Return by fact each value with the machines that have it; None for machines without the fact.
 
         names: the facts; None for those that differ, or that are in the baseline.
@@ -360,9 +342,7 @@ class _Comparison:
             for name, value in facts.items():
                 if names is not None and name not in names:
                     continue
-                by_name.setdefault(name, {}).setdefault(_text(value), (value, set()))[1].update(
-                    machines
-                )
+                by_name.setdefault(name, {}).setdefault(_text(value), (value, set()))[1].update(machines)
         if self._baseline is not None:
             for name in self._baseline.facts:
                 by_name.setdefault(name, {})
@@ -437,19 +417,14 @@ def facts_of_fleet(collection: Collection, names: Sequence[str] = ()) -> FleetFa
         raise Incomplete(f"none of {counted(len(collection.silent), 'node')} has a report")
     chosen: dict[str, None] = {}
     for name in names:
-        found = [
-            fact for fact in known if fact == name or fact.startswith((f"{name}.", f"{name}["))
-        ]
+        found = [fact for fact in known if fact == name or fact.startswith((f"{name}.", f"{name}["))]
         found = found or [fact for fact in known if fnmatch.fnmatchcase(fact, name)]
         if not found:
             raise _unknown(name, known)
         chosen.update(dict.fromkeys(found))
     comparison = _Comparison(view, [*view.machines], None)
     values = comparison.values(chosen or None)
-    facts = [
-        FleetFact(name, comparison.holders(name, values[name]))
-        for name in (chosen or sorted(values))
-    ]
+    facts = [FleetFact(name, comparison.holders(name, values[name])) for name in (chosen or sorted(values))]
     return FleetFacts(
         schema=FACTS_SCHEMA,
         tool=f"backends {__version__}",

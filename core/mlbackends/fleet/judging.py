@@ -53,9 +53,7 @@ class Judge:
     places: values that it may read without being recorded. evaluated: how many times it was called.
     """
 
-    def __init__(
-        self, judgement: Callable[[Report], Outcome], places: Iterable[Place] = ()
-    ) -> None:
+    def __init__(self, judgement: Callable[[Report], Outcome], places: Iterable[Place] = ()) -> None:
         self.evaluated = 0
         #: Each distinct outcome, by its number, with its nodes.
         self.outcomes: dict[int, tuple[Outcome, list[str]]] = {}
@@ -256,9 +254,7 @@ def _watched(report: Report, read: set[Place]) -> Report:
 
         unlike = (fact for fact, role in roles_of(name).items() if role != "metric")
         facts = _Watched(probe.facts, frozenset(unlike), note)
-        return replace(
-            probe, facts=facts, devices=tuple(device(name, row) for row in probe.devices)
-        )
+        return replace(probe, facts=facts, devices=tuple(device(name, row) for row in probe.devices))
 
     probes = {name: section(name, probe) for name, probe in report.probes.items()}
     return replace(report, probes=probes)
@@ -276,8 +272,7 @@ def fleet_outcome(judge: Judge, collection: Collection) -> Outcome:
     first = next((outcome for outcome, _ in judge.outcomes.values()), nothing)
     total = len(collection.nodes)
     checks = [
-        _without_report(status, error, nodes)
-        for (status, error), nodes in collection.all_silent().items()
+        _without_report(status, error, nodes) for (status, error), nodes in collection.all_silent().items()
     ]
     judged = {node for _, nodes in judge.outcomes.values() for node in nodes}
     if unseen := [node for node in collection.nodes if node not in judged]:

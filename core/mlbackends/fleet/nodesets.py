@@ -37,9 +37,7 @@ def expanded(text: str) -> tuple[str, ...]:
     if len(nodes) > _MOST:
         raise _too_many(text)
     if names := [name for name in nodes if name.startswith("-")]:
-        raise BadInput(
-            f"{shown(names[0])} is not the name of a node: ssh takes it as an option", _HINT
-        )
+        raise BadInput(f"{shown(names[0])} is not the name of a node: ssh takes it as an option", _HINT)
     return tuple(nodes)
 
 

@@ -140,9 +140,7 @@ class Reader:
         self._own_names: set[bytes] = set()
         self._is_of_node = False
 
-    def read(
-        self, lines: Iterable[bytes], name: str = "", *, is_of_node: bool = True
-    ) -> Iterator[Envelope]:
+    def read(self, lines: Iterable[bytes], name: str = "", *, is_of_node: bool = True) -> Iterator[Envelope]:
         """Yield an envelope for each record of a source, and at the end for each incomplete one.
 
         lines: without newlines. name: the node's name, for records without one. is_of_node: all records are
@@ -251,9 +249,7 @@ class Reader:
         except msgspec.ValidationError as failure:
             if _BEGINNING not in data[:100]:
                 return []
-            envelope = Envelope(
-                status=Status.ERROR, error=f"it is not an envelope: {why_not(failure)}"
-            )
+            envelope = Envelope(status=Status.ERROR, error=f"it is not an envelope: {why_not(failure)}")
         except RecursionError:
             if _BEGINNING not in data[:100]:
                 return []

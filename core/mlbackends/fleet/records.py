@@ -157,15 +157,11 @@ def as_one(hazards: Sequence[Hazard]) -> Hazard:
     first = hazards[0].check
     texts = {}
     for field in ("message", "why", "hint"):
-        values = _values_by_nodes(
-            [(getattr(hazard.check, field), hazard.nodes) for hazard in hazards]
-        )
+        values = _values_by_nodes([(getattr(hazard.check, field), hazard.nodes) for hazard in hazards])
         texts[field] = _listed(values) if len(values) > 1 else values[0][0]
     evidence: dict[str, Any] = {}
     for name in dict.fromkeys(name for hazard in hazards for name in hazard.check.evidence):
-        values = _values_by_nodes(
-            [(hazard.check.evidence.get(name), hazard.nodes) for hazard in hazards]
-        )
+        values = _values_by_nodes([(hazard.check.evidence.get(name), hazard.nodes) for hazard in hazards])
         listed_values = [{"value": value, "nodes": folded(having)} for value, having in values]
         evidence[name] = listed_values if len(values) > 1 else values[0][0]
     is_same = all(hazard.check.command == first.command for hazard in hazards)

@@ -19,9 +19,7 @@ from mlbackends.model.fleet import SCHEMA, Envelope, Fleet, Status
 
 STANDARD_INPUT = "-"
 #: Files in a folder that are not a node's, unless they begin with a report.
-_NOT_OF_NODES = re.compile(
-    r"\.(?:bak|cfg|conf|csv|err|html|ini|md|pdf|png|py|sh|svg|tmp|toml|xml|ya?ml)$"
-)
+_NOT_OF_NODES = re.compile(r"\.(?:bak|cfg|conf|csv|err|html|ini|md|pdf|png|py|sh|svg|tmp|toml|xml|ya?ml)$")
 _OF_A_FILE = re.compile(r"(\.(?:frames?|jsonl?|log|out|txt|machine|tar|tgz|gz))+$")
 _FLEET = re.compile(rb'\s*\{\s*"schema"\s*:\s*"backends\.fleet/')
 _REPORT = re.compile(rb'BK1 |\s*\{\s*"schema"\s*:\s*"backends\.')

@@ -97,9 +97,7 @@ class Tree:
         if len(self.entries) > ENTRY_LIMIT:
             raise ValueError(f"it contains more than {ENTRY_LIMIT} files")
 
-    def call(
-        self, function: Callable[..., Result], path: str, *rest: Any, seconds: float = 5.0
-    ) -> Result:
+    def call(self, function: Callable[..., Result], path: str, *rest: Any, seconds: float = 5.0) -> Result:
         """Return what a function of the system, such as os.listdir, returns for a path without links.
 
         A function that is not in _CALLS gets a copy of the file; a path outside of the tree is left as it is.
@@ -146,9 +144,7 @@ class Tree:
         for path, entry in self.entries.items():
             name = _DRIVE.sub(r"\1", path)
             if os.name == "nt" and NOT_IN_WINDOWS.search(name):
-                raise ValueError(
-                    f"Windows can have no file {path!r}; name an archive, NAME{ENDING}"
-                )
+                raise ValueError(f"Windows can have no file {path!r}; name an archive, NAME{ENDING}")
             at = os.path.join(folder, name)
             # A name that exists already differs in case only, and is another entry.
             if isinstance(entry, set):

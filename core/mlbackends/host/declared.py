@@ -50,11 +50,7 @@ def facts_of(probe: str) -> dict[str, Fact]:
     facts = {fact.name: fact for fact in getattr(load(PROBES, probe), "FACTS", ())}
     for row in _facts_file().get(probe, ()):
         rows = _facts_file()[row] if isinstance(row, str) else (row,)
-        facts |= {
-            fact.name: replace(fact, kind=_KINDS[fact.kind])
-            for fact in rows
-            if isinstance(fact, Fact)
-        }
+        facts |= {fact.name: replace(fact, kind=_KINDS[fact.kind]) for fact in rows if isinstance(fact, Fact)}
     if probe in table("host/variables"):
         steering = Fact("environment", dict[str, str], "The variables that affect it and are set.")
         facts.setdefault("environment", steering)

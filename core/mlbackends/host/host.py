@@ -174,9 +174,7 @@ class Host:
         """Return a regular file's first `limit` bytes; b"" where it cannot be read."""
         return self._call(read_regular, path, limit, default=b"")
 
-    def _call(
-        self, function: Callable[..., Result], path: str, *rest: Any, default: Result
-    ) -> Result:
+    def _call(self, function: Callable[..., Result], path: str, *rest: Any, default: Result) -> Result:
         """Return a function's result for the place of a path, or the default if the call fails."""
         try:
             return self._on_disk(function, self.real(path), *rest, seconds=self.timeout)  # type: ignore[no-any-return]
@@ -287,19 +285,13 @@ class Host:
         folder, _, name = path.rpartition("/")
         # Most files that are resolved are in a few folders.
         # But the folder of "C:/x" would be the drive's current one.
-        if (
-            folder[-1:] not in ("", ":")
-            and name not in ("", ".", "..")
-            and not mounts.mount_of(path)
-        ):
+        if folder[-1:] not in ("", ":") and name not in ("", ".", "..") and not mounts.mount_of(path):
             at = with_slashes(os.path.join(self.realpath(folder), name))
             if not self._call(os.path.islink, at, default=False):
                 return at
         return with_slashes(self._call(os.path.realpath, path, default=path))
 
-    def extracted(
-        self, path: str, read: Callable[[str], Result], kind: Any, name: str = ""
-    ) -> Result:
+    def extracted(self, path: str, read: Callable[[str], Result], kind: Any, name: str = "") -> Result:
         """Return what `read` extracts from a file, whose place on the disk it gets.
 
         kind: the type of the result, which JSON must be able to hold. name: the result's name in the

@@ -73,9 +73,7 @@ def query(executable: str, timeout: float = 10.0) -> dict[str, Any]:
         raise BadInput(f"{executable} is Python {version}; {needed} is needed")
     # Not checked by the interpreter: a folder that does not answer would lose its whole description.
     folders = [with_slashes(folder) for folder in description["path"] if isinstance(folder, str)]
-    texts = {
-        name: with_slashes(text) for name, text in description.items() if isinstance(text, str)
-    }
+    texts = {name: with_slashes(text) for name, text in description.items() if isinstance(text, str)}
     return {**texts, "path": [at for at in folders if call_or(True, os.path.isdir, at)]}
 
 

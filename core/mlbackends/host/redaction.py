@@ -285,8 +285,7 @@ class _Replacer:
         if isinstance(value, dict):
             with_variables = fact in _WITH_VARIABLES
             return {
-                key: self.addresses(fact, item, key if with_variables else "")
-                for key, item in value.items()
+                key: self.addresses(fact, item, key if with_variables else "") for key, item in value.items()
             }
         if isinstance(value, list):
             return [self.addresses(fact, item) for item in value]
@@ -306,9 +305,7 @@ class _Replacer:
         """Drop the patterns that cannot match anywhere in a whole report."""
         self._has_secrets = may_have_secrets(text)
         form = text.translate(DIGITS_AS_ZEROS)
-        self._present = [
-            numbers for numbers, forms in _NUMBERS if any(item in form for item in forms)
-        ]
+        self._present = [numbers for numbers, forms in _NUMBERS if any(item in form for item in forms)]
 
     def inside(self, value: Any) -> Any:
         """Replace names, UUIDs, hardware addresses and credentials inside every text below."""

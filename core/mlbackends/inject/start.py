@@ -39,16 +39,10 @@ def environment_with(plan: Plan, environment: Mapping[str, str]) -> dict[str, st
             merged[name] = text
     if not plan.steps:
         return merged
-    if os.pathsep in HOOK_FOLDER or not os.path.isfile(
-        os.path.join(HOOK_FOLDER, "sitecustomize.py")
-    ):
-        raise BadInput(
-            f"{HOOK_FOLDER} cannot be put on {_PATH}", "install mlbackends in another folder"
-        )
+    if os.pathsep in HOOK_FOLDER or not os.path.isfile(os.path.join(HOOK_FOLDER, "sitecustomize.py")):
+        raise BadInput(f"{HOOK_FOLDER} cannot be put on {_PATH}", "install mlbackends in another folder")
     # An empty entry would mean the current folder.
-    folders = [
-        folder for folder in merged.get(_PATH, "").split(os.pathsep) if folder != HOOK_FOLDER
-    ]
+    folders = [folder for folder in merged.get(_PATH, "").split(os.pathsep) if folder != HOOK_FOLDER]
     merged[_PATH] = os.pathsep.join([HOOK_FOLDER, *(folders if folders != [""] else [])])
     return merged
 

@@ -72,9 +72,7 @@ def target_of(command: Sequence[str], environment: Mapping[str, str]) -> Target 
     if arguments.has_own_folder:
         try:
             program = arguments.program
-            folders.insert(
-                0, os.path.dirname(os.path.realpath(program)) if program else os.getcwd()
-            )
+            folders.insert(0, os.path.dirname(os.path.realpath(program)) if program else os.getcwd())
         except (OSError, ValueError):  # the current folder was deleted; a null byte
             folders.insert(0, os.devnull)
     host = Host(python={**described, "path": folders}, environment=dict(environment))
@@ -86,9 +84,7 @@ def target_of(command: Sequence[str], environment: Mapping[str, str]) -> Target 
         parts = {"xpu"} if assigned_text(text, "xpu") else set()
         if assigned_text(text, "cuda") or assigned_text(text, "hip"):
             parts |= {"cuda", "cudnn"}
-        torch = Torch(
-            found.location, version or found.version, frozenset(parts) if version else None
-        )
+        torch = Torch(found.location, version or found.version, frozenset(parts) if version else None)
     modules = ("mlbackends", "opt_einsum")
     importable = frozenset(name for name in modules if module_location(host, name))
     return Target(with_slashes(python[0]), arguments.hook_ignored_by, torch, importable)
@@ -176,9 +172,7 @@ def interpreter_of(path: str) -> tuple[str, ...]:
             # Shell and Python at once: '''exec' /python "$0" "$@".
             line = lines[1] if len(lines) > 1 else ""
             words = shlex.split(line) if line.startswith("'''exec'") else []
-            command = (
-                words[1 : words.index("$0")] if words[:1] == ["exec"] and "$0" in words else []
-            )
+            command = words[1 : words.index("$0")] if words[:1] == ["exec"] and "$0" in words else []
             return () if any("$" in word for word in command) else tuple(command)
         words = [argument]
         for beginning in ("-S", "--split-string=", "-vS"):

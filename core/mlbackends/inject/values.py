@@ -73,9 +73,7 @@ def merged(values: Mapping[str, object], environment: Mapping[str, str]) -> dict
     return merged
 
 
-def without_contradicting(
-    values: Mapping[str, object], environment: Mapping[str, str]
-) -> dict[str, str]:
+def without_contradicting(values: Mapping[str, object], environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment without the variables of switches that contradict the values."""
     left = dict(environment)
     for name, (_, value) in switches_of_variables(environment)[0].items():

@@ -65,9 +65,7 @@ class Child:
         try:
             # Its standard error is not read. A container may lack /dev/null.
             noise = subprocess.DEVNULL if os.path.exists(os.devnull) else subprocess.PIPE
-            self.process = _start(
-                _SERVE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=noise
-            )
+            self.process = _start(_SERVE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=noise)
         except OSError as error:
             self.why_not = error.strerror or str(error)
 
@@ -127,9 +125,7 @@ class Child:
         with contextlib.closing(Child()) as child:
             return list(child.send([[request]]))
 
-    def _replies(
-        self, batches: Iterator[Sequence[Request]], sent: dict[str, Request]
-    ) -> Iterator[Reply]:
+    def _replies(self, batches: Iterator[Sequence[Request]], sent: dict[str, Request]) -> Iterator[Reply]:
         """Yield the replies, until all are there, the child has gone, or it is silent for too long.
 
         sent: gets each request that is sent, by its seal.
@@ -148,9 +144,7 @@ class Child:
         poller.register(answer, select.POLLIN | select.POLLHUP)
         unread = bytearray()
         limit, last_reply = GRACE, time.monotonic()
-        while (open_jobs or not process.stdin.closed) and (
-            left := last_reply + limit - time.monotonic()
-        ) > 0:
+        while (open_jobs or not process.stdin.closed) and (left := last_reply + limit - time.monotonic()) > 0:
             ready = dict(poller.poll(left * 1000))
             if question in ready:
                 if not lines:
@@ -193,9 +187,7 @@ class Child:
         try:
             code = self.process.wait(timeout=EXIT_SECONDS)
         except subprocess.TimeoutExpired:
-            return Reason(
-                "timed-out", "the process that opens it is still running and has not answered"
-            )
+            return Reason("timed-out", "the process that opens it is still running and has not answered")
         return Reason("exited", f"it ended the process that asks libraries with {ending(code)[1]}")
 
 
@@ -242,17 +234,13 @@ def _send_alone(request: Request) -> list[Reply]:
         start = time.monotonic()
         sealed = replace(request, jobs=tuple(jobs), seal=os.urandom(8).hex())
         try:
-            process = _start(
-                _ONE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-            )
+            process = _start(_ONE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         except OSError as error:
             message = f"no process could be started to open it: {error.strerror or error}"
             return [*replies, *_all_of([sealed], Reason("not-asked", message))]
         running.add(process)
         try:
-            ended, output, noise = _merged(
-                process, msgspec.json.encode(sealed), request.timeout * len(jobs)
-            )
+            ended, output, noise = _merged(process, msgspec.json.encode(sealed), request.timeout * len(jobs))
         finally:
             running.discard(process)
         sent = [reply for line in output.split(b"\n") if (reply := read_reply(line, sealed.seal))]
@@ -267,9 +255,7 @@ def _send_alone(request: Request) -> list[Reply]:
     return replies
 
 
-def _merged(
-    process: subprocess.Popen[bytes], question: bytes, timeout: float
-) -> tuple[bool, bytes, bytes]:
+def _merged(process: subprocess.Popen[bytes], question: bytes, timeout: float) -> tuple[bool, bytes, bytes]:
     """Return whether a child ended in time, and what it printed to its two streams.
 
     Processes that a library started may keep the streams open, as Wine's explorer.exe does; their

@@ -121,9 +121,7 @@ def _refusal(library: Library, error: Exception) -> Reason | None:
     """Return why the loader refuses a library, by its message; None for any other error."""
     message = str(error)
     if isinstance(error, AttributeError):
-        symbol = re.search(
-            r"undefined symbol: (\w+)|dlsym\([^,]*, (\w+)\)|function '(\w+)'", message
-        )
+        symbol = re.search(r"undefined symbol: (\w+)|dlsym\([^,]*, (\w+)\)|function '(\w+)'", message)
         if symbol is None:
             return None
         name = next(group for group in symbol.groups() if group)
@@ -144,7 +142,5 @@ def _refusal(library: Library, error: Exception) -> Reason | None:
     missing = re.match(r"(\S+): cannot open shared object file: No such file", message)
     if missing and missing[1] != library.path:
         hint = f"install the package with {missing[1]}, or name its folder in LD_LIBRARY_PATH"
-        return Reason(
-            "missing-dependency", f"it needs {missing[1]}, which the loader does not find", hint
-        )
+        return Reason("missing-dependency", f"it needs {missing[1]}, which the loader does not find", hint)
     return Reason("dlopen-failed", f"the loader reports: {message}")

@@ -114,9 +114,7 @@ def imported(
         left.remove(result.probe)
         if left:
             progress(left[0])
-    return {
-        name: _with_results(name, modules[name], reports[name], results[name]) for name in results
-    }
+    return {name: _with_results(name, modules[name], reports[name], results[name]) for name in results}
 
 
 def _result(probe: str, module: str, check: str, host: Host, timeout: float, deep: bool) -> _Result:
@@ -146,9 +144,7 @@ def _result(probe: str, module: str, check: str, host: Host, timeout: float, dee
     return _Result(probe, module, {}, reason, seconds)
 
 
-def _with_results(
-    name: str, probe: ModuleType, report: ProbeReport, results: list[_Result]
-) -> ProbeReport:
+def _with_results(name: str, probe: ModuleType, report: ProbeReport, results: list[_Result]) -> ProbeReport:
     """Return a probe's report with what came of importing its modules."""
     learned: dict[str, Any] = {}
     imports: dict[str, str] = {}

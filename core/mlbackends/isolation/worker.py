@@ -198,9 +198,7 @@ class _Server:
                     return
                 message = f"no process could be started to open it: {error.strerror}"
                 reason = Reason("not-asked", message)
-                self._send(
-                    request, [Reply(job.id, Presence.FOUND, None, reason) for job in request.jobs]
-                )
+                self._send(request, [Reply(job.id, Presence.FOUND, None, reason) for job in request.jobs])
                 continue
             self.at_work[started.pid] = started
             busy += 1

@@ -64,9 +64,7 @@ def read_topology(host: Host) -> Topology:
     usable = set(mask).intersection(online) or set(mask) or set(online)
     if not usable:
         raise Refused("neither /sys nor /proc/cpuinfo names a CPU of this machine")
-    groups = [
-        [cpu for cpu in group if cpu in usable] for group in core_groups(host, online, blocks)
-    ]
+    groups = [[cpu for cpu in group if cpu in usable] for group in core_groups(host, online, blocks)]
     groups += [[cpu] for cpu in usable.difference(*groups)]
     owners: dict[int, int] = {}
     memory: list[int] = []

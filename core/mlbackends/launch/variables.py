@@ -45,9 +45,7 @@ def child_environment(
     keeps_its_own = requested or options.use_default_allocator or is_preloaded("jemalloc", entries)
     if not (keeps_its_own or preload("tcmalloc") or preload("jemalloc")):
         consequence = "the program keeps its own allocator, which may be slower"
-        notices.append(
-            warning(f"neither libtcmalloc.so nor libjemalloc.so was found; {consequence}")
-        )
+        notices.append(warning(f"neither libtcmalloc.so nor libjemalloc.so was found; {consequence}"))
     variables = {THREADS: str(len(plan.instances[0].cpus))}
     for name in (*requested, *(() if options.disable_iomp else ("iomp5",))):
         if preload(name):

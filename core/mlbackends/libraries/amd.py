@@ -106,9 +106,7 @@ def gpus(host: Host) -> tuple[AmdGpu, ...]:
         has_target = 0 < version <= _HIGHEST_TARGET
         target = f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
         banks = _properties(host, f"{TOPOLOGY}/{node}/mem_banks")
-        memory = sum(
-            bank.get("size_in_bytes", 0) for bank in banks if bank.get("heap_type") in _FRAME_BUFFER
-        )
+        memory = sum(bank.get("size_in_bytes", 0) for bank in banks if bank.get("heap_type") in _FRAME_BUFFER)
         listed.append(
             AmdGpu(
                 node,
@@ -124,8 +122,7 @@ def gpus(host: Host) -> tuple[AmdGpu, ...]:
         AmdGpu(
             None,
             card.address,
-            memory_bytes=_video_memory(host, card.address)
-            or display_driver(host, card).get("memory_bytes"),
+            memory_bytes=_video_memory(host, card.address) or display_driver(host, card).get("memory_bytes"),
             pci=card,
         )
         for card in cards.values()

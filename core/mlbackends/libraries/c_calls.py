@@ -261,8 +261,5 @@ class Calls:
     def require_filled(self, device: str, memory: bytes, pattern: bytes) -> None:
         """Raise NotUsable unless all memory that a device filled has the pattern."""
         if memory != pattern * (len(memory) // len(pattern)):
-            message = (
-                f"{device} filled {len(memory)} bytes with 0x{pattern.hex()}, "
-                "and other bytes came back"
-            )
+            message = f"{device} filled {len(memory)} bytes with 0x{pattern.hex()}, and other bytes came back"
             raise NotUsable("wrong-result", message, learned=self.learned)

@@ -53,9 +53,7 @@ def consumers(host: Host) -> dict[str, tuple[str, ...]]:
     for name, package in packages.items():
         if used[name]:
             used[name] += [
-                file
-                for file in used.get(package.get("blas_of"), ())
-                if "omp" not in os.path.basename(file)
+                file for file in used.get(package.get("blas_of"), ()) if "omp" not in os.path.basename(file)
             ]
     files = dict.fromkeys(file for name in used for file in used[name])
     return {file: tuple(name for name in used if file in used[name]) for file in files}
@@ -160,9 +158,7 @@ def _targets(host: Host, path: str, own: tuple[str, ...]) -> Iterator[tuple[str,
             yield name, target
 
 
-def _resolved(
-    host: Host, path: str, name: str, rpath: tuple[str, ...], runpath: tuple[str, ...]
-) -> str:
+def _resolved(host: Host, path: str, name: str, rpath: tuple[str, ...], runpath: tuple[str, ...]) -> str:
     """Return the file that the loader opens for a name that another file needs, "" if it finds none."""
     # Intel's and LLVM's runtimes have the functions of GNU's too, and what is preloaded comes first.
     names = (name, "libiomp5", "libomp") if name.startswith("libgomp") else (name,)
@@ -188,9 +184,7 @@ def _resolved(
 
 def _is_ours(name: str) -> bool:
     """Return whether a file is a BLAS or an OpenMP runtime by its name."""
-    return bool(stem_of(name)) and any(
-        word in name.lower() for word in table("libraries/consumers")["names"]
-    )
+    return bool(stem_of(name)) and any(word in name.lower() for word in table("libraries/consumers")["names"])
 
 
 # ---- any library, by RPATH ------------------------------------------------------------------------

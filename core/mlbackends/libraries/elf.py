@@ -191,9 +191,7 @@ class ElfImage(FileImage):
             _read_before.clear()
         _read_before[key] = dict(vars(self))
 
-    def chain(
-        self, layout: str, at: int, count: int | None
-    ) -> Iterator[tuple[int, tuple[int, ...]]]:
+    def chain(self, layout: str, at: int, count: int | None) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Yield position and fields of each entry of a list; the last field leads to the next one.
 
         count: the number of entries that the file states; no more are read than any real file has.
@@ -217,16 +215,12 @@ class ElfImage(FileImage):
         if kind not in (2, 3):
             noun = _UNLOADABLE.get(kind, "an ELF file of an unknown type")
             raise NotALibrary(f"the file is {noun}, not a library or program")
-        self.machine = table("libraries/machines")["elf"].get(
-            f"{number}/{self.bits}", f"machine-{number}"
-        )
+        self.machine = table("libraries/machines")["elf"].get(f"{number}/{self.bits}", f"machine-{number}")
         if self.machine == "ppc64" and self.order == "<":
             self.machine = "ppc64le"
         layout = self.order + ("IIQQQQQQ" if self.bits == _WIDE_BITS else "IIIIIIII")
         if entry_size != struct.calcsize(layout) or not 0 < count <= _SEGMENTS_LIMIT:
-            raise NotALibrary(
-                "the ELF file is damaged: its program headers have an impossible size"
-            )
+            raise NotALibrary("the ELF file is damaged: its program headers have an impossible size")
         self.segments: list[tuple[int, int, int, int]] = []
         for fields in struct.iter_unpack(layout, self.exactly(start, entry_size * count)):
             if self.bits == _WIDE_BITS:
@@ -236,9 +230,7 @@ class ElfImage(FileImage):
             self.segments.append((kind, offset, address, size))
         end = max((s[1] + s[3] for s in self.segments if s[0] == _PT_LOAD), default=0)
         if end > self.size:
-            raise NotALibrary(
-                f"the file is cut short: it has {self.size} bytes and its segments need {end}"
-            )
+            raise NotALibrary(f"the file is cut short: it has {self.size} bytes and its segments need {end}")
 
     def _read_dynamic(self) -> None:
         self.tags: dict[int, int] = {}

@@ -32,9 +32,7 @@ def cached_libraries(host: Host) -> list[str]:
         entries = host.extracted("/etc/ld.so.cache", loader_cache, list[CacheEntry])
     except (OSError, ValueError):
         return []
-    return [
-        entry.path for entry in entries if not ours or architecture_of(entry.flags) in ("", ours)
-    ]
+    return [entry.path for entry in entries if not ours or architecture_of(entry.flags) in ("", ours)]
 
 
 def loader_cache(path: str) -> list[CacheEntry]:

@@ -42,9 +42,7 @@ def pe_headers(host: Host, path: str) -> Pe:
 def read_pe(path: str) -> Pe:
     """Read headers, imports and version. Raises NotALibrary, or OSError if the file cannot be read."""
     with PeImage(path) as image:
-        soname = (
-            image.name(image.unpack("I", exports + 12)[0]) if (exports := image.exports) else ""
-        )
+        soname = image.name(image.unpack("I", exports + 12)[0]) if (exports := image.exports) else ""
         return Pe(
             image.machine,
             soname,
@@ -84,9 +82,7 @@ def exported_symbols(path: str, names: Iterable[str]) -> frozenset[str]:
                 low, high = (middle + 1, high) if listed < name else (low, middle)
             return False
 
-        return frozenset(
-            name for name in names if is_exported(name.encode("utf-8", "surrogatepass"))
-        )
+        return frozenset(name for name in names if is_exported(name.encode("utf-8", "surrogatepass")))
 
 
 class PeImage(FileImage):
@@ -121,9 +117,7 @@ class PeImage(FileImage):
             self.sections.append((address, min(raw_size, virtual_size or raw_size), raw))
         end = max((raw + size for _, size, raw in self.sections if size), default=0)
         if end > self.size:
-            raise NotALibrary(
-                f"the file is cut short: it has {self.size} bytes and its sections need {end}"
-            )
+            raise NotALibrary(f"the file is cut short: it has {self.size} bytes and its sections need {end}")
         self.exports = self._directory(_EXPORTS)
 
     def _directory(self, number: int) -> int:

@@ -114,9 +114,7 @@ def libraries_named(
     """
     everywhere = _everywhere(host)
     keys = {key_of(host, stem) for stem in stems}
-    places = [
-        place for _, place in sorted(hit for stem in keys for hit in everywhere.get(stem, ()))
-    ]
+    places = [place for _, place in sorted(hit for stem in keys for hit in everywhere.get(stem, ()))]
     special = [
         (at, "site-packages")
         for wheel in wheels
@@ -130,9 +128,7 @@ def libraries_named(
             special += [(folder, variable) for folder in below]
     special += [(at, "well-known-folder") for customary in folders for at in host.glob(customary)]
     for folder, step in special:
-        places += [
-            place for place in _in_folder(host, folder, step) if key_of(host, place[0]) in keys
-        ]
+        places += [place for place in _in_folder(host, folder, step) if key_of(host, place[0]) in keys]
     # One record for each file, however many names lead to it, under the first name met.
     copies: dict[str, Library] = {}
     mapped = host.mapped_files()
@@ -150,9 +146,7 @@ def libraries_named(
     return _mark_winners(host, list(copies.values()))
 
 
-def absent(
-    host: Host, library: str, homes: Sequence[str] = (), folders: Sequence[str] = ()
-) -> Reason:
+def absent(host: Host, library: str, homes: Sequence[str] = (), folders: Sequence[str] = ()) -> Reason:
     """Return the reason for a library that was not found, with the places that were searched."""
     places = []
     if python_folders(host):
@@ -170,9 +164,7 @@ def absent(
     places += [folder for folder in folders if "*" not in folder][:2]
     library, searched = native_names(host, library), ", ".join(places)
     if host.pid is not None:
-        return Reason(
-            "not-mapped", f"the process has mapped no {library}; nor is one in {searched}"
-        )
+        return Reason("not-mapped", f"the process has mapped no {library}; nor is one in {searched}")
     return Reason("not-found", f"no {library} in {searched}")
 
 

@@ -227,9 +227,7 @@ class _Device:
         self._opened.vkUpdateDescriptorSets(self._device, 1, write, 0, None)
         return pipeline, layout, bound
 
-    def run(
-        self, pipeline: "ctypes.c_uint64", layout: "ctypes.c_uint64", bound: "ctypes.c_uint64"
-    ) -> None:
+    def run(self, pipeline: "ctypes.c_uint64", layout: "ctypes.c_uint64", bound: "ctypes.c_uint64") -> None:
         """Run the shader once for each pair, and wait for it."""
         pool = self._create("CommandPool", 0, self._family)
         allocate_info = _structure("VkCommandBufferAllocateInfo", pool.value, 0, 1)

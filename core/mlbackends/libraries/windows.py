@@ -34,9 +34,7 @@ _MOST_FILES = 500
 NO_MODULE, _NO_FUNCTION, _OTHER_FORMAT, _INITIALISATION = 126, 127, 193, 1114
 #: Its other errors for a file: no access, no memory, no signature, ...
 _REFUSED = (5, 8, 577, 998, 1455, 4551)
-REDISTRIBUTABLE = (
-    "install Microsoft's Visual C++ Redistributable: https://aka.ms/vc14/vc_redist.x64.exe"
-)
+REDISTRIBUTABLE = "install Microsoft's Visual C++ Redistributable: https://aka.ms/vc14/vc_redist.x64.exe"
 
 
 def system_folder(host: Host) -> str:
@@ -99,9 +97,7 @@ def version_of(pe: Pe) -> str:
     if pe.file_version.startswith(_NVIDIA) or not pe.file_version.strip("0."):
         return ""
     if "OpenMP" in product and re.fullmatch(r"\d{8}", text):
-        return (
-            f"{pe.strings.get('ProductVersion', '')}.{text}"  # as Intel's runtime itself prints it
-        )
+        return f"{pe.strings.get('ProductVersion', '')}.{text}"  # as Intel's runtime itself prints it
     return pe.file_version.removesuffix(".0")
 
 

@@ -114,9 +114,7 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         _check_tensors(self)
         if not (isfinite(self.dropout) and 0 <= self.dropout <= 1):
-            raise InvalidProblem(
-                f"dropout probability has to be between 0 and 1, but got {self.dropout}"
-            )
+            raise InvalidProblem(f"dropout probability has to be between 0 and 1, but got {self.dropout}")
         if not self.is_nested:
             _check_shapes(self)  # else sizes differ within the batch: no number could be compared
         if self.query_lengths or self.key_lengths or self.page_table is not None:
@@ -128,9 +126,7 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
                 f"inner_dtype is {self.inner_dtype!r}; it must be float32, float64 or {self.dtype}"
             )
         if min(self.window) < -1:
-            raise InvalidProblem(
-                f"window is {self.window}; a side is a count of keys, or -1 for all"
-            )
+            raise InvalidProblem(f"window is {self.window}; a side is a count of keys, or -1 for all")
         if not (isfinite(self.softcap) and self.softcap >= 0):
             raise InvalidProblem(f"softcap must be 0 or greater, but got {self.softcap}")
         if self.lower_right and not self.is_causal and self.window == (-1, -1):
@@ -383,9 +379,7 @@ def _check_sequences(problem: AttentionProblem) -> None:
     """Check the lengths of sequences that are packed, or whose keys lie in pages."""
     rows, keys, table = problem.query_lengths, problem.key_lengths, problem.page_table
     if problem.is_nested:
-        raise InvalidProblem(
-            "nested tensors already contain their lengths; do not pass lengths, too"
-        )
+        raise InvalidProblem("nested tensors already contain their lengths; do not pass lengths, too")
     shapes = [spec.shape for spec in (problem.query, problem.key, problem.value)]
     if [len(shape) for shape in shapes] != [4, 4, 4]:
         listed = ", ".join(str(list(shape)) for shape in shapes)
@@ -438,9 +432,7 @@ def _check_pages(problem: AttentionProblem, table: TensorSpec) -> None:
             "where queries lie one after another, give query_lengths",
         )
     if max(keys) > table.shape[1] * size:
-        raise InvalidProblem(
-            f"a sequence has {max(keys)} keys; {table.shape[1]} pages of {size} hold fewer"
-        )
+        raise InvalidProblem(f"a sequence has {max(keys)} keys; {table.shape[1]} pages of {size} hold fewer")
 
 
 def _leading(problem: AttentionProblem) -> tuple[tuple[int, ...], ...]:

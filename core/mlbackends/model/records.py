@@ -207,7 +207,5 @@ class Report(Displayed, Struct, frozen=True):
     def glance(self) -> str:
         """Return how many probes reached each presence level."""
         levels = [probe.presence or "not determined" for probe in self.probes.values()]
-        counts = ", ".join(
-            f"{levels.count(level)} {level}" for level in sorted({*levels}, reverse=True)
-        )
+        counts = ", ".join(f"{levels.count(level)} {level}" for level in sorted({*levels}, reverse=True))
         return f"report of {self.root}: {counts or 'no probes'}"

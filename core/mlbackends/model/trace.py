@@ -135,9 +135,7 @@ class Call(Record, frozen=True, kw_only=True):
         lambda self: self.event.startswith("exec") and self.event != "exec:start"
     )
     nested: ClassVar[bool] = _computed(
-        lambda self: (
-            self.event in {"create_nested", "exec:external"} or self.event.endswith(":start")
-        )
+        lambda self: self.event in {"create_nested", "exec:external"} or self.event.endswith(":start")
     )
     counted: ClassVar[bool] = _computed(  # many ask for it: executed, not nested and no query
         lambda self: (
@@ -193,9 +191,7 @@ class Dispatch(Record, frozen=True, kw_only=True):
     derived: ClassVar[Derived] = _computed(
         lambda self: NOTHING if self.refused is None else self.refused.derived
     )
-    operation: ClassVar[str] = _computed(
-        lambda self: self.refused.primitive if self.refused else self.origin
-    )
+    operation: ClassVar[str] = _computed(lambda self: self.refused.primitive if self.refused else self.origin)
 
 
 class Check(Record, frozen=True, kw_only=True):

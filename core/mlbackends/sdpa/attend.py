@@ -12,9 +12,7 @@ from mlbackends.sdpa.dispatch import chosen_backend
 from mlbackends.sdpa.request import Fields, Operation, Request, requested
 from mlbackends.switches.dynamo import untraced
 
-_FORWARD = Operation(
-    "scaled_dot_product_attention", "query key value attn_mask dropout_p is_causal"
-)
+_FORWARD = Operation("scaled_dot_product_attention", "query key value attn_mask dropout_p is_causal")
 _BACKWARD = Operation(
     "scaled_dot_product_attention_backward",
     "grad_out query key value out logsumexp dropout_p is_causal",
@@ -169,9 +167,7 @@ def scaled_dot_product_attention_backward(
                 )
     if request.problem is None:
         specs = {
-            name: _BACKWARD.described(name, tensor)
-            for name, tensor in named.items()
-            if tensor is not None
+            name: _BACKWARD.described(name, tensor) for name, tensor in named.items() if tensor is not None
         }
         mask = specs.pop("attn_mask", None)
         if attn_mask_gradient and mask is not None and mask.dtype != "bool":
@@ -202,10 +198,7 @@ def _requiring(problem: AttentionProblem, gradients: bool, *, mask: bool) -> Att
         required["sinks"] = gradients
     if problem.mask is not None:
         required["mask"] = mask and problem.mask.dtype != "bool"
-    specs = {
-        name: replace(getattr(problem, name), requires_grad=wanted)
-        for name, wanted in required.items()
-    }
+    specs = {name: replace(getattr(problem, name), requires_grad=wanted) for name, wanted in required.items()}
     return replace(problem, **specs)
 
 

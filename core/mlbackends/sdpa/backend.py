@@ -150,9 +150,7 @@ class AttentionBackend:
         """
         return self.run_with_logsumexp(problem, *tensors, **more)[0]
 
-    def run_with_logsumexp(
-        self, problem: AttentionProblem, *tensors: Any, **more: Any
-    ) -> tuple[Any, Any]:
+    def run_with_logsumexp(self, problem: AttentionProblem, *tensors: Any, **more: Any) -> tuple[Any, Any]:
         """Compute the problem, and the logarithm of the sum of each row's exponentials: (..., H, L).
 
         tensors, more: as for `run`. The logarithms are of the kind of query, float64 for float64, otherwise
@@ -161,9 +159,7 @@ class AttentionBackend:
         """
         raise NotImplementedError
 
-    def run_backward(
-        self, problem: AttentionProblem, grad_out: Any, *tensors: Any, **more: Any
-    ) -> Gradients:
+    def run_backward(self, problem: AttentionProblem, grad_out: Any, *tensors: Any, **more: Any) -> Gradients:
         """Return the gradients, given the gradient of the result.
 
         tensors: query, key, value, mask, and what `run_with_logsumexp` returned for them; more: as for

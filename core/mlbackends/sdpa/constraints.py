@@ -36,9 +36,7 @@ def unmet(constraints: tuple[Constraint, ...], problem: AttentionProblem) -> tup
 Test = Callable[[AttentionProblem], str]
 
 
-def constraint(
-    code: str, sentence: str, *, hint: str = ""
-) -> Callable[[Test], Callable[[], Constraint]]:
+def constraint(code: str, sentence: str, *, hint: str = "") -> Callable[[Test], Callable[[], Constraint]]:
     """Turn a test into a function that returns its constraint."""
 
     def built(test: Test) -> Callable[[], Constraint]:
@@ -117,8 +115,7 @@ def rank_is(rank: int = 4) -> Constraint:
         if ranks == [rank] * 3:
             return ""
         return (
-            f"query, key and value have {ranks[0]}, {ranks[1]} and {ranks[2]} dimensions;"
-            f" {rank} are needed"
+            f"query, key and value have {ranks[0]}, {ranks[1]} and {ranks[2]} dimensions; {rank} are needed"
         )
 
     return Constraint("wrong-rank", f"query, key and value with {rank} dimensions", test)
@@ -157,9 +154,7 @@ def grouped_heads(*, value_may_differ: bool = False, one_for_all: bool = False) 
             return _heads_differ(problem, "key and value must have the same number")
         return ""
 
-    return Constraint(
-        "heads-differ", "equal numbers of heads, or grouped heads with enable_gqa", test
-    )
+    return Constraint("heads-differ", "equal numbers of heads, or grouped heads with enable_gqa", test)
 
 
 same_head_dim = refusal(
@@ -217,9 +212,7 @@ def last_dim_contiguous(*, singleton_exempt: bool = False, mask_too: bool = Fals
         inputs = zip(("query", "key", "value"), _inputs(problem), strict=True)
         named = [*(() if is_exempt else inputs), *masks]
         bad = [f"{name} {spec.strides[-1]}" for name, spec in named if spec.strides[-1] != 1]
-        return (
-            f"the strides of the last dimension must be 1; they are {', '.join(bad)}" if bad else ""
-        )
+        return f"the strides of the last dimension must be 1; they are {', '.join(bad)}" if bad else ""
 
     return Constraint("rows-not-contiguous", "rows with contiguous elements", test)
 

@@ -81,9 +81,7 @@ def is_flash_attention_available() -> bool:
     """Return whether an installed backend computes flash attention on some CUDA device."""
     spec = TensorSpec((2, 4, 128, 64), "float16")
     problems = [
-        AttentionProblem(
-            query=spec, key=spec, value=spec, device=Device("cuda", 0, capability=capability)
-        )
+        AttentionProblem(query=spec, key=spec, value=spec, device=Device("cuda", 0, capability=capability))
         for capability in _GENERATIONS
     ]
     return any(
@@ -117,9 +115,7 @@ def sdp_kernel(
 ) -> AbstractContextManager[dict[object, object]]:
     """Allow only some kinds of attention backends inside the block. Deprecated: see sdpa_kernel."""
     if not is_compiling():  # a warning would break the graph
-        warnings.warn(
-            "sdp_kernel() is deprecated: use mlbackends.sdpa_kernel()", FutureWarning, stacklevel=2
-        )
+        warnings.warn("sdp_kernel() is deprecated: use mlbackends.sdpa_kernel()", FutureWarning, stacklevel=2)
     required = {
         SDPBackend.FLASH_ATTENTION: enable_flash,
         SDPBackend.MATH: enable_math,
@@ -173,9 +169,7 @@ class SDPAParams:
     attn_mask = property(lambda self: self._parts[3], doc="The mask, or None.")
     dropout = property(lambda self: self._parts[4], doc="The probability that a weight is dropped.")
     is_causal = property(lambda self: self._parts[5], doc="Whether row i sees the keys up to i.")
-    enable_gqa = property(
-        lambda self: self._parts[6], doc="Whether query heads may share a key head."
-    )
+    enable_gqa = property(lambda self: self._parts[6], doc="Whether query heads may share a key head.")
 
 
 def problem_of(params: SDPAParams) -> AttentionProblem:

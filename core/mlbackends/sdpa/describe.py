@@ -68,9 +68,7 @@ def describe(tensor: Any) -> TensorSpec:
     if is_torch(tensor):
         return _of_torch(tensor)
     if not is_tensor(tensor):
-        raise TypeError(
-            f"{type(tensor).__name__} is not a tensor: it has no shape and element type"
-        )
+        raise TypeError(f"{type(tensor).__name__} is not a tensor: it has no shape and element type")
     if not hasattr(tensor, "dtype"):
         view = memoryview(tensor)
         dtype = _FORMATS.get(view.format.lstrip("@=<>!"))
@@ -141,9 +139,7 @@ def _of_torch(tensor: Any) -> TensorSpec:
                 sizes.append(int(tensor.size(dimension)))
             except (AttributeError, RuntimeError, TypeError, ValueError):
                 sizes.append(0)  # it differs within the batch
-        return TensorSpec(
-            tuple(sizes), dtype, device=device, requires_grad=needs_gradient, nested=True
-        )
+        return TensorSpec(tuple(sizes), dtype, device=device, requires_grad=needs_gradient, nested=True)
     if str(tensor.layout) != "torch.strided":
         raise RuntimeError(f"a tensor must be strided; this one is {tensor.layout}")
     return TensorSpec(

@@ -126,9 +126,7 @@ def in_order(
     return sorted(among, key=place)
 
 
-def torch_order(
-    problem: AttentionProblem, environment: Environment | None = None
-) -> tuple[SDPBackend, ...]:
+def torch_order(problem: AttentionProblem, environment: Environment | None = None) -> tuple[SDPBackend, ...]:
     """Return the order of kinds in which torch asks its own kernels.
 
     Unless an order was set, cuDNN comes first on GPUs of capability 9 and 10 with a cuDNN newer than 9.15.0,
@@ -158,9 +156,7 @@ def switch_reasons(kind: SDPBackend) -> tuple[Reason, ...]:
     return (Reason("switched-off", message, f"switch {name} on"),)
 
 
-def _reasons(
-    backend: AttentionBackend, problem: AttentionProblem, here: bool
-) -> tuple[Reason, ...]:
+def _reasons(backend: AttentionBackend, problem: AttentionProblem, here: bool) -> tuple[Reason, ...]:
     reasons = switch_reasons(backend.answers_to)
     reasons = (*reasons, *backend.unsupported_reasons(problem))
     reasons = reasons or (backend.missing_parts() if here else ())

@@ -29,9 +29,7 @@ def explain(wordings: Sequence[Wording], names: Sequence[str] = ()) -> Explanati
     Raises UnknownName for an unknown backend or device, BadInput for --device cuda without one.
     """
     among = chosen_backends(names)
-    devices = {
-        name: named_devices.device(name) for name in {wording.device for wording in wordings}
-    }
+    devices = {name: named_devices.device(name) for name in {wording.device for wording in wordings}}
     problems = tuple(explained(wording, devices[wording.device], among) for wording in wordings)
     version = installed_torch()
     torch = ".".join(map(str, release_of(version)))

@@ -145,6 +145,4 @@ def device(name: str) -> NamedDevice:
         hint = "name a device that this machine does not have, such as --device h100"
         position = f" {index}" if devices else ""
         raise BadInput(f"this machine has no CUDA device{position}{because}", hint)
-    return NamedDevice(
-        name, devices[index], HERE["cuda"] if not index else f"its CUDA device {index}"
-    )
+    return NamedDevice(name, devices[index], HERE["cuda"] if not index else f"its CUDA device {index}")

@@ -176,9 +176,7 @@ def requested(
     if bias is not None and bias.shape != scores:
         raise RuntimeError(f"a causal mask of shape {bias.shape} does not fit scores of {scores}")
     if bias is not None and "key_lengths" in more:
-        raise ValueError(
-            "a CausalBias has one size: for several lengths use is_causal, and lower_right"
-        )
+        raise ValueError("a CausalBias has one size: for several lengths use is_causal, and lower_right")
     reduced = dtype in REDUCED and store.read("cuda.fp16_bf16_reduction_math_sdp")
     try:
         problem = AttentionProblem(
@@ -224,6 +222,4 @@ def _refuse_tensors(specs: list[TensorSpec], mask: TensorSpec | None) -> None:
             f" attn_mask.dtype: {mask.dtype} and query.dtype: {dtype}"
         )
     if mask.device != device:
-        raise RuntimeError(
-            f"Expected attn_mask to be on the query's device, {device}, but got {mask.device}"
-        )
+        raise RuntimeError(f"Expected attn_mask to be on the query's device, {device}, but got {mask.device}")

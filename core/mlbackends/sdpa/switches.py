@@ -81,9 +81,7 @@ def sdpa_kernel(
     if not isinstance(set_priority, bool):
         raise TypeError(f"set_priority must be a bool, not {type(set_priority).__name__}")
     enabled = _kinds_of(backends)
-    if (
-        is_compiling()
-    ):  # a graph is being captured: the scope becomes part of it, nothing is switched now
+    if is_compiling():  # a graph is being captured: the scope becomes part of it, nothing is switched now
         begin_in_graph(tuple([kind.name for kind in enabled]), set_priority)
         try:
             yield {}

@@ -117,14 +117,10 @@ def survey(
                 progress(len(replies), len(search.jobs) + 1, name)
 
         chosen = {
-            name: finding
-            for name, finding in findings.items()
-            if packages == "imported" or name in computing
+            name: finding for name, finding in findings.items() if packages == "imported" or name in computing
         }
         lacking = _lacking(findings) if search.opens_extensions else ()
-        chosen |= {
-            name: findings[name] for name in lacking
-        }  # an import shows whether it needs that
+        chosen |= {name: findings[name] for name in lacking}  # an import shows whether it needs that
         for name, job in search.extensions.items():
             reply = replies.get(job)
             if name not in reports or name in chosen:
@@ -163,9 +159,7 @@ def _lacking(findings: Mapping[str, Finding]) -> list[str]:
     packages = findings.get("packages", Finding())
     unmet = packages.facts.get("unmet", [])
     lacking = {row["package"] for row in unmet} if isinstance(unmet, list) else set()
-    return [
-        name for name, finding in findings.items() if finding.facts.get("distribution") in lacking
-    ]
+    return [name for name, finding in findings.items() if finding.facts.get("distribution") in lacking]
 
 
 def report(

@@ -89,9 +89,7 @@ def value(report: Report, name: str, declared: tuple[str, ...] = ()) -> Any:
         if head in ("version", "failure", "presence") and not found:
             raise NoValue(name, probe)
     else:
-        raise UnknownName(
-            "value", name, tuple(f"{probe_name}.{fact}" for fact in (*declared, *FIELDS))
-        )
+        raise UnknownName("value", name, tuple(f"{probe_name}.{fact}" for fact in (*declared, *FIELDS)))
     found = _descend(found, path)
     if found is None:
         raise NoValue(name, probe)
@@ -118,9 +116,7 @@ def below(value: Any, step: str) -> Any:
     """
     if isinstance(value, dict):
         tables = (value, *(value.get(name) for name in ("facts", "volatile")))
-        return next(
-            (table[step] for table in tables if isinstance(table, dict) and step in table), None
-        )
+        return next((table[step] for table in tables if isinstance(table, dict) and step in table), None)
     if not isinstance(value, list | tuple):
         return None
     # -1 would count from the end.

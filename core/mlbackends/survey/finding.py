@@ -42,16 +42,12 @@ def _without_silent(
     paths = {path for _, path in silent}
 
     def known(reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:
-        return tuple(
-            reason for reason in reasons if not any(path in reason.message for path in paths)
-        )
+        return tuple(reason for reason in reasons if not any(path in reason.message for path in paths))
 
     seen = (finding.libraries, finding.devices, finding.facts, finding.version)
     if finding.presence is Presence.ABSENT or not any(seen):
         return replace(finding, presence=None, reasons=unanswered + known(finding.reasons))
-    return replace(
-        finding, reasons=known(finding.reasons), warnings=known(finding.warnings) + unanswered
-    )
+    return replace(finding, reasons=known(finding.reasons), warnings=known(finding.warnings) + unanswered)
 
 
 def _mapped_only(host: Host, finding: Finding) -> Finding:

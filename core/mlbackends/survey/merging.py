@@ -35,9 +35,7 @@ def merged(
     has_check: whether the probe's package can be made to compute.
     """
     opened = [
-        _opened(name, library, reply, depth, has_check)
-        if (reply := replies.get(library.path))
-        else library
+        _opened(name, library, reply, depth, has_check) if (reply := replies.get(library.path)) else library
         for library in finding.libraries
     ]
     speaker = speaking_copy(name, opened)
@@ -85,9 +83,7 @@ def merged(
     )
 
 
-def _opened(
-    name: str, library: Library, reply: "Reply", depth: Presence, has_check: bool
-) -> Library:
+def _opened(name: str, library: Library, reply: "Reply", depth: Presence, has_check: bool) -> Library:
     """Return a library as its reply describes it, with the reason if it opens and was not made to compute."""
     reason = reply.reason
     if not reason and reply.presence is Presence.LOADABLE and depth is Presence.USABLE:

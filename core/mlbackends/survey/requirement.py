@@ -41,9 +41,7 @@ class Requirement(Struct, frozen=True):
             condition = parse(text, _LANGUAGE)
         except Unreadable as error:
             if not _LANGUAGE.name.match(text.strip()):
-                example = (
-                    "write a probe or a dotted name, and clauses: cudnn>=9.10,<10 or cpu.cores>=8"
-                )
+                example = "write a probe or a dotted name, and clauses: cudnn>=9.10,<10 or cpu.cores>=8"
                 raise BadInput(f"the requirement {text!r} cannot be read", example) from None
             part = error.rest.partition(",")[0].strip()
             hint = f"a clause is one of {' '.join(SIGNS[1:])} and a value, such as >=9.10"
@@ -93,9 +91,7 @@ def check(need: Requirement) -> None:
             if kind and not head.endswith(f"_{kind}"):
                 message = f"the requirement {need.text!r} can never be met"
                 plain = f"{need.name}{sign}{bound.rstrip(f'{ascii_letters} ')}"
-                raise BadInput(
-                    f"{message}: {need.name} is not a number of {kind}", f"write {plain}"
-                )
+                raise BadInput(f"{message}: {need.name} is not a number of {kind}", f"write {plain}")
 
 
 def _try_clauses(need: Requirement, sample: Any, order: tuple[str, ...], kind: str) -> None:

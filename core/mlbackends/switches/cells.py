@@ -49,9 +49,7 @@ ADVICE = "set one of them alone"
 
 def untouched() -> Cells:
     """Return the cells as they are where nothing is set."""
-    cells = {
-        cell: (SWITCHES[cell].default, DEFAULT) for name in SWITCHES for cell in cells_of(name)
-    }
+    cells = {cell: (SWITCHES[cell].default, DEFAULT) for name in SWITCHES for cell in cells_of(name)}
     return {**cells, _CONV: (_UNTOUCHED, DEFAULT), _RNN: (_UNTOUCHED, DEFAULT)}
 
 

@@ -83,9 +83,7 @@ def from_data(switch: Switch, value: object) -> object:
     if switch.read_only:
         raise ValueError("it is read-only")
     if isinstance(switch.kind, Permutation) and isinstance(value, list):
-        return switch.kind.parsed(
-            ",".join(item if isinstance(item, str) else shown(item) for item in value)
-        )
+        return switch.kind.parsed(",".join(item if isinstance(item, str) else shown(item) for item in value))
     if isinstance(value, str):
         return _parsed(switch, value)
     if isinstance(switch.kind, Text) and isinstance(value, int) and not isinstance(value, bool):

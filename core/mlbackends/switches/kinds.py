@@ -269,12 +269,8 @@ class ThreadCounts(Text):
 
     def parsed(self, text: str) -> object:
         counts = [part.strip() for part in text.split(",")]
-        if not all(
-            part.isascii() and part.isdecimal() and len(part) < 10 and int(part) for part in counts
-        ):
-            raise ValueError(
-                "valid values are whole numbers from 1 to 999999999, with commas between them"
-            )
+        if not all(part.isascii() and part.isdecimal() and len(part) < 10 and int(part) for part in counts):
+            raise ValueError("valid values are whole numbers from 1 to 999999999, with commas between them")
         return ",".join(counts)
 
 

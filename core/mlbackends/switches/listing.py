@@ -124,9 +124,7 @@ def how_to_set(switch: Switch) -> str:
             f" {switch.name}=VALUE`"
         )
     sets, reads = set_by(switch), read_by(switch)
-    return f"{switch.name} is not an attribute: use {sets}" + (
-        f"; {reads} reads it" if reads != sets else ""
-    )
+    return f"{switch.name} is not an attribute: use {sets}" + (f"; {reads} reads it" if reads != sets else "")
 
 
 def _ours(function: str) -> str:

@@ -24,9 +24,7 @@ _warned: set[str] = set()
 class ContextProp:
     """A switch as an attribute: a getter without arguments, a setter with one; frozen with the others."""
 
-    def __init__(
-        self, getter: "Callable[[], object]", setter: "Callable[[object], object]"
-    ) -> None:
+    def __init__(self, getter: "Callable[[], object]", setter: "Callable[[object], object]") -> None:
         self.getter = getter
         self.setter = setter
 

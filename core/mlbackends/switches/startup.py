@@ -88,9 +88,7 @@ def switches_of_variables(
     for name in environment:
         if name in valid or not name.startswith(OUR_PREFIX) or name.startswith(_OF_THE_TRACER):
             continue
-        near = nearest(
-            name, tuple(sorted(known for known in valid if known.startswith(OUR_PREFIX)))
-        )
+        near = nearest(name, tuple(sorted(known for known in valid if known.startswith(OUR_PREFIX))))
         ending = f"did you mean {near[0]}?" if near else "`backends flags list` lists the switches."
         sentence = f"Ignoring the variable {shown(name)[1:-1]}: no switch has it; {ending}"
         problems.append((name, sentence))
@@ -109,9 +107,7 @@ def variables(cells_set: Cells) -> "dict[str, str]":
     values = cells.untouched()
     found: dict[str, str] = {}
     # The variable of allow_tf32 can set only True, and does not change oneDNN.
-    of_matmul = tuple(
-        cells_set[cell][0] for cell in (cells.CUDA_MATMUL, OLDER, cells.MKLDNN_MATMUL)
-    )
+    of_matmul = tuple(cells_set[cell][0] for cell in (cells.CUDA_MATMUL, OLDER, cells.MKLDNN_MATMUL))
     by_allow_tf32 = of_matmul == ("tf32", "high", "none")
     for switch in SWITCHES.values():
         cell = cells.cells_of(switch.name)[0]

@@ -93,9 +93,7 @@ _PRECISION = Choice("none", "ieee", "tf32", "bf16", wrong_type=TypeError)
 _CUDA_PRECISION = Choice("none", "ieee", "tf32", wrong_type=TypeError)
 #: Products alone have bfx9: nine products of bfloat16, as exact as float32, which torch lets cuBLAS make on
 #: sm100 and sm103. Our own take it for ieee.
-_MATMUL_PRECISION = Choice(
-    "none", "ieee", "tf32", "bfx9", wrong_type=TypeError, since={"bfx9": "2.15"}
-)
+_MATMUL_PRECISION = Choice("none", "ieee", "tf32", "bfx9", wrong_type=TypeError, since={"bfx9": "2.15"})
 _C = "torch._C."
 _CUDA = "torch.backends.cuda."
 

@@ -43,9 +43,7 @@ def check_name(name: str) -> None:
         raise UnknownName("device", name, tuple(PROBES))
 
 
-def choices(
-    machine: Machine, requested: Sequence[str], marked: Sequence[str] | None
-) -> list[Choice]:
+def choices(machine: Machine, requested: Sequence[str], marked: Sequence[str] | None) -> list[Choice]:
     """Return the devices for a test: what can be used, and what was requested and cannot be.
 
     requested: on the command line, () for all. marked: by the test itself, None for all.
@@ -74,9 +72,7 @@ def why_unusable(machine: Machine, name: str) -> str:
     if usable := _usable(machine, kind):
         numbers = ", ".join(str(device.index) for device in usable)
         return f"{name} is not usable: {kind} devices that are: {numbers}"
-    probe = next(
-        (probe for probe in probes if probe.presence in (None, Presence.ABSENT)), probes[-1]
-    )
+    probe = next((probe for probe in probes if probe.presence in (None, Presence.ABSENT)), probes[-1])
     if probe.failure:
         return f"{name} is not usable: it could not be determined: {probe.failure.message}"
     reasons = [*probe.reasons, *(reason for device in probe.devices for reason in device.reasons)]
@@ -89,9 +85,7 @@ def device_of(machine: Machine, name: str) -> Device | None:
     kind, _, index = name.partition(":")
     if not PROBES[kind]:
         return Device("cpu", 0, presence=Presence.USABLE)
-    numbered = (
-        device for device in _usable(machine, kind) if not index or device.index == int(index)
-    )
+    numbered = (device for device in _usable(machine, kind) if not index or device.index == int(index))
     return next(numbered, None)
 
 
@@ -110,7 +104,5 @@ def _usable(machine: Machine, kind: str) -> list[Device]:
     return [
         device
         for device in devices
-        if device.kind in kinds
-        and device.presence.level >= report.depth.level
-        and not device.reasons
+        if device.kind in kinds and device.presence.level >= report.depth.level and not device.reasons
     ]

@@ -25,9 +25,7 @@ def name_of_type(dtype: Any, more: tuple[str, ...] = ()) -> str:
     return element_type(text)
 
 
-def unsupported(
-    device: str, dtype: Any, *, report: Report | None = None, emulated: bool = False
-) -> str:
+def unsupported(device: str, dtype: Any, *, report: Report | None = None, emulated: bool = False) -> str:
     """Return why a device cannot compute in an element type, "" where nothing speaks against it.
 
     device: a kind that `backends explain device` knows, with or without a number. dtype: a name such as
@@ -38,12 +36,7 @@ def unsupported(
     kind, _, index = str(device).partition(":")
     own = load(kind)
     types = sorted(
-        {
-            limit.what
-            for kind in kinds()
-            for limit in load(kind).limits
-            if limit.concern is Concern.DTYPE
-        }
+        {limit.what for kind in kinds() for limit in load(kind).limits if limit.concern is Concern.DTYPE}
     )
     name = name_of_type(dtype, tuple(types))
     limits = [

@@ -26,9 +26,7 @@ class Machine:
     worker on another machine has no such folder, and asks for itself.
     """
 
-    def __init__(
-        self, subject: str = "", depth: Presence = Presence.USABLE, share: str = ""
-    ) -> None:
+    def __init__(self, subject: str = "", depth: Presence = Presence.USABLE, share: str = "") -> None:
         self.subject = subject
         self.depth = depth
         self._share = share
@@ -126,13 +124,9 @@ def facts(machine: Machine) -> dict[str, str]:
     accelerators = []
     for name in _ACCELERATORS:
         devices = [device for device in report.probes[name].devices if device.kind != "mig"]
-        for (kind, title), count in Counter(
-            (device.kind, device.name) for device in devices
-        ).items():
+        for (kind, title), count in Counter((device.kind, device.name) for device in devices).items():
             accelerators.append(f"{count} {kind} ({title})" if title else f"{count} {kind}")
-    values = {
-        f"{probe}.{fact}": str(report.probes[probe].facts.get(fact, "")) for probe, fact in _FACTS
-    }
+    values = {f"{probe}.{fact}": str(report.probes[probe].facts.get(fact, "")) for probe, fact in _FACTS}
     values |= {
         "torch.version": report.probes["torch"].version,
         "accelerators": ", ".join(accelerators),

@@ -181,9 +181,7 @@ def _is_ours(metafunc: pytest.Metafunc, name: str) -> bool:
     return False
 
 
-def _limit(
-    metafunc: pytest.Metafunc, fixture: str, names: tuple[str, ...]
-) -> tuple[str, ...] | None:
+def _limit(metafunc: pytest.Metafunc, fixture: str, names: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return the names in the marker of a fixture, None without one; wrong ones are reported later."""
     mark = metafunc.definition.get_closest_marker(_LIMITS[fixture])
     if mark is None:

@@ -54,8 +54,7 @@ def unmet_on(machine: Machine, needs: Demand, strict_names: tuple[str, ...]) -> 
         if why := unmet(report, need):
             message = f"{needs.reason} (requires {why})" if needs.reason else f"requires {why}"
             is_named = any(
-                name in (ALL, need.probe) or f"{need.name}.".startswith(f"{name}.")
-                for name in strict_names
+                name in (ALL, need.probe) or f"{need.name}.".startswith(f"{name}.") for name in strict_names
             )
             return Unmet(message, is_named or (needs.strict and not is_decidable(report, need)))
     return None

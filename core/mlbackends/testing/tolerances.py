@@ -50,19 +50,13 @@ def tolerance(dtype: Any, device: str = "cpu", *, precision: str = "") -> Tolera
     name = name_of_type(dtype, tuple(DEFAULTS))
     check_name(str(device))
     kind = str(device).partition(":")[0]
-    chosen = (
-        BY_DEVICE.get(kind, {}).get(name)
-        or DEFAULTS.get(name)
-        or _rows("other_element_types")["any"]
-    )
+    chosen = BY_DEVICE.get(kind, {}).get(name) or DEFAULTS.get(name) or _rows("other_element_types")["any"]
     if name not in ("float32", "complex64"):
         return chosen
     precisions = ("ieee", *BY_PRECISION)
     if precision and precision not in precisions:
         raise UnknownName("precision", precision, precisions)
     values = [str(store.read(switch)) for switch in _SWITCHES.get(kind, ()) if not precision]
-    coarsest = max(
-        (value for value in values if value in precisions), key=precisions.index, default=""
-    )
+    coarsest = max((value for value in values if value in precisions), key=precisions.index, default="")
     rounded = BY_PRECISION.get(precision or coarsest)
     return rounded if rounded and rounded.rtol > chosen.rtol else chosen

@@ -62,9 +62,7 @@ def opened(path: str) -> Iterator[BinaryIO]:
             file = stack.enter_context(standard_output() if path == "-" else whole_file(path))
             if path.lower().endswith(".gz"):
                 # Without a name and a time in it, equal traces make equal files.
-                packed = gzip.GzipFile(
-                    filename="", mode="wb", fileobj=file, compresslevel=6, mtime=0
-                )
+                packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6, mtime=0)
                 file = cast("BinaryIO", stack.enter_context(packed))
             yield file
     except BrokenPipeError:  # its reader has seen enough

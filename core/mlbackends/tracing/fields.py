@@ -70,9 +70,7 @@ def field_name(name: str) -> str:
     if dot and entry and table in TABLES:
         return f"{table}.{entry}"
     if table in TABLES:
-        raise BadInput(
-            f"{name!r} is a table; name an entry of it", f"such as {table}.{_ENTRIES[table]}"
-        )
+        raise BadInput(f"{name!r} is a table; name an entry of it", f"such as {table}.{_ENTRIES[table]}")
     near = nearest(found, (*NAMES, *TABLES))
     near = near or [entry for entry in _USUAL if entry.partition(".")[2].lower() == found.lower()]
     hint = f"did you mean {' or '.join(repr(entry) for entry in near)}?" if near else ""

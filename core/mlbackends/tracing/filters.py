@@ -143,9 +143,7 @@ def _comparison(name: str, sign: str, value: str) -> Test:
         try:
             search = re.compile(value).search
         except (re.error, RecursionError, OverflowError) as error:
-            raise BadInput(
-                f"{value!r} is not a regular expression: {error}", PATTERN_HINT
-            ) from None
+            raise BadInput(f"{value!r} is not a regular expression: {error}", PATTERN_HINT) from None
         text_of = fields.read_text(name)
         return lambda record: (search(text_of(record)) is not None) is (sign == "~")
     if value.lower() == "none" and is_equality:
@@ -158,9 +156,7 @@ def _comparison(name: str, sign: str, value: str) -> Test:
     if is_equality and name not in fields.NUMBERS:
         return lambda record: (reader(record) == value) is (sign != "!=")
     if "." not in name and name not in fields.NUMBERS:
-        raise BadInput(
-            f"{name} is a text, so {sign} does not apply", "compare it by =, !=, ~ or !~"
-        )
+        raise BadInput(f"{name} is a text, so {sign} does not apply", "compare it by =, !=, ~ or !~")
     if name.endswith("_ns"):
         number, units = duration(value), "ns, us, ms, s"
     else:

@@ -24,9 +24,7 @@ _LONGEST = 600
 _MOST_ROWS = 4
 #: MKL's thread counts: of all domains, and of domains with a separate number.
 _POOLS = ("NThr", "BLAS", "LAPACK", "FFT", "PARDISO")
-_PRODUCTS = frozenset(
-    ("matmul", "convolution", "deconvolution", "inner_product", "gemm_api", "brgemm")
-)
+_PRODUCTS = frozenset(("matmul", "convolution", "deconvolution", "inner_product", "gemm_api", "brgemm"))
 
 
 Found = Iterator[Finding]

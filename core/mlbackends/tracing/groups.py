@@ -14,9 +14,7 @@ _UNTIMED = "calls without a time (as on a GPU)"
 #: Which calls go into a summary: work that is counted once, what was created, parts of graphs, or all.
 OF: dict[str, Callable[[Record], bool]] = {
     "work": lambda record: record.counted,
-    "creations": lambda record: (
-        isinstance(record, Call) and not record.executed and not record.nested
-    ),
+    "creations": lambda record: isinstance(record, Call) and not record.executed and not record.nested,
     "partitions": lambda record: isinstance(record, GraphPartition) and record.executed,
     "all": lambda record: isinstance(record, Call),
 }

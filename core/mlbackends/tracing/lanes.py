@@ -65,7 +65,4 @@ class Placing:
 def lane_name(lane: Lane) -> str:
     """Return the name of a lane for people."""
     parts = zip(("", "process ", "thread "), lane, strict=True)
-    return (
-        " ".join(f"{word}{value}" for word, value in parts if value not in {None, ""})
-        or "all calls"
-    )
+    return " ".join(f"{word}{value}" for word, value in parts if value not in {None, ""}) or "all calls"

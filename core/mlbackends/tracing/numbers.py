@@ -45,9 +45,7 @@ def nanoseconds(text: str, unit: float) -> float | None:
     return value if is_time(value) else None
 
 
-def rejoined(
-    fields: list[str], count: int, possible: Callable[[list[str]], bool]
-) -> list[str] | None:
+def rejoined(fields: list[str], count: int, possible: Callable[[list[str]], bool]) -> list[str] | None:
     """Return the fields with decimal commas put back, so that there are `count` of them.
 
     possible: whether fields so joined can be what they should be; None if no way is. Of several

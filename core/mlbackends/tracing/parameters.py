@@ -33,9 +33,7 @@ _DIRECTIONS = {
 _PRODUCTS = frozenset({"matmul", "inner_product", "gemm_api"})
 _CONVOLUTIONS = frozenset({"convolution", "deconvolution"})
 _NOTHING = frozenset({"", "0", "undef"})
-_IN_SHAPE = frozenset(
-    {"m", "n", "k", "nrhs", "rows", "cols", "kl", "ku", "kd", "batch_size", "info"}
-)
+_IN_SHAPE = frozenset({"m", "n", "k", "nrhs", "rows", "cols", "kl", "ku", "kd", "batch_size", "info"})
 
 
 def parameters(record: Record) -> str:
@@ -49,9 +47,7 @@ def parameters(record: Record) -> str:
 
 
 def _of_primitive(call: PrimitiveSignature) -> list[str]:
-    tensors = [
-        descriptor for descriptor in descriptors(call.memory_descriptors) if descriptor.present
-    ]
+    tensors = [descriptor for descriptor in descriptors(call.memory_descriptors) if descriptor.present]
     words = ["gpu" if "gpu" in call.engine else ""]
     if call.primitive == "reorder":
         words.append("->".join(_layout(tensor) for tensor in tensors))
@@ -69,9 +65,7 @@ def _of_primitive(call: PrimitiveSignature) -> list[str]:
                 words.append(value.removeprefix(f"{call.primitive.removesuffix('_v2')}_"))
         elif value.strip(":") not in _NOTHING:
             words.append(word)
-    for (
-        word
-    ) in call.attributes.split():  # what is fused and how it is computed, alike for all versions
+    for word in call.attributes.split():  # what is fused and how it is computed, alike for all versions
         name, _, value = word.removeprefix("attr-").partition(":")
         value = value.replace("'", "").replace(";", "+").strip("+")
         if name != "scratchpad" and value:

@@ -131,9 +131,7 @@ def parsed(tracer: Any, line: bytes) -> AnyRecord | None:
         equal = _calls.get(cut[0])
         if equal is not None:
             clock = "" if cut[2] is None else "epoch"
-            return structs.replace(
-                equal, raw=text, duration_ns=cut[1], start_ns=cut[2], clock=clock
-            )  # type: ignore[return-value]
+            return structs.replace(equal, raw=text, duration_ns=cut[1], start_ns=cut[2], clock=clock)  # type: ignore[return-value]
     found: AnyRecord | None = tracer.parse(text)
     if cut is not None and isinstance(found, Call) and is_cut_right(found, cut):
         if len(_calls) >= _MOST_CALLS:
@@ -233,9 +231,7 @@ def _record(
     return record, end
 
 
-def _malformed(
-    place: re.Match[bytes], raw: bytes, number: int, before: Prefix, reason: str
-) -> AnyRecord:
+def _malformed(place: re.Match[bytes], raw: bytes, number: int, before: Prefix, reason: str) -> AnyRecord:
     tracer = tracers()[place[0][:MARK_LENGTH]][0]
     return _placed(Malformed(tracer=tracer, raw=_text(raw), reason=reason), number, before)
 

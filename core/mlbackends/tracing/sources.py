@@ -58,9 +58,7 @@ class Source:
         kind = compression(start)
         if kind and self._follow:
             self.close()
-            raise BadInput(
-                f"{self.name} is compressed by {kind} and cannot be followed", "omit --follow"
-            )
+            raise BadInput(f"{self.name} is compressed by {kind} and cannot be followed", "omit --follow")
         whole = chain([start], rest)
         try:
             yield from as_utf8(decompressed(kind, whole) if kind else whole)

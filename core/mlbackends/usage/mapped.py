@@ -60,9 +60,7 @@ class Mapped:
                 version, owner = self._lookup(pid, name, path, file) if path == real else ("", "")
                 libraries[key] = MappedLibrary(name, clean(real), version, owner, path != real)
         order = [*table("usage/mapped")]
-        return tuple(
-            sorted(libraries.values(), key=lambda each: (order.index(each.name), each.path))
-        )
+        return tuple(sorted(libraries.values(), key=lambda each: (order.index(each.name), each.path)))
 
     def _lookup(self, pid: int, name: str, path: str, file: bytes) -> tuple[str, str]:
         """Return a file's version and owner."""
@@ -75,9 +73,7 @@ class Mapped:
                 self._hosts.clear()
                 self._read_at = time.monotonic()
             site = match[1] if (match := _SITE.match(path)) else ""
-            prefix = (
-                "" if site or path.startswith(("/usr/lib", "/lib")) else path.partition("/lib/")[0]
-            )
+            prefix = "" if site or path.startswith(("/usr/lib", "/lib")) else path.partition("/lib/")[0]
             key = (pid if space != ours else 0, site or prefix)
             if key not in self._hosts:  # a host with only the environment of that file
                 self._hosts[key] = Host(

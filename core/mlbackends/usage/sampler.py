@@ -87,12 +87,7 @@ class Sampler:
         if self._processes is None:
             message = "only Linux lists the libraries that a process has mapped"
             return Reason("not-this-platform", message)
-        options = {
-            option
-            for mount in mounts(self._host)
-            if mount.kind == "proc"
-            for option in mount.options
-        }
+        options = {option for mount in mounts(self._host) if mount.kind == "proc" for option in mount.options}
         if options & {"hidepid=1", "hidepid=2", "hidepid=noaccess", "hidepid=invisible"}:
             return Reason("permission-denied", "/proc hides other users' processes (hidepid)")
         return None
@@ -139,9 +134,7 @@ def on_gpus(
         for user in gpu.processes:
             process = by_pid.get(user.pid)
             libraries = process.libraries if process else ()
-            has_cuda = libraries is None or any(
-                library.name == "cuda_driver" for library in libraries
-            )
+            has_cuda = libraries is None or any(library.name == "cuda_driver" for library in libraries)
             if process and has_cuda:
                 memory = (process.gpu_memory_bytes or 0) + (user.memory_bytes or 0)
                 indexes = tuple(sorted({*process.gpus, gpu.index}))  # several for MIG instances
@@ -185,13 +178,10 @@ def selected(usage: Usage, sort: str, pids: Collection[int] = (), text: str = ""
         if pids and process.pid not in pids:
             return False
         libraries = (
-            f"{library.name} {library.version} {library.path}"
-            for library in process.libraries or ()
+            f"{library.name} {library.version} {library.path}" for library in process.libraries or ()
         )
         words = (str(process.pid), process.name, process.user, process.command, *libraries)
         return text.lower() in "\n".join(words).lower()
 
     chosen = filter(is_selected, usage.processes)
-    return replace(
-        usage, processes=tuple(sorted(chosen, key=lambda each: (SORTS[sort](each), each.pid)))
-    )
+    return replace(usage, processes=tuple(sorted(chosen, key=lambda each: (SORTS[sort](each), each.pid))))

@@ -38,16 +38,13 @@ def create_args(parser: argparse.ArgumentParser | None = None) -> argparse.Argum
         allow_abbrev=False,
     )
     groups = {
-        title: parser.add_argument_group(title)
-        for title in dict.fromkeys(option.group for option in OPTIONS)
+        title: parser.add_argument_group(title) for title in dict.fromkeys(option.group for option in OPTIONS)
     }
     for option in OPTIONS:
         settings: dict[str, Any] = {"action": "store_true"}
         if option.kind is not bool:
             settings = {"type": option.kind, "default": option.default, "metavar": option.metavar}
-        groups[option.group].add_argument(
-            *option.flags, dest=option.name, help=option.help, **settings
-        )
+        groups[option.group].add_argument(*option.flags, dest=option.name, help=option.help, **settings)
     parser.add_argument("program", help="The script, module or command to start.")
     parser.add_argument("program_args", nargs=argparse.REMAINDER, help="Its arguments.")
     return parser

@@ -49,9 +49,7 @@ def attend(
     return out, logsumexp
 
 
-def gradients(
-    problem: AttentionProblem, grad_out: Any, *tensors: Any, sinks: Any = None
-) -> Gradients:
+def gradients(problem: AttentionProblem, grad_out: Any, *tensors: Any, sinks: Any = None) -> Gradients:
     """Return the gradients in the inner dtype, each with its tensor's shape.
 
     tensors: query, key, value, mask, out and logsumexp; all are as `interchange.as_array` returns them.
@@ -95,9 +93,7 @@ def _needs_gradient(spec: TensorSpec) -> bool:
     return spec.requires_grad and spec.dtype != "bool"
 
 
-def _add_gradients(
-    into: Gradients, inputs: Rows, grad_out: Any, forward: tuple[Any, Any] | None
-) -> None:
+def _add_gradients(into: Gradients, inputs: Rows, grad_out: Any, forward: tuple[Any, Any] | None) -> None:
     """Add the gradients of one sequence. forward: its result and logarithms, or None."""
     np, cap = numpy(), inputs.problem.softcap
     for rows in inputs.blocks():

@@ -58,9 +58,7 @@ def is_mask_narrow(problem: AttentionProblem) -> bool:
 
 def read_inputs(problem: AttentionProblem, *tensors: Any) -> tuple[Any, ...]:
     """Return query, key, value and mask as arrays that the library can read, copied where necessary."""
-    arrays = [
-        None if tensor is None else aligned(interchange.as_array(tensor)) for tensor in tensors
-    ]
+    arrays = [None if tensor is None else aligned(interchange.as_array(tensor)) for tensor in tensors]
     mask = arrays[3]
     if mask is not None and is_mask_narrow(problem):
         once = tuple(slice(None) if stride else slice(1) for stride in mask.strides)

@@ -66,14 +66,10 @@ def _call(problem: AttentionProblem, before: int, parts: tuple[Any, ...]) -> Non
     *inputs, grad_out, out, logsumexp, for_query, for_key, for_value, for_mask = parts
     arguments = abi().structures["gradients"](
         forward=forward.packed(problem, (*inputs, out, logsumexp), before, passes=2),
-        **forward.operands(
-            of_output=grad_out, query=for_query, key=for_key, value=for_value, mask=for_mask
-        ),
+        **forward.operands(of_output=grad_out, query=for_query, key=for_key, value=for_value, mask=for_mask),
     )
     np, functions = numpy(), library()
-    workspace = np.empty(
-        functions.mlbackends_attention_gradients_workspace(byref(arguments)), "uint8"
-    )
+    workspace = np.empty(functions.mlbackends_attention_gradients_workspace(byref(arguments)), "uint8")
     arguments.forward.workspace = workspace.ctypes.data
     finite = np.isfinite(logsumexp)
     if np.abs(logsumexp, where=finite, out=np.zeros_like(logsumexp)).max() > FINE[problem.dtype]:

@@ -78,14 +78,10 @@ def read_abi(header: str) -> Abi:
     version = re.search(r"MLBACKENDS_ATTENTION_ABI (\d+)", text)
     elements = re.findall(r"MLBACKENDS_ATTENTION_([A-Z0-9]+) = (\d+)", text)
     structures: dict[str, type[ctypes.Structure]] = {}
-    for name, body in re.findall(
-        r"typedef struct mlbackends_attention_(\w+) \{(.*?)\}", text, re.DOTALL
-    ):
+    for name, body in re.findall(r"typedef struct mlbackends_attention_(\w+) \{(.*?)\}", text, re.DOTALL):
         fields: list[tuple[str, Any]] = []
         for kind, declared in re.findall(r"(?:const )?(\w+) ([^;]+);", body):
-            c_type = _C_TYPES.get(kind) or structures.get(
-                kind.removeprefix("mlbackends_attention_")
-            )
+            c_type = _C_TYPES.get(kind) or structures.get(kind.removeprefix("mlbackends_attention_"))
             for pointer, field, count in re.findall(r"(\*?)(\w+)(?:\[(\d+)\])?", declared):
                 element: Any = ctypes.c_void_p if pointer else c_type
                 fields.append((field, element * int(count) if count else element))

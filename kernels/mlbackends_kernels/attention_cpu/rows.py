@@ -100,9 +100,7 @@ class Rows:
         length, keys = problem.query_length, problem.key_length
         if problem.band == (-1, -1):
             return shown
-        left, right = (
-            length + keys if side < 0 else min(side, length + keys) for side in problem.band
-        )
+        left, right = (length + keys if side < 0 else min(side, length + keys) for side in problem.band)
         own = np.arange(length)[rows, None] + (keys - length if problem.lower_right else 0)
         places = np.arange(keys)
         near = (places >= own - left) & (places <= own + right)

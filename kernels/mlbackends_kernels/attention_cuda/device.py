@@ -24,9 +24,7 @@ MASK_SOURCE = SOURCE.with_name("mask.cu")
 _INPUTS = ("query", "key", "value", "mask")
 
 
-def attend(
-    problem: AttentionProblem, *tensors: Any, logsumexp: bool, **more: Any
-) -> tuple[Any, Any]:
+def attend(problem: AttentionProblem, *tensors: Any, logsumexp: bool, **more: Any) -> tuple[Any, Any]:
     """Return attention, and the log-sum-exp of each row as float32, or None if it is not wanted.
 
     tensors: query, key, value and mask. more: sinks, if there are any.
@@ -40,9 +38,7 @@ def attend(
     return made["out"], made.get("logsumexp")
 
 
-def differentiate(
-    problem: AttentionProblem, grad_out: Any, *tensors: Any, **more: Any
-) -> Gradients:
+def differentiate(problem: AttentionProblem, grad_out: Any, *tensors: Any, **more: Any) -> Gradients:
     """Return the gradients. tensors: query, key, value, mask, out and logsumexp; more: sinks."""
     names = (*_INPUTS, "out", "logsumexp")
     named = dict(zip(names, tensors, strict=False))
@@ -62,16 +58,12 @@ def _with_results(
 ) -> dict[str, Any]:
     """Allocate results of the kind of a tensor, add them to the arrays, and return them by name."""
     stream = arrays["query"].stream
-    made = {
-        name: output_like(like, shape, dtype, stream) for name, (shape, dtype) in wanted.items()
-    }
+    made = {name: output_like(like, shape, dtype, stream) for name, (shape, dtype) in wanted.items()}
     arrays |= {name: as_device_array(result, stream) for name, result in made.items()}
     return made
 
 
-def _queue(
-    problem: AttentionProblem, arrays: dict[str, DeviceArray], made: Sequence[Launch]
-) -> None:
+def _queue(problem: AttentionProblem, arrays: dict[str, DeviceArray], made: Sequence[Launch]) -> None:
     """Queue launches on the device and the stream of the query."""
     assert problem.capability is not None
     index, stream = arrays["query"].device, arrays["query"].stream

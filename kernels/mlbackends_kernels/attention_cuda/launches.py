@@ -162,9 +162,7 @@ def tile_of(function: str, name: str, widths: tuple[int, int], capability: tuple
     return tile
 
 
-def forward(
-    problem: AttentionProblem, tensors: Mapping[str, Tensor], precision: str
-) -> list[Launch]:
+def forward(problem: AttentionProblem, tensors: Mapping[str, Tensor], precision: str) -> list[Launch]:
     """Return the launches of attention.
 
     tensors: query, key, value, out, and if present, mask, sinks and logsumexp (B, H, L).
@@ -177,9 +175,7 @@ def forward(
     return [Launch("forward", tile, grid, call_of(problem, tensors))]
 
 
-def backward(
-    problem: AttentionProblem, tensors: Mapping[str, Tensor], precision: str
-) -> list[Launch]:
+def backward(problem: AttentionProblem, tensors: Mapping[str, Tensor], precision: str) -> list[Launch]:
     """Return the launches of the gradients.
 
     tensors: query, key, value, out, logsumexp, grad_out, grad_query, grad_key, grad_value, summary

@@ -261,9 +261,7 @@ def attention(
     unrecorded = _disable_current_modes() if core._len_torch_dispatch_stack() else no_scope  # noqa: SLF001
     try:
         with scope, unrecorded:
-            result = attend.scaled_dot_product_attention(
-                *plain, **options, return_logsumexp=needs_gradient
-            )
+            result = attend.scaled_dot_product_attention(*plain, **options, return_logsumexp=needs_gradient)
             out = _laid_out(result[0] if needs_gradient else result, tensors, options)
     except NoBackend as error:
         here = (reason.message for reason in error.reasons if reason.code != "wrong-device")
@@ -317,9 +315,7 @@ def _recomputed(
                 aliases[place] = alias
         result = functional.scaled_dot_product_attention(*aliases, **options)
         inputs = [alias for alias, needed in zip(aliases, needs_input, strict=True) if needed]
-        gradients = iter(
-            torch.autograd.grad(result, inputs, grad_out, create_graph=again, allow_unused=True)
-        )
+        gradients = iter(torch.autograd.grad(result, inputs, grad_out, create_graph=again, allow_unused=True))
     return [next(gradients) if needed else None for needed in needs_input]
 
 

@@ -53,9 +53,7 @@ def _as_torch(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
             converted.append(tensor)
             continue
         array = as_array(tensor)
-        writable = (
-            array if array.flags.writeable else array.copy()
-        )  # torch has no read-only tensors
+        writable = array if array.flags.writeable else array.copy()  # torch has no read-only tensors
         converted.append(like(torch.empty(0), writable, describe(tensor).dtype))
     return tuple(converted)
 

@@ -41,9 +41,7 @@ class OnDevice:
         self._size = 2 * (cache.value or _USUAL_CACHE)
         self._scratch = ctypes.c_void_p()
         self._call("cuMemAlloc_v2", ctypes.byref(self._scratch), ctypes.c_size_t(self._size))
-        self.timed_by = (
-            f"CUDA events around each call, after writing {self._size >> 20} MiB to flush L2"
-        )
+        self.timed_by = f"CUDA events around each call, after writing {self._size >> 20} MiB to flush L2"
 
     def __del__(self) -> None:
         if getattr(self, "_scratch", None):

@@ -11,9 +11,7 @@ import runpy
 from types import SimpleNamespace
 from typing import Any
 
-os.environ.setdefault(
-    "XLA_PYTHON_CLIENT_PREALLOCATE", "false"
-)  # otherwise jax allocates most of the memory
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # otherwise jax allocates most of the memory
 
 import jax  # type: ignore[import-not-found,unused-ignore]
 import numpy as np
@@ -21,9 +19,7 @@ import numpy as np
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 serving: Any = SimpleNamespace(**runpy.run_path(os.path.join(_FOLDER, "serving.py")))
 _INPUTS = ("query", "key", "value")
-_TIMED_BY = (
-    "the host's clock, including launch and wait, since jax has no events; L2 is not flushed"
-)
+_TIMED_BY = "the host's clock, including launch and wait, since jax has no events; L2 is not flushed"
 
 
 class OnJax(serving.OnHost):  # type: ignore[misc]
@@ -79,9 +75,7 @@ class Jax(serving.Prepared):  # type: ignore[misc]
         def attend(query: Any, key: Any, value: Any) -> Any:
             # jax expects (B, L, H, E).
             by_rows = [tensor.swapaxes(1, 2) for tensor in (query, key, value)]
-            result = jax.nn.dot_product_attention(
-                *by_rows, implementation=self.implementation, **options
-            )
+            result = jax.nn.dot_product_attention(*by_rows, implementation=self.implementation, **options)
             return result.swapaxes(1, 2)
 
         self.forward = jax.jit(attend)

@@ -62,9 +62,7 @@ def peak() -> Measure:
     threads = Threads()
     flops = function(1) * _ROUNDS * threads.count
     by = f"float32 multiply-adds in registers, {threads}"
-    return Measure(
-        lambda: threads.run(lambda _: function(_ROUNDS)), by, flops=flops, threads=threads.count
-    )
+    return Measure(lambda: threads.run(lambda _: function(_ROUNDS)), by, flops=flops, threads=threads.count)
 
 
 def product() -> Measure:

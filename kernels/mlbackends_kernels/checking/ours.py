@@ -57,10 +57,7 @@ class Ours(serving.Prepared):
             query_lengths=(),
             key_lengths=(),
             page_table=None,
-            **{
-                name: replace(spec, shape=_few_of(spec.shape, alone))
-                for name, spec in specs.items()
-            },
+            **{name: replace(spec, shape=_few_of(spec.shape, alone)) for name, spec in specs.items()},
         )
         if self.backend.unsupported_reasons(small):
             return

@@ -119,9 +119,7 @@ class Xformers(Library):
             bias = mask.expand(shape[0], shape[2], shape[1], key.shape[1])
         if groups > 1:  # (B, L, heads of key, heads that share one, E)
             query = query.unflatten(2, (-1, groups))
-            key, value = (
-                tensor.unsqueeze(3).expand(-1, -1, -1, groups, -1) for tensor in (key, value)
-            )
+            key, value = (tensor.unsqueeze(3).expand(-1, -1, -1, groups, -1) for tensor in (key, value))
         found = self.library.memory_efficient_attention(
             query, key, value, attn_bias=bias, p=0.0, scale=options["scale"]
         )

@@ -81,9 +81,7 @@ class Torch(serving.Prepared):  # type: ignore[misc]
             self.grad_out = _read(files["grad_out"], request["grad_out"]).to(place)
             for tensor in self.differentiated.values():
                 tensor.requires_grad_()
-            sizes = [
-                tensor.numel() * tensor.element_size() for tensor in self.differentiated.values()
-            ]
+            sizes = [tensor.numel() * tensor.element_size() for tensor in self.differentiated.values()]
             self.output_bytes = sum(sizes)
 
     def facts(self) -> dict[str, str]:
@@ -135,9 +133,7 @@ class Torch(serving.Prepared):  # type: ignore[misc]
             flat = tensor.detach().cpu().contiguous().reshape(-1)
             with open(name, "wb") as file:
                 if flat.numel():
-                    file.write(
-                        ctypes.string_at(flat.data_ptr(), flat.numel() * flat.element_size())
-                    )
+                    file.write(ctypes.string_at(flat.data_ptr(), flat.numel() * flat.element_size()))
 
 
 def _read(path: str, spec: dict[str, Any]) -> Any:

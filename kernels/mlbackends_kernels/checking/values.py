@@ -35,9 +35,7 @@ class Values:
         self.grad_out = TensorSpec(shape, problem.dtype)
         if len(shape) == len(strides):
             order = _by_falling_stride(problem.query)
-            lain = dict(
-                zip(order, contiguous_strides(tuple(shape[at] for at in order)), strict=True)
-            )
+            lain = dict(zip(order, contiguous_strides(tuple(shape[at] for at in order)), strict=True))
             strides = tuple(lain[at] for at in range(len(shape)))
             self.grad_out = TensorSpec(shape, problem.dtype, strides)
         random = numpy().random.default_rng(seed)

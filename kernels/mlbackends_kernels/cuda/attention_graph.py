@@ -80,9 +80,7 @@ def attention_graph(
         def given(name: str, spec: TensorSpec) -> Any:
             missing = 4 - len(spec.shape)
             shape, strides = [1] * missing + [*spec.shape], [0] * missing + [*spec.strides]
-            tensors[name] = graph.tensor(
-                name=name, dim=shape, stride=strides, data_type=types[spec.dtype]
-            )
+            tensors[name] = graph.tensor(name=name, dim=shape, stride=strides, data_type=types[spec.dtype])
             return tensors[name]
 
         def result(name: str, tensor: Any, spec: TensorSpec) -> None:

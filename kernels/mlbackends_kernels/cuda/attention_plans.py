@@ -78,9 +78,7 @@ def _plan(problem: AttentionProblem, device: int, backward: bool, strides: _Stri
 
 def _made(problem: bytes, device: int, backward: bool, strides: _Strides) -> Graph:
     decoded = msgspec.json.decode(problem, type=AttentionProblem)
-    return attention_graph(
-        decoded, backward=backward, handle=_handle(device), strides=dict(strides)
-    )
+    return attention_graph(decoded, backward=backward, handle=_handle(device), strides=dict(strides))
 
 
 def _handle(device: int, stream: int | None = None) -> Any:

@@ -90,9 +90,7 @@ class DeviceArray:
     ) -> "DeviceArray":
         """Return the same memory with another shape; strides and offset in elements, None: contiguous."""
         pointer = self.pointer + offset * self.itemsize
-        return DeviceArray(
-            pointer, shape, strides, self.dtype, self.device, self.owner, self.stream
-        )
+        return DeviceArray(pointer, shape, strides, self.dtype, self.device, self.owner, self.stream)
 
     def as_type(self, dtype: str) -> "DeviceArray":
         """Return the same memory, its bits read as another type of the same size."""
@@ -165,9 +163,7 @@ class DeviceArray:
         if stream != -1:
             self.on(stream or streams.LEGACY)
         with on_device(self.device):
-            buffer = Buffer.from_handle(
-                self.pointer, self._span[1] * self.itemsize, owner=self.owner
-            )
+            buffer = Buffer.from_handle(self.pointer, self._span[1] * self.itemsize, owner=self.owner)
             is_bfloat16 = self.dtype == "bfloat16"
             dtype = _numpy_dtype("float16" if is_bfloat16 else self.dtype)
             view = StridedMemoryView.from_buffer(buffer, self.shape, self.strides, dtype=dtype)
@@ -285,9 +281,7 @@ def output_like(tensor: Any, shape: Sequence[int], dtype: str, stream: int) -> A
     if not is_torch(tensor):
         if streams.is_captured(stream):
             message = "a result allocated inside a CUDA graph would allow one launch only"
-            raise CudaUnavailable(
-                message, "capture calls with torch's tensors, in torch.cuda.graph"
-            )
+            raise CudaUnavailable(message, "capture calls with torch's tensors, in torch.cuda.graph")
         return empty(shape, dtype, as_device_array(tensor, stream).device, stream)
     torch, index = sys.modules["torch"], int(tensor.device.index or 0)
     with torch.cuda.device(index), torch.cuda.stream(_torchs_stream(stream, index)):

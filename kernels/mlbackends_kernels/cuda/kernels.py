@@ -45,9 +45,7 @@ class Kernel:
         # cuda.core 1.2 cannot launch with a structure as argument.
         addresses = (ctypes.c_void_p * 1)(ctypes.addressof(argument))
         sizes = blocks, 1, 1, self._threads, 1, 1, self._shared
-        (status,) = driver().cuLaunchKernel(
-            self._function, *sizes, stream, ctypes.addressof(addresses), 0
-        )
+        (status,) = driver().cuLaunchKernel(self._function, *sizes, stream, ctypes.addressof(addresses), 0)
         if status:
             raise CudaError(f"the launch of {self._name}", int(status), status.name)
 

@@ -39,9 +39,7 @@ def keep_mask(
         np.arange(heads)[:, None, None],
         np.arange(first_batch, first_batch + batches)[:, None, None, None],
     )
-    words = philox(
-        seed, *(np.broadcast_to(numbers, shape).astype(np.uint64) for numbers in counted)
-    )
+    words = philox(seed, *(np.broadcast_to(numbers, shape).astype(np.uint64) for numbers in counted))
     dealt = np.stack(words, axis=-1).reshape(*shape[:3], 4 * shape[3])[..., :keys]
     kept = dealt >= threshold(probability)
     return kept.reshape(*leading, len(rows), keys)

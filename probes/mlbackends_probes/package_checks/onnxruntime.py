@@ -23,8 +23,7 @@ def check(child: Any) -> None:
 
     started = ["cpu"]
     offered = {
-        name.replace("ExecutionProvider", "").lower(): name
-        for name in onnxruntime.get_available_providers()
+        name.replace("ExecutionProvider", "").lower(): name for name in onnxruntime.get_available_providers()
     }
     for short, provider in offered.items():
         if short in ("cpu", "azure"):

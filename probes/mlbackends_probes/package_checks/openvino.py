@@ -12,9 +12,7 @@ def check(child: Any) -> None:
     core = openvino.Core()
     devices = {name: core.get_property(name, "FULL_DEVICE_NAME") for name in core.available_devices}
     child.facts["devices"] = devices
-    vendors = [
-        Path(path).read_text() for path in glob.glob("/sys/class/drm/renderD*/device/vendor")
-    ]
+    vendors = [Path(path).read_text() for path in glob.glob("/sys/class/drm/renderD*/device/vendor")]
     is_intel = "0x8086" in map(str.strip, vendors)
     if is_intel and not any(name.startswith("GPU") for name in devices):
         child.starts("gpu", lambda: core.get_property("GPU", "FULL_DEVICE_NAME"))

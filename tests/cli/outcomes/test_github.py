@@ -89,18 +89,14 @@ def test_ten_that_are_all_are_told_themselves() -> None:
 
     told = annotated(written("github", with_checks(*ten)))
 
-    assert [command.properties["title"] for command in told] == [
-        f"backends doctor: c{n}" for n in range(10)
-    ]
+    assert [command.properties["title"] for command in told] == [f"backends doctor: c{n}" for n in range(10)]
 
 
 @given(ANY)
 def test_any_outcome_makes_its_own_commands_alone(outcome: Outcome) -> None:
     told = commands(written("github", outcome))
 
-    assert len([command for command in told if command.name in ANNOTATIONS]) == len(
-        outcome.failed()
-    )
+    assert len([command for command in told if command.name in ANNOTATIONS]) == len(outcome.failed())
     assert {command.name for command in told} <= ANNOTATIONS | {"group", "endgroup"}
 
 
@@ -157,6 +153,4 @@ def test_a_summary_that_cannot_be_written_is_told_in_one_line(
     github.publish(sample())
 
     told = capsys.readouterr().err
-    assert (
-        told.startswith("backends: the step's summary cannot be written") and told.count("\n") == 1
-    )
+    assert told.startswith("backends: the step's summary cannot be written") and told.count("\n") == 1

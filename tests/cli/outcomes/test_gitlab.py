@@ -42,14 +42,10 @@ def findings(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def test_the_sample_is_as_it_was() -> None:
-    assert written("gitlab", sample()) + "\n" == (GOLDEN / "sample.gitlab.json").read_text(
-        encoding="utf-8"
-    )
+    assert written("gitlab", sample()) + "\n" == (GOLDEN / "sample.gitlab.json").read_text(encoding="utf-8")
 
 
-def test_a_machine_s_finding_stands_at_its_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_s_finding_stands_at_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "nodes").mkdir()
     report = tmp_path / "nodes" / "0115.json"
     report.touch()
@@ -79,9 +75,7 @@ def test_the_worst_is_valid_and_loses_nothing(outcome: Outcome) -> None:
 
 def test_another_problem_of_the_same_backend_is_another_finding() -> None:
     first, second = (
-        findings(
-            with_checks(Check("flash_cpu", "it computes", status=Status.FAILED, instance=wording))
-        )
+        findings(with_checks(Check("flash_cpu", "it computes", status=Status.FAILED, instance=wording)))
         for wording in ("--shape 1,2,8,8", "--shape 1,2,8,8 --causal")
     )
 

@@ -34,9 +34,7 @@ def read(outcome: Outcome) -> Reader:
 
 def test_the_sample_is_as_it_was() -> None:
     # Without the style sheet and its digest, which another test compares.
-    text = re.sub(
-        r"<style>.*?</style>", "<style></style>", written("html", sample()), flags=re.DOTALL
-    )
+    text = re.sub(r"<style>.*?</style>", "<style></style>", written("html", sample()), flags=re.DOTALL)
     text = re.sub(r"sha256-[\w+/=]+", "sha256-DIGEST", text)
 
     assert text == (GOLDEN / "sample.html").read_text(encoding="utf-8")

@@ -90,9 +90,7 @@ def test_names_are_unique_and_tell_the_file(tmp_path: Path) -> None:
     root = parsed(written("junit", with_checks(twice, twice, subject=str(report))))
 
     assert names(root) == ["a.b", "a.b (2)"]
-    assert {case.get("classname") for case in root.iter("testcase")} == {
-        "backends.doctor.node_0115"
-    }
+    assert {case.get("classname") for case in root.iter("testcase")} == {"backends.doctor.node_0115"}
 
 
 @given(ANY)

@@ -33,9 +33,7 @@ def tokens(text: str) -> list[Token]:
 
 
 def texts(text: str) -> str:
-    return "\n".join(
-        token.content for token in tokens(text) if token.type in ("text", "code_inline")
-    )
+    return "\n".join(token.content for token in tokens(text) if token.type in ("text", "code_inline"))
 
 
 def without_code(text: str) -> str:

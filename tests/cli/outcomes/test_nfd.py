@@ -88,9 +88,7 @@ def test_a_file_holds_for_an_hour() -> None:
     assert not labels(text, NOON.replace(hour=13, second=1))
 
 
-@pytest.mark.parametrize(
-    "created", ["", "yesterday", "2026-01-02T03:04:05", "9999-12-31T23:59:59Z"]
-)
+@pytest.mark.parametrize("created", ["", "yesterday", "2026-01-02T03:04:05", "9999-12-31T23:59:59Z"])
 def test_a_file_without_its_time_never_holds(created: str) -> None:
     assert not labels(written("nfd", with_checks(FITS, created=created)))
 

@@ -32,9 +32,7 @@ def families(outcome: Outcome) -> dict[str, Metric]:
 
 def value(outcome: Outcome, name: str, **labels: str) -> float:
     (found,) = [
-        sample.value
-        for sample in families(outcome)[name].samples
-        if labels.items() <= sample.labels.items()
+        sample.value for sample in families(outcome)[name].samples if labels.items() <= sample.labels.items()
     ]
     return float(found)
 
@@ -83,9 +81,7 @@ def test_any_outcome_is_valid_and_loses_nothing(outcome: Outcome) -> None:
 def test_the_worst_is_valid_and_loses_nothing(outcome: Outcome) -> None:
     assert failed_codes(outcome) <= codes(outcome, 1)
     promtool = shutil.which("promtool")
-    if (
-        promtool is not None
-    ):  # the reader above needs nothing but Python; this one is Prometheus' own
+    if promtool is not None:  # the reader above needs nothing but Python; this one is Prometheus' own
         done = subprocess.run(
             [promtool, "check", "metrics"],
             input=written("prometheus", outcome).encode(),

@@ -45,9 +45,7 @@ def run_of(outcome: Outcome) -> dict[str, Any]:
 
 
 def fingerprints(outcome: Outcome) -> list[str]:
-    return [
-        result["partialFingerprints"]["backendsCheck/v1"] for result in run_of(outcome)["results"]
-    ]
+    return [result["partialFingerprints"]["backendsCheck/v1"] for result in run_of(outcome)["results"]]
 
 
 def test_the_schema_is_that_of_oasis() -> None:
@@ -55,9 +53,7 @@ def test_the_schema_is_that_of_oasis() -> None:
 
 
 def test_the_sample_is_as_it_was() -> None:
-    assert written("sarif", sample()) + "\n" == (GOLDEN / "sample.sarif").read_text(
-        encoding="utf-8"
-    )
+    assert written("sarif", sample()) + "\n" == (GOLDEN / "sample.sarif").read_text(encoding="utf-8")
 
 
 def test_a_rule_stands_where_it_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +92,4 @@ def test_the_worst_is_valid_and_loses_nothing(outcome: Outcome) -> None:
     run = run_of(outcome)
 
     assert failed_codes(outcome) <= {result["ruleId"] for result in run["results"]}
-    assert not any(
-        "](" in result["message"]["text"].replace("\\]", "") for result in run["results"]
-    )
+    assert not any("](" in result["message"]["text"].replace("\\]", "") for result in run["results"])

@@ -15,9 +15,7 @@ from mlbackends_cli.terminal import Page
 
 
 def test_the_sample_is_as_it_was() -> None:
-    assert written("table", sample(), details=True) == (GOLDEN / "sample.txt").read_text(
-        encoding="utf-8"
-    )
+    assert written("table", sample(), details=True) == (GOLDEN / "sample.txt").read_text(encoding="utf-8")
 
 
 def test_the_counts_fit_a_terminal_and_are_one_line_elsewhere() -> None:
@@ -32,17 +30,13 @@ def test_the_counts_fit_a_terminal_and_are_one_line_elsewhere() -> None:
 def test_nothing_found_is_one_line() -> None:
     passed = Check("a", "t")
 
-    assert written("table", with_checks(passed)) == (
-        "Known hazards, this machine: nothing found, 1 passed\n"
-    )
+    assert written("table", with_checks(passed)) == ("Known hazards, this machine: nothing found, 1 passed\n")
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_lines_fit_and_a_command_is_never_broken(width: int) -> None:
     command = "pip install " + " ".join(f"package-{n}==1.0" for n in range(30))
-    failed = Check(
-        "a", "t", Severity.ERROR, Status.FAILED, "word " * 60, "why " * 60, "do " * 60, command
-    )
+    failed = Check("a", "t", Severity.ERROR, Status.FAILED, "word " * 60, "why " * 60, "do " * 60, command)
 
     lines = written("table", with_checks(failed), width=width).splitlines()
 
@@ -52,9 +46,7 @@ def test_lines_fit_and_a_command_is_never_broken(width: int) -> None:
 
 def test_what_is_there_several_times_is_advised_on_once() -> None:
     twice = [
-        Check(
-            "a", "t", Severity.ERROR, Status.FAILED, f"file {n} is broken", "why", "do", "mend it"
-        )
+        Check("a", "t", Severity.ERROR, Status.FAILED, f"file {n} is broken", "why", "do", "mend it")
         for n in (1, 2)
     ]
 
@@ -112,9 +104,7 @@ def commands_in(text: str) -> list[str]:
     width=st.integers(40, 120),
     unicode=st.booleans(),
 )
-def test_no_line_is_a_command_to_githubs_runner(
-    words: list[str], width: int, unicode: bool
-) -> None:
+def test_no_line_is_a_command_to_githubs_runner(words: list[str], width: int, unicode: bool) -> None:
     said = " ".join(words)
     outcome = with_checks(
         Check(said, said, Severity.ERROR, Status.FAILED, said, said, said, said, {said: said}),
@@ -133,6 +123,4 @@ def test_a_command_in_a_report_is_shown_with_a_dot() -> None:
     failed = Check("a", "t", Severity.ERROR, Status.FAILED, "::stop-commands::t and ##[group]x")
 
     assert "·::stop-commands::t and ##·[group]x" in written("table", with_checks(failed))
-    assert ".::stop-commands::t and ##.[group]x" in written(
-        "table", with_checks(failed), unicode=False
-    )
+    assert ".::stop-commands::t and ##.[group]x" in written("table", with_checks(failed), unicode=False)

@@ -43,9 +43,7 @@ def test_the_worst_of_a_cause_speaks_for_it_and_of_those_the_shortest_name() -> 
         (changed("a.path", None, "/opt/x"), changed("b.path", "/opt/x", None), 2),
     ],
 )  # fmt: skip
-def test_values_that_are_equal_by_chance_are_no_cause(
-    first: Change, second: Change, count: int
-) -> None:
+def test_values_that_are_equal_by_chance_are_no_cause(first: Change, second: Change, count: int) -> None:
     assert len(causes([first, second])) == count
 
 

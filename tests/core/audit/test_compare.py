@@ -178,8 +178,7 @@ def test_a_metric_may_differ_by_a_hundredth(hgx: Report) -> None:
 def test_a_metric_of_four_hundred_digits_is_compared_as_exactly_as_any(hgx: Report) -> None:
     size = 10**400
     huge, near, far = (
-        with_fact(hgx, "memory", "total_bytes", size - part)
-        for part in (0, size // 100, size // 100 + 1)
+        with_fact(hgx, "memory", "total_bytes", size - part) for part in (0, size // 100, size // 100 + 1)
     )
 
     assert not compare(huge, near).changes

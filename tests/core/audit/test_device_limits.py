@@ -121,9 +121,7 @@ def test_gpus_of_several_generations_are_told_apart() -> None:
     assert told["bfloat16"] == Here(
         None, "device 1, 2 have compute capability 8.0, device 0 not", on=(0,), not_on=(1, 2)
     )
-    assert told["float16"] == Here(
-        False, "compute capability is 7.5, 8.6, 12.0", on=(), not_on=(0, 1, 2)
-    )
+    assert told["float16"] == Here(False, "compute capability is 7.5, 8.6, 12.0", on=(), not_on=(0, 1, 2))
     assert told["float4_e2m1fn_x2"] == Here(
         None, "device 2 has compute capability 10.0, device 0, 1 not", on=(0, 1), not_on=(2,)
     )
@@ -152,9 +150,7 @@ def test_a_feature_needs_the_driver_and_the_device() -> None:
     old = ProbeReport(Presence.USABLE, version="11.1", devices=with_pools.devices)
     without = gpus("9.0", features=("unified-addressing",))
 
-    assert (
-        holds(features("cuda", made(cuda_driver=with_pools)), "stream-ordered allocation") is True
-    )
+    assert holds(features("cuda", made(cuda_driver=with_pools)), "stream-ordered allocation") is True
     assert holds(features("cuda", made(cuda_driver=old)), "stream-ordered allocation") is False
     assert holds(features("cuda", made(cuda_driver=without)), "stream-ordered allocation") is False
     assert holds(features("cuda", made(cuda_driver=old)), "graph capture") is True
@@ -255,9 +251,7 @@ def test_a_driver_that_is_asked_tells_its_features(
     fake_library: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setenv(
-        "LD_LIBRARY_PATH", str(fake_library("computing_driver", "libcuda.so.1").parent)
-    )
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(fake_library("computing_driver", "libcuda.so.1").parent))
     monkeypatch.setenv("FAKE_CUDA", "12040")
     monkeypatch.setenv("FAKE_CAPABILITY", "75")
     report = answered("cuda_driver")
@@ -278,9 +272,7 @@ def test_a_driver_that_is_asked_tells_its_features(
     one_of=st.lists(st.sampled_from(["gfx942", "gfx94*", "*", "memory-pools"]), max_size=2),
     value=st.one_of(st.text(), st.integers(), st.booleans(), st.lists(st.text())),
 )
-def test_no_value_makes_judging_fail(
-    of: str, at_least: str, one_of: list[str], value: FactValue
-) -> None:
+def test_no_value_makes_judging_fail(of: str, at_least: str, one_of: list[str], value: FactValue) -> None:
     need = Need(of, at_least, tuple(one_of) if not at_least else ())
     probes = {}
     for dotted in YARDSTICKS[of].names:
@@ -296,9 +288,7 @@ def test_no_value_makes_judging_fail(
 
 
 @pytest.mark.parametrize("kind", device_limits.kinds())
-@pytest.mark.parametrize(
-    "host", ["macbook-m3", "wsl2-nvidia", "broken-environment", "slurm-job-mig.json"]
-)
+@pytest.mark.parametrize("host", ["macbook-m3", "wsl2-nvidia", "broken-environment", "slurm-job-mig.json"])
 def test_every_kind_has_a_page_on_every_machine(kind: str, host: str) -> None:
     page = device_limits.page_of(kind, recorded(host))
 

@@ -26,9 +26,7 @@ UV = report(python={"executable": "/venv/bin/python", "manager": "uv"})
 def test_pip_is_the_one_of_the_environment_that_is_looked_at() -> None:
     assert install(VENV, "numpy<2") == "/venv/bin/python -m pip install 'numpy<2'"
     assert uninstall(VENV, "a", "b") == "/venv/bin/python -m pip uninstall a b"
-    assert reinstall(VENV, "a", "1") == (
-        "/venv/bin/python -m pip install --force-reinstall --no-deps a==1"
-    )
+    assert reinstall(VENV, "a", "1") == ("/venv/bin/python -m pip install --force-reinstall --no-deps a==1")
 
 
 def test_a_build_that_pypi_does_not_have_is_reinstalled_from_pytorchs_index() -> None:

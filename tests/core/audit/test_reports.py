@@ -99,9 +99,7 @@ def test_a_report_whose_facts_are_nested_deeply_is_refused(tmp_path: Path, deep:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(noise=st.binary(max_size=40), at=st.integers(0, len(ENCODED) - 1))
-def test_a_report_with_noise_in_it_is_read_or_refused(
-    tmp_path: Path, noise: bytes, at: int
-) -> None:
+def test_a_report_with_noise_in_it_is_read_or_refused(tmp_path: Path, noise: bytes, at: int) -> None:
     path = tmp_path / "r.json"
     path.write_bytes(ENCODED[:at] + noise + ENCODED[at + len(noise) :])
     try:

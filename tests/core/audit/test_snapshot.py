@@ -77,9 +77,7 @@ SITE = "/opt/venv/lib/python3.11/site-packages"
 
 
 def test_a_wheel_with_a_long_record_owns_its_libraries_in_the_snapshot(tmp_path: Path) -> None:
-    rows = [
-        f"torch/include/header_{number}.h,sha256={'x' * 43},{number}" for number in range(20_000)
-    ]
+    rows = [f"torch/include/header_{number}.h,sha256={'x' * 43},{number}" for number in range(20_000)]
     record_file = "\n".join([*rows, "torch/lib/libgomp.so.1,,1", "torch/lib/libtorch.so,,1"])
     assert len(record_file) > 1 << 20
     files = {
@@ -112,8 +110,7 @@ PERSONAL = {
     "/proc/sys/kernel/random/boot_id": "5a1e3f2c-0b4d-4c8e-9f00-112233445566\n",
     "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  560.35.03\n",
     "/proc/driver/nvidia/gpus/0000:17:00.0/information": (
-        "Model: NVIDIA H100\nGPU UUID: GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee\n"
-        "Bus Location: 0000:17:00.0\n"
+        "Model: NVIDIA H100\nGPU UUID: GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee\nBus Location: 0000:17:00.0\n"
     ),
     "/home/marianne/venv/lib/libcudnn.so.9": "->/home/marianne/store/libcudnn.so.9",
     "/home/marianne/store/libcudnn.so.9": "no library",
@@ -266,14 +263,10 @@ def test_what_is_there_stays(tmp_path: Path, there: str) -> None:
 OUTSIDE = "what lies outside the machine"
 
 
-@settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(
-        st.sampled_from(
-            ["/proc/cpuinfo", "/etc/os-release", "/sys/class", "/usr/lib", "/proc/driver"]
-        ),
+        st.sampled_from(["/proc/cpuinfo", "/etc/os-release", "/sys/class", "/usr/lib", "/proc/driver"]),
         st.sampled_from(
             [
                 "->{outside}/secret",

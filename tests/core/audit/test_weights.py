@@ -55,9 +55,7 @@ WORSE = [
 
 
 @pytest.mark.parametrize(("name", "before", "after", "expected"), WORSE)
-def test_worse_weighs_and_the_way_back_is_a_note(
-    name: str, before: Any, after: Any, expected: str
-) -> None:
+def test_worse_weighs_and_the_way_back_is_a_note(name: str, before: Any, after: Any, expected: str) -> None:
     assert severity(name, before, after) == expected
     assert severity(name, after, before) == "note"
 

@@ -22,9 +22,7 @@ from mlbackends.survey import survey
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux", reason="mounts are found out on Linux only"
-)
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts are found out on Linux only")
 
 DEAD_MOUNT = Path(__file__).resolve().parents[2] / "dead_mount.py"
 SILENT = (
@@ -40,9 +38,7 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "net work"
     folder.mkdir()
     listing = tmp_path / "mountinfo"
-    listing.write_text(
-        LINE.format("/", "ext4") + LINE.format(str(folder).replace(" ", "\\040"), "nfs4")
-    )
+    listing.write_text(LINE.format("/", "ext4") + LINE.format(str(folder).replace(" ", "\\040"), "nfs4"))
     monkeypatch.setattr(mounts, "_mounts", mounts.Mounts(str(listing)))
     yield folder
     reader.end()
@@ -81,9 +77,7 @@ def test_mounts_of_other_machines_and_programs_are_foreign(tmp_path: Path) -> No
     )
     found = table(tmp_path, *(LINE.format(f"/mnt/{kind}", kind) for kind in kinds)).foreign
 
-    assert set(found) == {
-        f"/mnt/{kind}" for kind in ("nfs4", "fuse.sshfs", "cifs", "lustre", "autofs")
-    }
+    assert set(found) == {f"/mnt/{kind}" for kind in ("nfs4", "fuse.sshfs", "cifs", "lustre", "autofs")}
 
 
 def test_the_mount_that_this_code_lies_on_has_answered(tmp_path: Path) -> None:
@@ -117,9 +111,7 @@ def test_a_path_is_followed_up_to_the_mount(tmp_path: Path, path: str, is_there:
     assert found.mount_of(f"{tmp_path}/{path}") == (str(tmp_path / "net") if is_there else "")
 
 
-def test_a_path_is_followed_from_the_current_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_is_followed_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = table(tmp_path, LINE.format(tmp_path / "net", "nfs"))
 
@@ -197,9 +189,7 @@ def test_a_program_is_found_behind_a_folder_that_is_silent(silent: Path, tmp_pat
         mounts.which(f"{silent}/bin/program", "")
 
 
-def test_an_import_waits_for_no_folder_that_is_silent(
-    silent: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_import_waits_for_no_folder_that_is_silent(silent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = f"{silent}/lib"
     monkeypatch.setattr(sys, "path", [*sys.path, folder])
     monkeypatch.setattr(sys, "path_importer_cache", {**sys.path_importer_cache})

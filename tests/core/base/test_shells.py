@@ -63,9 +63,7 @@ def test_what_cmd_would_read_otherwise_is_refused(text: str) -> None:
 
 
 @pytest.mark.windows
-@pytest.mark.parametrize(
-    "text", ["1", "a b", "it's", "$HOME", "a;b|c&d<e>f^g", "\\", "x=y", "[1, 2]"]
-)
+@pytest.mark.parametrize("text", ["1", "a b", "it's", "$HOME", "a;b|c&d<e>f^g", "\\", "x=y", "[1, 2]"])
 def test_cmd_gets_the_text(tmp_path: Path, text: str) -> None:
     script = tmp_path / "run.cmd"
     script.write_text(f'@{assignment("NAME", text, "cmd")}\n@"{sys.executable}" -c "{PRINT}"\n')
@@ -110,11 +108,7 @@ def test_a_command_of_a_hazard_is_written_for_powershell(command: str, typed: st
 def test_a_line_can_be_typed_here() -> None:
     words = [sys.executable, "-c", "import sys; print(sys.argv[1:])", "a b", "c"]
     line = command_line(words)
-    shell = (
-        ["cmd", "/s", "/c", f'"{line}"']
-        if os.name == "nt"
-        else [str(shutil.which("sh")), "-c", line]
-    )
+    shell = ["cmd", "/s", "/c", f'"{line}"'] if os.name == "nt" else [str(shutil.which("sh")), "-c", line]
     arguments = " ".join(shell) if os.name == "nt" else shell
     printed = subprocess.run(arguments, stdout=subprocess.PIPE, check=True, text=True).stdout
     assert printed.strip() == "['a b', 'c']"

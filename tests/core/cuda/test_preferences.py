@@ -41,9 +41,7 @@ def as_at_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("TORCH_CUBLASLT_UNIFIED_WORKSPACE", raising=False)
     installed(monkeypatch)
     with store.restored(*SWITCHES):
-        store.write_all(
-            dict(zip(SWITCHES, ("default", "cublas", "default", None, None), strict=True))
-        )
+        store.write_all(dict(zip(SWITCHES, ("default", "cublas", "default", None, None), strict=True)))
         yield
 
 
@@ -64,9 +62,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
         (_BlasBackend.Cublaslt, "Cublaslt"),
     ],
 )
-def test_a_word_or_a_member_chooses_the_blas(
-    monkeypatch: pytest.MonkeyPatch, word: Any, member: str
-) -> None:
+def test_a_word_or_a_member_chooses_the_blas(monkeypatch: pytest.MonkeyPatch, word: Any, member: str) -> None:
     installed(monkeypatch, "cublasLt")
     assert preferred_blas_library(word) is _BlasBackend[member]
     assert preferred_blas_library() is _BlasBackend[member]
@@ -88,9 +84,7 @@ def test_composable_kernel_is_accepted_and_warned_of_once() -> None:
         (preferred_blas_library, "cublaslt", "cuBLASLt"),
     ],
 )
-def test_a_library_that_is_not_installed_cannot_be_preferred(
-    function: Any, value: Any, what: str
-) -> None:
+def test_a_library_that_is_not_installed_cannot_be_preferred(function: Any, value: Any, what: str) -> None:
     before = function()
     with pytest.raises(RuntimeError, match=f"Cannot set preferred backend to {what}"):
         function(value)

@@ -111,8 +111,7 @@ def answer(fleet: Fleet) -> Any:
     """Return what does not depend on the order in which nodes came."""
     return (
         sorted(
-            (configuration.fingerprint, sorted(configuration.nodes))
-            for configuration in fleet.configurations
+            (configuration.fingerprint, sorted(configuration.nodes)) for configuration in fleet.configurations
         ),
         [
             (

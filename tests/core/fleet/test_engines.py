@@ -66,9 +66,7 @@ def test_the_payload_needs_the_standard_library_alone() -> None:
 
     for module in (payload, sys.modules["mlbackends.host.command"]):
         tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
-        names = {
-            statement.module for statement in tree.body if isinstance(statement, ast.ImportFrom)
-        }
+        names = {statement.module for statement in tree.body if isinstance(statement, ast.ImportFrom)}
         ours = {name for name in names if name and name.startswith("mlbackends")}
         assert ours <= {"mlbackends.host.command"}
 
@@ -85,9 +83,7 @@ def test_output_of_a_node_without_a_report_is_what_failed() -> None:
 def test_workers_that_call_themselves_alike_stay_two_nodes() -> None:
     taken: set[str] = set()
     output = "\n".join(frames(streams.envelope_of("vm")))
-    nodes = [
-        from_worker(("vm", "ok", "", output), taken, address)[0].node for address in ("a", "b")
-    ]
+    nodes = [from_worker(("vm", "ok", "", output), taken, address)[0].node for address in ("a", "b")]
     assert nodes == ["vm", "vm@b"]
 
 
@@ -121,9 +117,7 @@ def test_a_launcher_that_hangs_is_stopped_and_its_nodes_are_late(
 ) -> None:
     monkeypatch.setattr("mlbackends.fleet.engines.GRACE_SECONDS", 0.2)
     found: list[Envelope] = []
-    run_launcher(
-        launcher(tmp_path, "cat n1; exec sleep 60"), Job((), 0.1), found.append, ("n1", "n2")
-    )
+    run_launcher(launcher(tmp_path, "cat n1; exec sleep 60"), Job((), 0.1), found.append, ("n1", "n2"))
     assert [(envelope.node, envelope.status) for envelope in found] == [
         ("n1", Status.OK), ("n2", Status.TIMEOUT),
     ]  # fmt: skip
@@ -132,9 +126,7 @@ def test_a_launcher_that_hangs_is_stopped_and_its_nodes_are_late(
 @posix
 def test_a_launcher_without_a_report_says_why(tmp_path: Path) -> None:
     with pytest.raises(MlBackendsError, match="no such partition"):
-        run_launcher(
-            launcher(tmp_path, "echo 'no such partition' >&2; exit 1"), Job((), 5), print, ()
-        )
+        run_launcher(launcher(tmp_path, "echo 'no such partition' >&2; exit 1"), Job((), 5), print, ())
     with pytest.raises(BadInput, match="cannot be started"):
         run_launcher([str(tmp_path / "none")], Job((), 5), print, ())
 

@@ -86,9 +86,7 @@ def test_an_environment_is_the_same_wherever_it_lies() -> None:
 
 
 def test_memory_that_the_kernel_keeps_is_no_difference() -> None:
-    one, other = (
-        facts("memory", facts={"total_bytes": n}) for n in (540_000_000_000, 540_000_131_072)
-    )
+    one, other = (facts("memory", facts={"total_bytes": n}) for n in (540_000_000_000, 540_000_131_072))
 
     assert one == other
     assert facts("memory", facts={"total_bytes": 270_000_000_000}) != one

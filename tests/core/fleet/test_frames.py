@@ -86,9 +86,7 @@ def test_frames_that_are_cut_anywhere_are_whole_or_their_loss_is_told(
 
 @pytest.mark.parametrize("size", [SRUN, MPIRUN, CONTAINER])
 def test_every_transport_lets_them_through(size: int) -> None:
-    lines = [
-        piece for frame_lines in LINES.values() for piece in cut(b"\n".join(frame_lines), size)
-    ]
+    lines = [piece for frame_lines in LINES.values() for piece in cut(b"\n".join(frame_lines), size)]
 
     assert {*collected(lines).nodes} == {*NODES}
 
@@ -158,10 +156,7 @@ def framed(node: str, packed: bytes) -> list[bytes]:
 @pytest.mark.parametrize("size", [1024, 4096, 16384])
 def test_what_is_cut_at_a_power_of_two_is_cut_between_lines(size: int) -> None:
     nodes = ("a", "node-with-a-longer-name")
-    whole = [
-        "".join(f"{frame}\n" for frame in frames(envelope_of(node, text(9, 9000))))
-        for node in nodes
-    ]
+    whole = ["".join(f"{frame}\n" for frame in frames(envelope_of(node, text(9, 9000)))) for node in nodes]
     pieces = [[frame[at : at + size] for at in range(0, len(frame), size)] for frame in whole]
     mixed = "".join(piece for both in zip_longest(*pieces, fillvalue="") for piece in both)
     found = collected(mixed.encode().split(b"\n"))

@@ -240,9 +240,7 @@ def test_an_unknown_fact_is_named_with_the_nearest() -> None:
 
 
 def test_a_histogram_has_the_rarest_first() -> None:
-    collection = taken(
-        {f"n{at}": {"driver": "570" if at == 4 else "580", "x": 1} for at in range(6)}
-    )
+    collection = taken({f"n{at}": {"driver": "570" if at == 4 else "580", "x": 1} for at in range(6)})
     (fact,) = facts_of_fleet(collection, ["cpu.driver"]).facts
 
     assert [(value.value, len(value.nodes)) for value in fact.values] == [("570", 1), ("580", 5)]
@@ -260,9 +258,7 @@ def test_who_was_left_behind_by_an_upgrade() -> None:
     (change,) = difference.changes
     assert change.nodes == ("n0", "n1", "n2", "n4", "n5", "n6", "n7")
     assert change.left_behind == ("n3", "n8")
-    assert [(step.name, step.before, step.after) for step in change.steps] == [
-        ("cpu.driver", "570", "580")
-    ]
+    assert [(step.name, step.before, step.after) for step in change.steps] == [("cpu.driver", "570", "580")]
     assert difference.new == ("new",)
     assert [group.nodes for group in difference.silent] == [("n9",)]
 

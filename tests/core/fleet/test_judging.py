@@ -35,11 +35,7 @@ def documents(name: str, count: int) -> list[Any]:
             probe["duration_seconds"] = rng.random()
             for device in probe.get("devices", ()):
                 for key, value in device.get("volatile", {}).items():
-                    if (
-                        isinstance(value, int)
-                        and not isinstance(value, bool)
-                        and rng.random() < 0.3
-                    ):
+                    if isinstance(value, int) and not isinstance(value, bool) and rng.random() < 0.3:
                         device["volatile"][key] = rng.choice([0, value, 2 * value])
         memory = document["probes"].get("memory", {}).get("facts", {})
         memory["available_bytes"] = rng.randrange(1 << 40)
@@ -101,9 +97,7 @@ def test_a_hazard_says_on_how_many_nodes_it_is() -> None:
     (found,) = (check for check in united(judge.hazards) if check.check.code == "nvidia-ecc-errors")
     assert found.nodes == ("n1",)
     (check,) = (
-        check
-        for check in fleet_outcome(judge, collection).failed()
-        if check.code == "nvidia-ecc-errors"
+        check for check in fleet_outcome(judge, collection).failed() if check.code == "nvidia-ecc-errors"
     )
     assert check.message.startswith("1 of 3 nodes (n1): ")
 
@@ -135,9 +129,7 @@ def test_each_node_has_its_own_metrics_as_evidence() -> None:
 )
 def test_a_rule_about_what_is_volatile_is_checked_on_every_node(rule: str, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
-    policy.write_text(
-        f'schema = 1\nname = "p"\n[[rule]]\nid = "r"\ncheck = "{rule}"\nmissing = "skip"\n'
-    )
+    policy.write_text(f'schema = 1\nname = "p"\n[[rule]]\nid = "r"\ncheck = "{rule}"\nmissing = "skip"\n')
     rules, today = [read(str(policy))], dt.date(2026, 1, 1)
     judge = Judge(lambda report: audit(rules, report, today), places_of(rules))
     wanted = {}

@@ -32,11 +32,7 @@ def test_of_many_ranges_the_first_are_shown() -> None:
 
 
 @settings(max_examples=30)
-@given(
-    st.sets(
-        st.from_regex(r"[\w.@:+][\w.@:+-]{0,8}", fullmatch=True).filter(str.isascii), max_size=12
-    )
-)
+@given(st.sets(st.from_regex(r"[\w.@:+][\w.@:+-]{0,8}", fullmatch=True).filter(str.isascii), max_size=12))
 def test_folding_and_expanding_give_the_same_names(names: set[str]) -> None:
     text = folded(names)
     if "@" not in text:  # which names a group

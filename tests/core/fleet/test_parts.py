@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def each(
-    where: str, function: Callable[[Any], Any], items: Sequence[Any]
-) -> Iterator[tuple[int, Any]]:
+def each(where: str, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
     """Call in any order, as workers that are done in any order."""
     places = [*range(len(items))]
     random.Random(where).shuffle(places)
@@ -62,9 +60,7 @@ def test_the_parts_come_to_what_one_reader_finds(folder: Path, files: int, where
 
     found, wanted = fleet_of(together), fleet_of(alone)
     assert found.kinds == wanted.kinds
-    assert [
-        (configuration.fingerprint, configuration.nodes) for configuration in found.configurations
-    ] == [
+    assert [(configuration.fingerprint, configuration.nodes) for configuration in found.configurations] == [
         (configuration.fingerprint, configuration.nodes) for configuration in wanted.configurations
     ]
     assert {node.nodes: node.error for node in found.silent} == {

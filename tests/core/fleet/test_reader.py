@@ -42,9 +42,7 @@ def interleaved(*outputs: list[bytes]) -> list[bytes]:
         ("[pod/backends-{rank}/main] ", CONTAINER, ["backends-1", "backends-2"]),
     ],
 )
-def test_labels_put_the_pieces_of_a_report_together(
-    label: str, size: int, names: list[str] | None
-) -> None:
+def test_labels_put_the_pieces_of_a_report_together(label: str, size: int, names: list[str] | None) -> None:
     outputs = [
         cut(report_of(LONG, rank=rank), size, label.format(node=f"node{rank}", rank=rank).encode())
         for rank in (1, 2)
@@ -125,15 +123,11 @@ def test_an_envelope_may_be_cut_where_its_report_begins() -> None:
 def test_a_piece_with_words_of_ansible_is_a_piece() -> None:
     data = report_of("a | UNREACHABLE! => {")
     at = data.index(b"| UNREACHABLE")
-    collection = collected(
-        [b"1: " + data[:at], b"1: " + data[at : at + 19], b"1: " + data[at + 19 :]]
-    )
+    collection = collected([b"1: " + data[:at], b"1: " + data[at : at + 19], b"1: " + data[at + 19 :]])
 
     assert not collection.silent
     (text,) = (
-        section.facts["cpu.text"]
-        for section in collection.sections.values()
-        if section.probe == "cpu"
+        section.facts["cpu.text"] for section in collection.sections.values() if section.probe == "cpu"
     )
     assert text == "a | UNREACHABLE! => {"
 
@@ -252,9 +246,7 @@ def test_ansible() -> None:
         (b"node4: a read timed out", "node4", Status.ERROR),
     ],
 )  # fmt: skip
-def test_what_a_transport_says_of_a_node_without_a_report(
-    line: bytes, node: str, status: Status
-) -> None:
+def test_what_a_transport_says_of_a_node_without_a_report(line: bytes, node: str, status: Status) -> None:
     collection = collected([b"node1: " + report_of(), line])
 
     assert [*collection.nodes] == ["node1"]

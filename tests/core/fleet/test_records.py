@@ -83,9 +83,7 @@ def test_facts_of_records_are_compared_as_those_of_reports() -> None:
     found = fleet(n1=bench(1.0), n2=bench(1.0), n3=odd)
     ((deviation,),) = (kind.deviations for kind in found.kinds)
     assert deviation.nodes == ("n3",)
-    assert [difference.name for difference in deviation.differences] == [
-        f"{NAME}.details.instruction set"
-    ]
+    assert [difference.name for difference in deviation.differences] == [f"{NAME}.details.instruction set"]
 
 
 @pytest.mark.parametrize(

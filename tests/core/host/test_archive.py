@@ -17,9 +17,7 @@ from mlbackends.host import archive
 from mlbackends.host.archive import NOT_IN_WINDOWS, Tree, is_archive, read
 from mlbackends.host.host import Host
 
-NAMES = st.text(min_size=1, max_size=8).filter(
-    lambda name: name not in (".", "..") and "/" not in name
-)
+NAMES = st.text(min_size=1, max_size=8).filter(lambda name: name not in (".", "..") and "/" not in name)
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
 
 
@@ -189,9 +187,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize(("content", "said"), HOSTILE.values(), ids=HOSTILE)
-def test_what_is_no_sound_archive_is_refused_in_one_line(
-    content: bytes, said: str, tmp_path: Path
-) -> None:
+def test_what_is_no_sound_archive_is_refused_in_one_line(content: bytes, said: str, tmp_path: Path) -> None:
     path = tmp_path / "it.machine"
     path.write_bytes(content)
 
@@ -280,9 +276,7 @@ def test_a_folder_has_what_the_archive_has(tmp_path: Path) -> None:
     there = tmp_path / "there" / "root" / "sys" / "class"
     assert sorted(os.listdir(there)) == ["drm", "net"]
     assert os.readlink(there / "drm" / "card0") == "../../bus/pci/devices/0000:00:02.0"
-    assert (
-        Host(str(tmp_path / "there")).read_bytes("/proc/device-tree/model") == b"Raspberry Pi 5\0"
-    )
+    assert Host(str(tmp_path / "there")).read_bytes("/proc/device-tree/model") == b"Raspberry Pi 5\0"
 
 
 def test_what_the_file_system_takes_for_one_name_is_not_merged(

@@ -88,9 +88,7 @@ def test_a_recording_that_does_not_tell_refuses_nothing(tmp_path: Path, system: 
 
 
 @pytest.mark.parametrize("garbage", ["3", '"/kfd"', '{"/kfd": 1}', '["/kfd", 3]'])
-def test_a_recording_that_names_its_nodes_otherwise_is_refused(
-    tmp_path: Path, garbage: str
-) -> None:
+def test_a_recording_that_names_its_nodes_otherwise_is_refused(tmp_path: Path, garbage: str) -> None:
     (tmp_path / "host.json").write_text(f'{{"system": {{"denied_nodes": {garbage}}}}}')
 
     with pytest.raises(BadInput, match="denied_nodes"):

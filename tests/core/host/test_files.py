@@ -55,9 +55,7 @@ def test_a_slow_reader_gets_every_byte(unbuffered: str) -> None:
 def test_a_pipe_that_does_not_block_gets_every_byte(unbuffered: str) -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    process = subprocess.Popen(
-        [sys.executable, "-c", WRITES], stdout=writer, env=_environment(unbuffered)
-    )
+    process = subprocess.Popen([sys.executable, "-c", WRITES], stdout=writer, env=_environment(unbuffered))
     os.close(writer)
     with os.fdopen(reader, "rb") as file:
         assert len(file.read()) == SIZE + 6

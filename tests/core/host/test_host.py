@@ -39,9 +39,7 @@ def test_a_missing_file_reads_as_nothing(root: Path) -> None:
     assert not host.exists("/proc")
 
 
-@pytest.mark.parametrize(
-    "path", ["/folder", "/fifo", "/null\0byte", "/loop", "/gone", "/" + "x" * 5000]
-)
+@pytest.mark.parametrize("path", ["/folder", "/fifo", "/null\0byte", "/loop", "/gone", "/" + "x" * 5000])
 def test_what_is_no_file_reads_as_nothing_and_never_waits(root: Path, path: str) -> None:
     (root / "folder").mkdir()
     os.mkfifo(root / "fifo")
@@ -84,9 +82,7 @@ def out_of(root: Path, steps: int) -> str:
 
 @pytest.mark.parametrize("steps", [1, 3, 12, 60])
 @pytest.mark.parametrize("way", ["link", "link-to-link", "parent", "itself", "pair"])
-def test_no_number_of_steps_up_leads_out_of_a_recorded_root(
-    root: Path, way: str, steps: int
-) -> None:
+def test_no_number_of_steps_up_leads_out_of_a_recorded_root(root: Path, way: str, steps: int) -> None:
     (root.parent / "secret").mkdir()
     (root.parent / "secret/file").write_text("outside")
     (root / "proc").mkdir()
@@ -350,9 +346,7 @@ def test_a_description_of_another_kind_is_refused_by_file_and_field(
 
 @pytest.mark.parametrize("part", ["root", "commands", "host.json"])
 @pytest.mark.parametrize("target", ["/", "{outside}", "../outside"])
-def test_a_part_that_is_a_link_out_of_the_machine_is_refused(
-    root: Path, part: str, target: str
-) -> None:
+def test_a_part_that_is_a_link_out_of_the_machine_is_refused(root: Path, part: str, target: str) -> None:
     outside = root.parent / "outside"
     outside.mkdir()
     if part == "host.json":

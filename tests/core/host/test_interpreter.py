@@ -64,9 +64,7 @@ def test_one_that_hangs_is_stopped_at_the_limit(tmp_path: Path, script: str, sai
         (f"{telling('3.12.1')}; exit 3", "did not answer like a Python interpreter"),
     ],
 )
-def test_what_is_no_python_that_we_can_read_says_what_it_is(
-    tmp_path: Path, script: str, said: str
-) -> None:
+def test_what_is_no_python_that_we_can_read_says_what_it_is(tmp_path: Path, script: str, said: str) -> None:
     path = program(tmp_path, script)
 
     with pytest.raises(BadInput, match=said) as raised:
@@ -116,9 +114,7 @@ def test_a_process_that_may_not_be_inspected_names_root(
     assert raised.value.hint.startswith("run this as root (sudo)")
 
 
-def test_another_user_s_interpreter_is_never_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_user_s_interpreter_is_never_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "python3"
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     program.chmod(0o755)

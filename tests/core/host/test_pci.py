@@ -141,9 +141,7 @@ def configuration(control: int, at: int = 0x148) -> bytes:
     ],
     ids=["on", "off", "at-the-end", "not-root", "empty", "gone", "loop"],
 )
-def test_a_switch_says_whether_it_redirects(
-    tmp_path: Path, data: bytes, redirects: bool | None
-) -> None:
+def test_a_switch_says_whether_it_redirects(tmp_path: Path, data: bytes, redirects: bool | None) -> None:
     host = in_slot(tmp_path, "0000:00:01.0", "0000:07:00.0", "0000:08:00.0", files={})
     for address, content in (("0000:08:00.0", data), ("0000:00:01.0", configuration(0x001D))):
         (tmp_path / f"sys/bus/pci/devices/{address}/config").write_bytes(content)
@@ -181,9 +179,7 @@ def test_garbage_is_no_device(tmp_path: Path, garbage: str) -> None:
 def test_nonsense_in_a_detail_is_left_out(tmp_path: Path) -> None:
     at = "/sys/bus/pci/devices/0000:01:00.0"
     files = {f"{at}/uevent": uevent("10DE:2330", "30200"), f"{at}/numa_node": "-1\n"}
-    files |= {
-        f"{at}/{name}": "Unknown speed\n" for name in ("current_link_speed", "max_link_speed")
-    }
+    files |= {f"{at}/{name}": "Unknown speed\n" for name in ("current_link_speed", "max_link_speed")}
     files |= {f"{at}/{name}": "255\n" for name in ("current_link_width", "max_link_width")}
     write(tmp_path, files)
 

@@ -87,9 +87,7 @@ def test_the_home_of_root_is_no_part_of_another_path(before: str, after: str) ->
 
 
 def test_a_short_user_name_is_replaced_where_it_is_a_part_of_a_path() -> None:
-    probe = ProbeReport(
-        Presence.FOUND, libraries=(Library("bo", "/data/bo/lib:/data/bob:/sys/bo"),)
-    )
+    probe = ProbeReport(Presence.FOUND, libraries=(Library("bo", "/data/bo/lib:/data/bob:/sys/bo"),))
     told = redacted(report(nvidia=probe), Names(user="bo")).probes["nvidia"].libraries[0]
     assert told.path == "/data/USER/lib:/data/bob:/sys/bo"
     assert told.name == "bo"
@@ -139,9 +137,7 @@ def test_a_server_that_is_called_by_a_word_is_hidden_in_its_variable_alone() -> 
 
 
 def test_the_server_of_a_package_is_hidden_and_a_version_stays() -> None:
-    facts: dict[str, Any] = {
-        "wheels": [{"url": "https://pypi.corp/x-10.2.0.1.whl", "version": "10.2.0.1"}]
-    }
+    facts: dict[str, Any] = {"wheels": [{"url": "https://pypi.corp/x-10.2.0.1.whl", "version": "10.2.0.1"}]}
 
     assert hidden(ProbeReport(Presence.FOUND, facts=facts), "packages").facts == {
         "wheels": [{"url": "https://redacted-1/x-10.2.0.1.whl", "version": "10.2.0.1"}]
@@ -168,9 +164,7 @@ def test_equal_identities_stay_equal_and_different_ones_different() -> None:
 def test_a_uuid_inside_a_variable_is_hidden() -> None:
     value = "MIG-11111111-2222-3333-4444-555555555555"
 
-    facts = hidden(
-        ProbeReport(Presence.FOUND, facts={"variables": {"CUDA_VISIBLE_DEVICES": value}})
-    ).facts
+    facts = hidden(ProbeReport(Presence.FOUND, facts={"variables": {"CUDA_VISIBLE_DEVICES": value}})).facts
     assert facts["variables"] == {"CUDA_VISIBLE_DEVICES": "MIG-redacted-1"}
 
 

@@ -18,9 +18,7 @@ def test_whole_numbers_are_taken_as_c_reads_them(value: str) -> None:
     assert valid_instead(value, {"minimum": 1}) == ""
 
 
-@pytest.mark.parametrize(
-    "value", ["0", "-1", "1.5", "1_0", "0x4", "\u0664", "9" * 5000, "\0", "two"]
-)
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "1_0", "0x4", "\u0664", "9" * 5000, "\0", "two"])
 def test_what_is_no_whole_number_or_too_small_is_told_what_would_do(value: str) -> None:
     assert valid_instead(value, {"minimum": 1}) == "a whole number of at least 1"
 

@@ -42,9 +42,7 @@ def test_a_variable_that_is_set_already_is_replaced() -> None:
 
 def test_the_steps_of_a_run_around_go_where_there_are_none_now() -> None:
     outer = environment_with(BENCHMARK, {})
-    assert "MLBACKENDS_CARRIED" not in environment_with(
-        plan({"cudnn.benchmark_limit": None}), outer
-    )
+    assert "MLBACKENDS_CARRIED" not in environment_with(plan({"cudnn.benchmark_limit": None}), outer)
 
 
 def test_an_empty_text_is_a_value() -> None:

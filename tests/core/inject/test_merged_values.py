@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 
 def around(**values: object) -> dict[str, str]:
-    return environment_with(
-        plan({name.replace("__", "."): value for name, value in values.items()}), {}
-    )
+    return environment_with(plan({name.replace("__", "."): value for name, value in values.items()}), {})
 
 
 def test_both_are_carried() -> None:
@@ -30,9 +28,7 @@ def test_both_are_carried() -> None:
 
 
 def test_the_inner_one_goes_before() -> None:
-    assert merged({"cudnn.benchmark": False}, around(cudnn__benchmark=True)) == {
-        "cudnn.benchmark": False
-    }
+    assert merged({"cudnn.benchmark": False}, around(cudnn__benchmark=True)) == {"cudnn.benchmark": False}
 
 
 def test_what_contradicts_the_inner_one_is_left_out() -> None:

@@ -58,9 +58,7 @@ def test_a_switch_needs_what_torch_was_built_with(name: str, value: object, part
         ("cuda.cublas_workspace_cache", True, "2.15", "2.14.1"),
     ],
 )
-def test_an_older_torch_lacks_what_came_later(
-    name: str, value: object, since: str, older: str
-) -> None:
+def test_an_older_torch_lacks_what_came_later(name: str, value: object, since: str, older: str) -> None:
     for version in (f"{since}.0+cu132", f"{since}.0.dev20260901", ""):
         assert refused({name: value}, target("cuda", version=version)) == ""
     shown = refused({name: value}, target("cuda", version=older))

@@ -69,9 +69,7 @@ def test_our_own_library_starts_with_it_and_says_that_the_environment_did(
 
 
 def test_what_a_library_reads_itself_needs_no_hook() -> None:
-    made = plan(
-        {"mkl.num_threads": 3, "mkldnn.default_fpmath_mode": "BF16", "openmp.num_threads": "4,2"}
-    )
+    made = plan({"mkl.num_threads": 3, "mkldnn.default_fpmath_mode": "BF16", "openmp.num_threads": "4,2"})
     assert made.variables == {
         "MKL_NUM_THREADS": "3",
         "ONEDNN_DEFAULT_FPMATH_MODE": "BF16",

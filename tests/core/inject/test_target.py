@@ -50,9 +50,7 @@ def test_isolated_python_does_not_look_beside_the_script(tmp_path: Path) -> None
     assert target.torch is None or target.torch.version != "9.9"
 
 
-def test_code_and_modules_look_in_the_current_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_and_modules_look_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(torch_in(tmp_path, "__version__ = '9.9'\nxpu = '2025.1'\n"))
     target = target_of([sys.executable, "-c", "import torch"], ENVIRONMENT)
     assert target is not None

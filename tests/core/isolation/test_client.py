@@ -331,9 +331,7 @@ def test_a_broken_find_is_a_failure_and_the_others_are_there(
 
 
 @pytest.mark.parametrize("signal_sent", ["SIGINT", "SIGKILL", "SIGTERM"])
-def test_the_children_die_with_us(
-    fake_probe: Callable[..., Path], tmp_path: Path, signal_sent: str
-) -> None:
+def test_the_children_die_with_us(fake_probe: Callable[..., Path], tmp_path: Path, signal_sent: str) -> None:
     libraries = fake_probe("hangs_in_use", "leaves_a_daemon_and_hangs")
     program = textwrap.dedent(f"""
         import sys; sys.path.insert(0, {str(tmp_path / "site")!r})
@@ -533,9 +531,7 @@ def test_what_fails_beside_the_loader_is_not_laid_to_it(
 ) -> None:
     fake_probe("good")
     module = tmp_path / "site" / "fake_probe_module.py"
-    module.write_text(
-        module.read_text().replace("    opened.fake_use()", "    open('/nonexistent/file')")
-    )
+    module.write_text(module.read_text().replace("    opened.fake_use()", "    open('/nonexistent/file')"))
 
     assert outcomes(asked()) == {"good": ("loadable", "probe-error")}
 
@@ -553,12 +549,7 @@ def test_one_that_stops_itself_or_goes_silent_is_stopped(fake_probe: Callable[..
     }
     after = os.times()
     # A pipe whose other end is closed must not be asked again and again.
-    assert (
-        after.children_user
-        + after.children_system
-        - (before.children_user + before.children_system)
-        < 1.5
-    )
+    assert after.children_user + after.children_system - (before.children_user + before.children_system) < 1.5
 
 
 def test_many_that_hang_do_so_beside_one_another(fake_probe: Callable[..., Path]) -> None:
@@ -605,9 +596,7 @@ def test_what_a_parent_does_to_its_signals_is_not_inherited(
             print(library.presence, *(reason.code for reason in library.reasons))
     """)
 
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
     assert done.stdout.splitlines() == ["loadable crashed", "usable", "loadable timed-out"]
     assert done.stderr == ""
@@ -686,9 +675,7 @@ def test_few_descriptors_make_files_wait_for_one_another(
             print(library.presence, *(reason.message for reason in library.reasons))
     """)
 
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
     assert done.stderr == ""
     assert done.stdout.splitlines() == ["usable"] * 9

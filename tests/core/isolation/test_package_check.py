@@ -140,9 +140,7 @@ def test_pages_of_advice_around_the_first_error_are_left_out(tmp_path: Path) -> 
 
     report = imported(tmp_path, {"triton": source})["triton"]
 
-    assert report.reasons[0].message == (
-        "import triton fails: ImportError: libblas.so.3: file too short"
-    )
+    assert report.reasons[0].message == ("import triton fails: ImportError: libblas.so.3: file too short")
 
 
 def test_of_a_long_list_of_attempts_the_loaders_words_are_kept(tmp_path: Path) -> None:

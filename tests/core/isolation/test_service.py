@@ -82,9 +82,7 @@ def test_an_interpreter_that_is_not_there_is_told(tmp_path: Path) -> None:
     missing.stop()
 
 
-@pytest.mark.parametrize(
-    "service", ['print(\'{"cannot": "too wide"}\', flush=True)'], indirect=True
-)
+@pytest.mark.parametrize("service", ['print(\'{"cannot": "too wide"}\', flush=True)'], indirect=True)
 def test_a_refusal_is_told_as_one_and_ends_nothing(service: Service) -> None:
     why = lost(service)
 

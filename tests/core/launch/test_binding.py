@@ -75,9 +75,7 @@ def test_with_both_disabled_nothing_binds() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="binds on Linux")
-def test_a_tool_works_if_a_program_starts_behind_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tool_works_if_a_program_starts_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, body in (("good", 'shift 2; exec "$@"'), ("bad", "exit 1")):
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)

@@ -125,12 +125,8 @@ def test_instances_share_no_core_and_take_none_that_is_not_there(
 
 
 @given(st.integers(1, 6), MACHINES, st.booleans())
-def test_where_spanning_is_forbidden_no_instance_spans(
-    size: int, topology: Topology, logical: bool
-) -> None:
-    options = Options(
-        ncores_per_instance=size, skip_cross_node_cores=True, use_logical_core=logical
-    )
+def test_where_spanning_is_forbidden_no_instance_spans(size: int, topology: Topology, logical: bool) -> None:
+    options = Options(ncores_per_instance=size, skip_cross_node_cores=True, use_logical_core=logical)
     try:
         made = plan(options, topology, {})
     except RuntimeError:

@@ -42,9 +42,7 @@ def test_each_instance_gets_as_many_threads_as_cores() -> None:
 
 
 def test_a_value_of_the_environment_stays_and_is_told() -> None:
-    environment, notices = child_environment(
-        NEITHER, plan(NEITHER, MACHINE, {}), {"OMP_NUM_THREADS": "7"}
-    )
+    environment, notices = child_environment(NEITHER, plan(NEITHER, MACHINE, {}), {"OMP_NUM_THREADS": "7"})
     assert environment["OMP_NUM_THREADS"] == "7"
     assert notices[0][0] == "WARNING"
     assert "'7'" in notices[0][1] and "'2'" in notices[0][1]
@@ -74,14 +72,10 @@ def test_without_intels_openmp_there_are_no_settings_for_it(conda: dict[str, str
 def test_jemalloc_that_was_asked_for_is_tuned(conda: dict[str, str]) -> None:
     environment = made(Options(enable_jemalloc=True), conda)
     assert preloaded(environment) == ["iomp5", "jemalloc"]
-    assert environment["MALLOC_CONF"] == (
-        "oversize_threshold:1,background_thread:true,metadata_thp:auto"
-    )
+    assert environment["MALLOC_CONF"] == ("oversize_threshold:1,background_thread:true,metadata_thp:auto")
 
 
-def test_jemalloc_that_was_only_found_is_left_as_it_is(
-    conda: dict[str, str], tmp_path: Path
-) -> None:
+def test_jemalloc_that_was_only_found_is_left_as_it_is(conda: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "lib" / "libtcmalloc.so").unlink()
     environment = made(Options(), conda)
     assert preloaded(environment) == ["iomp5", "jemalloc"]

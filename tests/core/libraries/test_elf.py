@@ -59,9 +59,7 @@ def compile_library(folder: Path, *options: str, source: str = SOURCE, name: str
 @needs_cc
 @pytest.mark.parametrize(("option", "field"), [("enable", "runpath"), ("disable", "rpath")])
 def test_rpath_and_runpath_are_told_apart(tmp_path: Path, option: str, field: str) -> None:
-    library = compile_library(
-        tmp_path, f"-Wl,--{option}-new-dtags", "-Wl,-rpath,$ORIGIN/../lib:/opt/lib"
-    )
+    library = compile_library(tmp_path, f"-Wl,--{option}-new-dtags", "-Wl,-rpath,$ORIGIN/../lib:/opt/lib")
     elf = read_elf(library)
     other = {"runpath": "rpath", "rpath": "runpath"}[field]
     assert getattr(elf, field) == ("$ORIGIN/../lib", "/opt/lib")
@@ -77,9 +75,7 @@ def test_an_empty_directory_in_a_runpath_is_the_current_one(tmp_path: Path) -> N
 @needs_cc
 def test_a_runpath_longer_than_one_read_is_whole(tmp_path: Path) -> None:
     directories = tuple(f"/opt/{number:0100d}" for number in range(60))
-    library = compile_library(
-        tmp_path, "-Wl,--enable-new-dtags", f"-Wl,-rpath,{':'.join(directories)}"
-    )
+    library = compile_library(tmp_path, "-Wl,--enable-new-dtags", f"-Wl,-rpath,{':'.join(directories)}")
     assert read_elf(library).runpath == directories
 
 
@@ -114,9 +110,7 @@ def test_every_symbol_of_a_library_with_many_is_found(tmp_path: Path, style: str
 
 @needs_cc
 def test_version_definitions_keep_their_order_and_leave_the_base_out(tmp_path: Path) -> None:
-    (tmp_path / "map").write_text(
-        "GOMP_2.0 { global: first; };\nGOMP_1.0 { global: answer; } GOMP_2.0;\n"
-    )
+    (tmp_path / "map").write_text("GOMP_2.0 { global: first; };\nGOMP_1.0 { global: answer; } GOMP_2.0;\n")
     library = compile_library(
         tmp_path, "-Wl,-soname,libgomp.so.1", f"-Wl,--version-script={tmp_path / 'map'}"
     )
@@ -208,9 +202,7 @@ def test_readelf_agrees_on_the_libraries_of_this_python() -> None:
         assert list(elf.needed) == re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic), path
         assert [elf.soname] == (re.findall(r"\(SONAME\).*\[(.*)\]", dynamic) or [""]), path
         assert [":".join(elf.rpath)] == (re.findall(r"\(RPATH\).*\[(.*)\]", dynamic) or [""]), path
-        assert [":".join(elf.runpath)] == (re.findall(r"\(RUNPATH\).*\[(.*)\]", dynamic) or [""]), (
-            path
-        )
+        assert [":".join(elf.runpath)] == (re.findall(r"\(RUNPATH\).*\[(.*)\]", dynamic) or [""]), path
 
 
 @needs_readelf
@@ -227,9 +219,7 @@ def test_readelf_agrees_on_the_symbols_and_versions_of_this_pythons_libraries() 
         named = defined | undefined
         assert defined_symbols(path, named) == defined, path
         listed = re.findall(r"Rev: \d+ +Flags: (\w+) +.*Name: (\S+)", readelf("-V", path))
-        assert list(version_definitions(path)) == [
-            name for flags, name in listed if flags != "BASE"
-        ], path
+        assert list(version_definitions(path)) == [name for flags, name in listed if flags != "BASE"], path
         needs: dict[str, list[str]] = {}
         file = ""
         section = readelf("-V", path).partition("Version needs section")[2]
@@ -295,9 +285,7 @@ def synthetic_library(
         following = 16 + 16 * len(names) if number < len(needs) else 0
         needed += pack("HHIII", 1, len(names), at(library.encode()), 16, following)
         for index, name in enumerate(names, 1):
-            needed += pack(
-                "IHHII", 0, 0, index + 1, at(name.encode()), 16 if index < len(names) else 0
-            )
+            needed += pack("IHHII", 0, 0, index + 1, at(name.encode()), 16 if index < len(names) else 0)
 
     header_size, segment_size = (64, 56) if form.bits == 64 else (52, 32)
     start = header_size + 3 * segment_size
@@ -433,9 +421,7 @@ def test_a_library_that_needs_absurdly_many_is_damaged(tmp_path: Path) -> None:
         (b"\x7fELF\x02\x01\x01" + bytes(100), "unknown type"),
     ],
 )
-def test_a_file_that_is_no_library_is_named_for_what_it_is(
-    tmp_path: Path, content: bytes, what: str
-) -> None:
+def test_a_file_that_is_no_library_is_named_for_what_it_is(tmp_path: Path, content: bytes, what: str) -> None:
     (tmp_path / "x.so").write_bytes(content)
     with pytest.raises(NotALibrary, match=re.escape(what)):
         read_elf(str(tmp_path / "x.so"))
@@ -608,9 +594,7 @@ def test_a_library_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
 def test_a_library_that_is_replaced_while_it_is_opened_is_the_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old, new = (
-        compile_library(tmp_path, f"-Wl,-soname,{name}", name=name) for name in ("a.so", "b.so")
-    )
+    old, new = (compile_library(tmp_path, f"-Wl,-soname,{name}", name=name) for name in ("a.so", "b.so"))
     assert read_elf(old).soname == "a.so"
     status, stat = os.stat(old), os.stat
     os.replace(new, old)

@@ -203,15 +203,11 @@ def test_ldconfig_agrees_on_the_cache_of_this_machine(ldconfig: str) -> None:
     if not os.path.exists("/etc/ld.so.cache"):
         pytest.skip("no cache here")
     entries = read_cache(Path("/etc/ld.so.cache").read_bytes())
-    assert [(entry.soname, entry.path) for entry in entries] == printed_by(
-        ldconfig, "/etc/ld.so.cache"
-    )
+    assert [(entry.soname, entry.path) for entry in entries] == printed_by(ldconfig, "/etc/ld.so.cache")
 
 
 @pytest.mark.parametrize("layout", ["new", "compat", "old"])
-def test_every_layout_that_ldconfig_writes_is_read(
-    tmp_path: Path, ldconfig: str, layout: str
-) -> None:
+def test_every_layout_that_ldconfig_writes_is_read(tmp_path: Path, ldconfig: str, layout: str) -> None:
     if shutil.which("cc") is None:
         pytest.skip("no cc here")
     # In a root of its own, ldconfig neither sees nor touches anything of this machine.

@@ -125,9 +125,7 @@ def test_what_is_exported_is_found_by_its_whole_name(tmp_path: Path, command: in
     ],
     ids=["elf", "empty", "object", "short", "java", "loop"],
 )
-def test_what_is_no_library_is_refused_with_the_reason(
-    tmp_path: Path, data: bytes, message: str
-) -> None:
+def test_what_is_no_library_is_refused_with_the_reason(tmp_path: Path, data: bytes, message: str) -> None:
     with pytest.raises(NotALibrary, match=message):
         read_macho(written(tmp_path, data))
 

@@ -93,9 +93,7 @@ def forged(
         forge.data = forge.data[:at] + table + forge.data[at + 40 :]
         directories[0] = (start, ADDRESS + len(forge.data) - start)
     if version:
-        data = forge.add(
-            version_resource(version, {"ProductName": "A product", "FileVersion": "7"})
-        )
+        data = forge.add(version_resource(version, {"ProductName": "A product", "FileVersion": "7"}))
         root = forge.add(b"")
         folders = b""
         for step, number in enumerate((16, 1, 0x409)):
@@ -165,9 +163,7 @@ def test_imported_functions_are_listed_by_library(tmp_path: Path) -> None:
     ("number", "name"),
     [(0xAA64, "aarch64"), (0x14C, "i386"), (0x1C4, "arm"), (0x200, "machine-512")],
 )
-def test_the_processor_has_the_name_that_uname_gives(
-    tmp_path: Path, number: int, name: str
-) -> None:
+def test_the_processor_has_the_name_that_uname_gives(tmp_path: Path, number: int, name: str) -> None:
     wide = number != 0x14C
     data = forged({"a.dll": ["f"]}, machine=number, wide=wide, exports=["f"])
 
@@ -208,9 +204,7 @@ def read_everything(path: str) -> None:
         pass
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(
     changes=st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), max_size=6),
     length=st.integers(0, len(WHOLE)) | st.just(len(WHOLE)),
@@ -234,16 +228,12 @@ def real_dlls() -> list[Path]:
 
 
 @pytest.mark.skipif(not real_dlls(), reason="no program for Windows is here")
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15, deadline=None
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15, deadline=None)
 @given(data=st.data())
 def test_damaged_real_programs_are_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
     content = bytearray(data.draw(st.sampled_from(real_dlls())).read_bytes()[: 1 << 18])
     for _ in range(4):
-        content[data.draw(st.integers(0, min(len(content), 2048) - 1))] = data.draw(
-            st.integers(0, 255)
-        )
+        content[data.draw(st.integers(0, min(len(content), 2048) - 1))] = data.draw(st.integers(0, 255))
 
     read_everything(written(tmp_path, bytes(content)))
 

@@ -92,9 +92,7 @@ def test_the_order_of_the_steps_is_the_order_in_which_a_process_meets_the_copies
     machine.add("/pre/libthing.so.1", "libthing.so.1")
 
     found = libraries_named(
-        machine.host(
-            LD_LIBRARY_PATH="/ld", LD_PRELOAD="/pre/libthing.so.1", THING_HOME="/opt/home"
-        ),
+        machine.host(LD_LIBRARY_PATH="/ld", LD_PRELOAD="/pre/libthing.so.1", THING_HOME="/opt/home"),
         "thing",
         "libthing",
         homes=("THING_HOME",),
@@ -141,9 +139,7 @@ def wheel(machine: Machine, **files: dict[str, Any]) -> None:
 
 def won(machine: Machine, **environment: str) -> str:
     host = machine.host(**environment or {"LD_LIBRARY_PATH": "/ld"})
-    (found,) = (
-        library.path for library in libraries_named(host, "thing", "libthing") if library.wins
-    )
+    (found,) = (library.path for library in libraries_named(host, "thing", "libthing") if library.wins)
     return found
 
 
@@ -242,9 +238,7 @@ def test_what_is_no_library_says_what_it_is(machine: Machine) -> None:
     machine.link("/usr/lib/libthing.so.2", "libthing.so.2.0")
     machine.add("/usr/local/lib/stubs/libthing.so", "libthing.so.1")
 
-    found = libraries_named(
-        machine.host(LD_LIBRARY_PATH="/usr/local/lib/stubs"), "thing", "libthing"
-    )
+    found = libraries_named(machine.host(LD_LIBRARY_PATH="/usr/local/lib/stubs"), "thing", "libthing")
 
     assert {library.path: library.reasons[0].code for library in found} == {
         "/usr/lib/libthing.so": "not-a-library",
@@ -278,9 +272,7 @@ def test_a_file_that_was_named_and_is_gone_is_no_link(machine: Machine) -> None:
     (found,) = libraries_named(host, "thing", "libthing")
 
     assert found.reasons[0].code == "dangling-link"
-    assert (
-        found.reasons[0].message == "/gone/libthing.so.1 is named by LD_PRELOAD and does not exist"
-    )
+    assert found.reasons[0].message == "/gone/libthing.so.1 is named by LD_PRELOAD and does not exist"
 
 
 def test_a_file_for_another_processor_is_told_and_does_not_win(machine: Machine) -> None:
@@ -307,9 +299,7 @@ def test_the_wheel_that_brought_a_file_owns_it(machine: Machine) -> None:
 
 def test_conda_owns_what_its_records_list(machine: Machine) -> None:
     machine.add("/conda/lib/libthing.so.1", "libthing.so.1")
-    machine.write(
-        "/conda/conda-meta/libthing-4.5-h0.json", json.dumps({"files": ["lib/libthing.so.1"]})
-    )
+    machine.write("/conda/conda-meta/libthing-4.5-h0.json", json.dumps({"files": ["lib/libthing.so.1"]}))
 
     (found,) = libraries_named(machine.host(CONDA_PREFIX="/conda"), "thing", "libthing")
 

@@ -166,9 +166,7 @@ def test_path_is_searched_for_condas_python_alone(windows_machine: WindowsMachin
 
 def test_what_is_missing_is_named_with_what_needs_it(windows_machine: WindowsMachine) -> None:
     files = {
-        f"{TORCH}/torch_cpu.dll": dll(
-            "fbgemm.dll", "KERNEL32.dll", "api-ms-win-crt-heap-l1-1-0.dll"
-        ),
+        f"{TORCH}/torch_cpu.dll": dll("fbgemm.dll", "KERNEL32.dll", "api-ms-win-crt-heap-l1-1-0.dll"),
         f"{TORCH}/fbgemm.dll": dll("libomp140.x86_64.dll", "torch_cpu.dll", delayed=["never.dll"]),
     }
     host = windows_machine(files)
@@ -237,9 +235,7 @@ def test_packages_take_what_their_imports_lead_to(windows_machine: WindowsMachin
     assert f"{SYSTEM}/vcomp140.dll" not in taken
 
 
-@pytest.mark.parametrize(
-    ("layer", "is_taken"), [("", True), ("intel", True), ("SEQUENTIAL", False)]
-)
+@pytest.mark.parametrize(("layer", "is_taken"), [("", True), ("intel", True), ("SEQUENTIAL", False)])
 def test_condas_numpy_takes_mkl_and_the_runtime_of_its_layer(
     windows_machine: WindowsMachine, layer: str, is_taken: bool
 ) -> None:

@@ -34,9 +34,7 @@ def spec(*shape: int, dtype: str = "float32", **more: Any) -> TensorSpec:
 
 
 def test_a_problem_says_its_sizes() -> None:
-    told = problem(
-        query=spec(2, 8, 5, 64), key=spec(2, 2, 7, 64), value=spec(2, 4, 7, 32), enable_gqa=True
-    )
+    told = problem(query=spec(2, 8, 5, 64), key=spec(2, 2, 7, 64), value=spec(2, 4, 7, 32), enable_gqa=True)
 
     assert (told.heads, told.key_heads, told.query_length, told.key_length) == (8, 2, 5, 7)
     assert (told.head_dim, told.value_dim, told.rank, told.dtype) == (64, 32, 4, "float32")
@@ -247,9 +245,7 @@ def test_broadcasting_is_numpys(left: tuple[int, ...], right: tuple[int, ...]) -
         (Device("rocm", 0, capability="gfx942"), "rocm", None),
     ],
 )
-def test_a_device_says_what_it_is(
-    device: Device, platform: str, capability: tuple[int, int] | None
-) -> None:
+def test_a_device_says_what_it_is(device: Device, platform: str, capability: tuple[int, int] | None) -> None:
     told = problem(device=device)
 
     assert (told.platform, told.capability) == (platform, capability)

@@ -32,9 +32,7 @@ ALL: list[AnyRecord] = [
     Header(tracer="mkl", raw="a", version="1"),
     MklCall(tracer="mkl", raw="b", signature=RoutineSignature(tracer="mkl", key="k", routine="X")),
     Primitive(tracer="onednn", raw="c", signature=MATMUL, duration_ns=100.0),
-    GraphPartition(
-        tracer="onednn", raw="d", signature=PartitionSignature(tracer="onednn", key="k")
-    ),
+    GraphPartition(tracer="onednn", raw="d", signature=PartitionSignature(tracer="onednn", key="k")),
     Dispatch(tracer="onednn", raw="e", refused=MATMUL),
     Info(raw="f"),
     Text(raw="g\n"),

@@ -81,9 +81,7 @@ def test_it_is_refused_by_a_backend_that_tells_none() -> None:
 
     telling = {backend.name for backend in backends() if "logsumexp" in backend.takes}
     assert {"math", "flash_cpu"} <= telling
-    assert all(
-        "logsumexp" in backend.takes for backend in backends() if "gradient" in backend.takes
-    )
+    assert all("logsumexp" in backend.takes for backend in backends() if "gradient" in backend.takes)
 
 
 # ---- seeds --------------------------------------------------------------------------
@@ -207,10 +205,7 @@ def test_what_is_empty_gives_zeros_with_everything_off() -> None:
     for gradient, tensor in zip(found[:4], (Q, key, value, mask), strict=True):
         assert (gradient.shape, gradient.dtype) == (tensor.shape, tensor.dtype)
         assert not gradient.any()
-    assert (
-        backward(out, Q, key, value, out, sums, attn_mask=mask == 0, attn_mask_gradient=True).mask
-        is None
-    )
+    assert backward(out, Q, key, value, out, sums, attn_mask=mask == 0, attn_mask_gradient=True).mask is None
 
 
 def test_what_is_empty_makes_no_room_for_a_gradient_that_is_not_wanted() -> None:
@@ -250,9 +245,7 @@ def test_what_is_empty_makes_no_room_for_a_gradient_that_is_not_wanted() -> None
          NotImplementedError, "complex64"),
     ],
 )  # fmt: skip
-def test_a_wrong_call_is_refused(
-    changed: dict[str, Any], error: type[Exception], said: str
-) -> None:
+def test_a_wrong_call_is_refused(changed: dict[str, Any], error: type[Exception], said: str) -> None:
     given = {"grad_out": GRAD, "query": Q, "key": K, "value": V, "out": OUT, "logsumexp": SUMS}
     with pytest.raises(error, match=said):
         backward(**{**given, **changed})

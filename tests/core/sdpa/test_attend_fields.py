@@ -40,9 +40,7 @@ def test_a_sink_is_a_key_without_a_value() -> None:
     value = np.concatenate([V, np.zeros((2, 4, 1, 8))], 2)
 
     wanted = attend(query, key, value, scale=8**-0.5, return_logsumexp=True)
-    for tensor, other in zip(
-        attend(Q, K, V, sinks=SINKS, return_logsumexp=True), wanted, strict=True
-    ):
+    for tensor, other in zip(attend(Q, K, V, sinks=SINKS, return_logsumexp=True), wanted, strict=True):
         assert np.allclose(tensor, other)
 
 
@@ -125,9 +123,7 @@ PAGES: dict[str, Any] = {"page_table": np.zeros((2, 2), "int32"), "key_lengths":
         ({**PAGES, "attn_mask": causal_lower_right(5, 7)}, ValueError, "a CausalBias has one size"),
     ],
 )
-def test_a_wrong_argument_is_named(
-    more: dict[str, Any], error: type[Exception], words: str
-) -> None:
+def test_a_wrong_argument_is_named(more: dict[str, Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         attend(Q, K, V, **more)
 

@@ -67,8 +67,7 @@ def test_a_gpu_is_answered_for_with_every_reason(fake_library: FakeLibrary) -> N
 
     assert easy == "True; True"
     assert masked == (
-        "False; True; FLASH_ATTENTION cannot be used: masks are not supported; there is one of"
-        " shape [16, 16]"
+        "False; True; FLASH_ATTENTION cannot be used: masks are not supported; there is one of shape [16, 16]"
     )
     assert "is_causal with lengths 16 and 32" in oblong
     assert odd.startswith("False; False; ") and "same last dimension; it is 64 and 60" in odd
@@ -90,9 +89,7 @@ def test_tensors_of_the_cpu_are_refused_and_silently_unless_asked() -> None:
         assert ask(params) is False
         with pytest.warns(UserWarning, match="cannot be used") as told:
             assert ask(params, debug=True) is False
-        assert any(
-            "needs cuda tensors; these are on cpu" in str(warning.message) for warning in told
-        )
+        assert any("needs cuda tensors; these are on cpu" in str(warning.message) for warning in told)
         assert all(warning.filename == __file__ for warning in told)
         with pytest.raises(TypeError, match="must be SDPAParams, not int"):
             ask(3)
@@ -111,9 +108,7 @@ def test_sixteen_bits_may_be_kept_between_the_steps() -> None:
 def test_flash_on_cuda_is_available_where_a_backend_says_so() -> None:
     from mlbackends.sdpa.dispatch import backends
 
-    mine = [
-        backend for backend in backends() if backend.answers_to is sdpa.SDPBackend.FLASH_ATTENTION
-    ]
+    mine = [backend for backend in backends() if backend.answers_to is sdpa.SDPBackend.FLASH_ATTENTION]
     seen = cuda_surface.is_flash_attention_available()
 
     assert isinstance(seen, bool)

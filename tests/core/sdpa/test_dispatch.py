@@ -76,9 +76,7 @@ def chosen(*among: type[AttentionBackend], **changes: Any) -> str:
 
 
 def test_the_first_kind_that_can_is_chosen_and_all_say_what_they_think() -> None:
-    decision = choose(
-        problem(mask=TensorSpec((16, 16), "bool")), among=[Plain(), Flash(), Faster()]
-    )
+    decision = choose(problem(mask=TensorSpec((16, 16), "bool")), among=[Plain(), Flash(), Faster()])
 
     assert decision.chosen == "plain"
     assert [(verdict.backend, verdict.answers_to) for verdict in decision.verdicts] == [
@@ -92,9 +90,7 @@ def test_the_first_kind_that_can_is_chosen_and_all_say_what_they_think() -> None
 
 def test_ours_are_asked_in_the_order_of_the_list_and_others_behind_by_name() -> None:
     names = ("zeta", "efficient_cuda", "alpha", "flash_cpu")
-    backends = [
-        type(name, (AttentionBackend,), {"name": name, "answers_to": FLASH})() for name in names
-    ]
+    backends = [type(name, (AttentionBackend,), {"name": name, "answers_to": FLASH})() for name in names]
 
     ordered = [backend.name for backend in dispatch.in_order(problem(), backends)]
     assert ordered == ["flash_cpu", "efficient_cuda", "alpha", "zeta"]
@@ -160,9 +156,7 @@ def test_what_a_backend_does_not_declare_it_refuses(feature: str) -> None:
             "is_causal": True,
             "lower_right": True,
         },
-        "nested": dict.fromkeys(
-            ("query", "key", "value"), TensorSpec((2, 4, 0, 64), "float16", nested=True)
-        ),
+        "nested": dict.fromkeys(("query", "key", "value"), TensorSpec((2, 4, 0, 64), "float16", nested=True)),
         "pages": {"page_table": TensorSpec((2, 1), "int32"), "key_lengths": (16, 9)},
         "sinks": {"sinks": TensorSpec((4,), "float16")},
         "softcap": {"softcap": 30.0},
@@ -179,18 +173,14 @@ def test_what_a_backend_does_not_declare_it_refuses(feature: str) -> None:
 
     question = problem(**asking)  # type: ignore[arg-type]
     assert Able().unsupported_reasons(question) == ()
-    assert [reason.code for reason in Bare().unsupported_reasons(question)] == [
-        OPTIONAL[feature].code
-    ]
+    assert [reason.code for reason in Bare().unsupported_reasons(question)] == [OPTIONAL[feature].code]
 
 
 def test_a_backend_refuses_to_run_with_the_reasons_that_it_gave() -> None:
     question = problem(mask=TensorSpec((16, 16), "bool"))
 
     Flash().require(problem())
-    with pytest.raises(
-        NoBackend, match="flash does not support this: masks are not supported"
-    ) as caught:
+    with pytest.raises(NoBackend, match="flash does not support this: masks are not supported") as caught:
         Flash().require(question)
     assert caught.value.reasons == Flash().unsupported_reasons(question)
 
@@ -213,9 +203,7 @@ def test_a_backend_that_no_switch_reaches_is_refused() -> None:
         type("Nameless", (AttentionBackend,), {"answers_to": MATH})
     with pytest.raises(TypeError, match="an SDPBackend"):
         type("Wrong", (AttentionBackend,), {"name": "wrong", "answers_to": SDPBackend.ERROR})
-    with pytest.raises(
-        TypeError, match="takes has gradients; it may have dropout, float64_inside, gradient"
-    ):
+    with pytest.raises(TypeError, match="takes has gradients; it may have dropout, float64_inside, gradient"):
         type("Typo", (Bare,), {"takes": frozenset({"gradients"})})
 
 
@@ -245,9 +233,7 @@ OLD, NEW = (FLASH, MATH, CUDNN), (CUDNN, FLASH, MATH)
         ("", 92000, OLD),
     ],
 )
-def test_cudnn_comes_first_where_torch_puts_it(
-    sm: str, version: int, wanted: tuple[SDPBackend, ...]
-) -> None:
+def test_cudnn_comes_first_where_torch_puts_it(sm: str, version: int, wanted: tuple[SDPBackend, ...]) -> None:
     assert order(sm, version) == wanted
 
 
@@ -314,9 +300,7 @@ def test_asking_about_a_gpu_that_is_not_here_computes_nothing() -> None:
         "print(choose(problem, here=False).chosen)\n"
         "assert not {'numpy', 'torch', 'triton', 'cuda', 'rich'} & set(sys.modules)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
 
@@ -382,6 +366,4 @@ def test_who_wants_a_gradient_reads_what_to_do() -> None:
     assert "plain: gradients are not supported; query requires one" in str(error)
     assert str(error).endswith("hint: call it under torch.no_grad(), or pass tensor.detach()")
     every = dict.fromkeys(("query", "key", "value"), wanting)
-    assert "query, key and value require one" in str(
-        no_backend(choose(problem(**every), among=[Plain()]))
-    )
+    assert "query, key and value require one" in str(no_backend(choose(problem(**every), among=[Plain()])))

@@ -47,9 +47,7 @@ def test_torch_would_take(line: str, taken: str) -> None:
 
 
 def test_all_reasons_are_told_not_only_the_first() -> None:
-    (told,) = explain(
-        parse(SHAPE + "--device sm75 --dtype float32 --mask float --value-dim 32")
-    ).problems
+    (told,) = explain(parse(SHAPE + "--device sm75 --dtype float32 --mask float --value-dim 32")).problems
     flash = next(verdict for verdict in told.torch_verdicts if verdict.backend == "FLASH_ATTENTION")
 
     assert {reason.code for reason in flash.reasons} == {

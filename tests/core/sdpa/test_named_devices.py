@@ -89,9 +89,7 @@ def test_no_other_device_is_suggested_for_one_that_is_not_there(typed: str) -> N
     assert caught.value.hint == "`backends sdpa list --devices` lists all devices"
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"), [("h1000", "h100"), ("GB2000", "gb200"), ("t44", "t4")]
-)
+@pytest.mark.parametrize(("typed", "meant"), [("h1000", "h100"), ("GB2000", "gb200"), ("t44", "t4")])
 def test_a_slip_in_a_product_is_answered_with_the_product(typed: str, meant: str) -> None:
     with pytest.raises(UnknownName) as caught:
         canonical(typed)

@@ -106,9 +106,7 @@ def test_a_backward_pass_has_five_products() -> None:
 
 def test_what_a_backward_pass_must_move() -> None:
     words = "--shape 1,1,8,4 --kv-len 6 --dtype bfloat16 --mask 8,6 --backward"
-    plain, masked = (
-        parse(words + more)[0].problem(Device("cpu", 0)) for more in ("", " --mask-gradient")
-    )
+    plain, masked = (parse(words + more)[0].problem(Device("cpu", 0)) for more in ("", " --mask-gradient"))
     tensors = 2 * (8 * 4 + 2 * 6 * 4)
 
     assert gradient_bytes(plain) == tensors

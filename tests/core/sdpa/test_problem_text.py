@@ -21,9 +21,7 @@ def wordings_that_hold(draw: st.DrawFn) -> Wording:
     length, kv_len = draw(SIZES), draw(st.none() | SIZES)
     columns = length if kv_len is None else kv_len
     broadcast = st.tuples(st.sampled_from([1, length]), st.sampled_from([1, columns]))
-    mask = draw(
-        st.sampled_from(["none", "causal", "lower-right", "bool", "float", "bool:", "float:"])
-    )
+    mask = draw(st.sampled_from(["none", "causal", "lower-right", "bool", "float", "bool:", "float:"]))
     window = draw(st.sampled_from([None, (-1, 0), (0, -1), (5, 4)]))
     if mask.endswith(":"):
         mask += ",".join(map(str, draw(broadcast)))
@@ -128,9 +126,7 @@ def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
 
 
 def test_lists_with_commas_are_a_grid() -> None:
-    found = parse(
-        "--shape 1,2,8,4 --dtype float32,bfloat16 --kv-len 8,9 --mask causal,bool:8,1,none"
-    )
+    found = parse("--shape 1,2,8,4 --dtype float32,bfloat16 --kv-len 8,9 --mask causal,bool:8,1,none")
 
     assert len(found) == 2 * 2 * 3
     assert {problem.mask for problem in found} == {"causal", "bool:8,1", "none"}

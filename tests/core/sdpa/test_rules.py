@@ -53,9 +53,7 @@ def asked(
     tell: dict[str, Any] = {"requires_grad": requires_grad, "nested": nested}
     return AttentionProblem(
         query=TensorSpec((batch, heads[0], lengths[0], dims[0]), dtype, **tell),
-        key=TensorSpec(
-            (batch, heads[1], lengths[1], dims[0]), dtype, storage_offset=offset, **tell
-        ),
+        key=TensorSpec((batch, heads[1], lengths[1], dims[0]), dtype, storage_offset=offset, **tell),
         value=TensorSpec((batch, heads[2], lengths[1], dims[1]), dtype, **tell),
         mask=mask,
         device=Device("cuda", 0, capability=sm),

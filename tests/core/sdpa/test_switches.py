@@ -21,9 +21,7 @@ def state() -> tuple[dict[SDPBackend, bool], tuple[SDPBackend, ...]]:
 
 
 @given(st.lists(st.sampled_from(KINDS), max_size=7), st.booleans())
-def test_a_block_lets_its_kinds_alone_and_puts_everything_back(
-    kinds: list[SDPBackend], first: bool
-) -> None:
+def test_a_block_lets_its_kinds_alone_and_puts_everything_back(kinds: list[SDPBackend], first: bool) -> None:
     found = state()
     with mlbackends.sdpa_kernel(kinds, first) as given:
         assert given == {}
@@ -107,11 +105,7 @@ def test_blocks_of_many_threads_leave_what_they_found() -> None:
     assert state() == found
 
 
-@pytest.mark.parametrize(
-    ("bad", "error"), [(7, ValueError), ("MATH", TypeError), (None, TypeError)]
-)
-def test_a_kind_that_is_none_is_refused_with_those_there_are(
-    bad: Any, error: type[Exception]
-) -> None:
+@pytest.mark.parametrize(("bad", "error"), [(7, ValueError), ("MATH", TypeError), (None, TypeError)])
+def test_a_kind_that_is_none_is_refused_with_those_there_are(bad: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="FLASH_ATTENTION 1"):
         SDPBackend(bad)

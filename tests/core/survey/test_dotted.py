@@ -29,11 +29,7 @@ REPORT = Report(
                 "rules": [{"runtime": "os.cpu_count", "cpus": 8}, {"runtime": "MKL", "cpus": 4}],
             },
             libraries=(Library("cudnn", "/lib/libcudnn.so.9", facts={"kept": "by the copy"}),),
-            devices=(
-                Device(
-                    "cuda", 0, name="H200", facts={"mig": False}, volatile={"power_watts": 71.5}
-                ),
-            ),
+            devices=(Device("cuda", 0, name="H200", facts={"mig": False}, volatile={"power_watts": 71.5}),),
         ),
         "nccl": ProbeReport(Presence.ABSENT),
     },

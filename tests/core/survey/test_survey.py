@@ -102,9 +102,7 @@ def test_what_a_process_has_mapped_speaks_for_it(
         process.kill()
 
     ours = {
-        library.path: library.used
-        for library in told.libraries
-        if library.path.startswith(str(tmp_path))
+        library.path: library.used for library in told.libraries if library.path.startswith(str(tmp_path))
     }
     assert ours == {str(path): name == mapped for name, path in paths.items()}
     reasons = [reason.message for reason in told.reasons if reason.code == "not-mapped"]

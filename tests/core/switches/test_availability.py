@@ -64,9 +64,7 @@ def test_a_yes_is_earned(
 
 
 def test_a_library_that_no_check_computes_with_is_available(told: Any) -> None:
-    library = Library(
-        "xnnpack", "/lib/libXNNPACK.so", presence=Presence.LOADABLE, reasons=(UNTRIED,)
-    )
+    library = Library("xnnpack", "/lib/libXNNPACK.so", presence=Presence.LOADABLE, reasons=(UNTRIED,))
     told(Presence.LOADABLE, libraries=(library,))
 
     assert availability.is_available("xnnpack") is True
@@ -101,8 +99,7 @@ CUDNN = "#include <stddef.h>\nsize_t cudnnGetVersion(void) { return %s; }"
 )
 def test_cudnn_says_its_version_itself(fake_library: FakeLibrary, body: str, said: str) -> None:
     files = [
-        fake_library("cudnn", f"{name}.so.9", source=CUDNN % body)
-        for name in ("libcudnn", "libcudnn_graph")
+        fake_library("cudnn", f"{name}.so.9", source=CUDNN % body) for name in ("libcudnn", "libcudnn_graph")
     ]
     path = ":".join(str(file.parent) for file in files)
     program = "from mlbackends import cudnn; print(cudnn.is_available(), cudnn.version())"

@@ -41,9 +41,7 @@ def set_at_once() -> None:
     mlbackends.mkldnn.set_flags(_allow_tf32=False)
 
 
-@pytest.mark.parametrize(
-    ("action", "below"), [(entered, 1), (decorated, 4), (assigned, 1), (set_at_once, 1)]
-)
+@pytest.mark.parametrize(("action", "below"), [(entered, 1), (decorated, 4), (assigned, 1), (set_at_once, 1)])
 def test_a_warning_stands_at_the_callers_line(action: Any, below: int) -> None:
     filename, category, line = place(action)
 

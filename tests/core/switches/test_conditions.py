@@ -121,9 +121,7 @@ def test_with_opt_einsum_a_strategy_needs_it_enabled(here: Any) -> None:
     assert opt_einsum.enabled is True
 
 
-def test_the_package_is_imported_when_it_is_asked_for(
-    here: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_package_is_imported_when_it_is_asked_for(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     here("opt_einsum")
     package = object()
     monkeypatch.setitem(sys.modules, "opt_einsum", package)

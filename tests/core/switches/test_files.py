@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from mlbackends.switches.table import Switch
 
 #: One switch of each kind: the others share its kind.
-OF_EACH_KIND = list(
-    {flag.kind: name for name, flag in SWITCHES.items() if not flag.read_only}.values()
-)
+OF_EACH_KIND = list({flag.kind: name for name, flag in SWITCHES.items() if not flag.read_only}.values())
 SETTABLE = {name: flag for name, flag in SWITCHES.items() if not flag.read_only}
 
 
@@ -105,9 +103,7 @@ def test_a_file_may_say_nothing(written: Any, text: str) -> None:
     ],
     ids=lambda each: repr(each)[:40],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_file_line_and_key(
-    written: Any, text: str | bytes, said: str
-) -> None:
+def test_what_is_wrong_is_told_with_file_line_and_key(written: Any, text: str | bytes, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         files.read(written(text))
 

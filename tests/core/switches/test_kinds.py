@@ -74,9 +74,7 @@ def values_of(kind: Kind) -> st.SearchStrategy[Any]:
 
 @pytest.mark.parametrize("kind", ANY_KIND, ids=lambda kind: type(kind).__name__)
 @given(HOSTILE)
-def test_a_value_is_taken_or_refused_with_one_line_that_names_the_switch(
-    kind: Kind, value: object
-) -> None:
+def test_a_value_is_taken_or_refused_with_one_line_that_names_the_switch(kind: Kind, value: object) -> None:
     try:
         kind.checked("some.switch", value)
     except (RuntimeError, TypeError, ValueError) as error:
@@ -151,9 +149,7 @@ def test_an_alias_becomes_what_it_stands_for() -> None:
     assert WORDS.parsed("default") == "auto"
 
 
-@pytest.mark.parametrize(
-    ("word", "meant"), [("AUTO", "auto"), ("cudn", "cudnn"), ("natve", "native")]
-)
+@pytest.mark.parametrize(("word", "meant"), [("AUTO", "auto"), ("cudn", "cudnn"), ("natve", "native")])
 def test_another_word_gets_the_list_and_the_nearest(word: str, meant: str) -> None:
     with pytest.raises(RuntimeError, match=f"Choose from: auto, cudnn.*did you mean '{meant}'"):
         WORDS.checked("cudnn.depthwise_kernel", word)
@@ -181,9 +177,7 @@ def test_a_count_is_a_whole_number_that_fits(value: object, error: type[Exceptio
         Count().checked("limit", value)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "-1", "+1", "1.0", "1e3", "0x10", "9" * 19, "9" * 5000, "\u0663"]
-)
+@pytest.mark.parametrize("text", ["", "-1", "+1", "1.0", "1e3", "0x10", "9" * 19, "9" * 5000, "\u0663"])
 def test_a_count_is_decimal_digits_in_a_variable(text: str) -> None:
     with pytest.raises(ValueError, match=r"whole numbers from 0 to 2\*\*63 - 1"):
         Count().parsed(text)

@@ -116,9 +116,7 @@ def test_what_a_test_replaces_can_be_replaced(monkeypatch: pytest.MonkeyPatch) -
 # ---- freezing -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, flag in SWITCHES.items() if flag.reached == "attribute"]
-)
+@pytest.mark.parametrize("name", [name for name, flag in SWITCHES.items() if flag.reached == "attribute"])
 def test_freezing_holds_for_the_rows_that_say_so(name: str) -> None:
     flag = SWITCHES[name]
     place: Any = mlbackends
@@ -131,14 +129,10 @@ def test_freezing_holds_for_the_rows_that_say_so(name: str) -> None:
 
     assert mlbackends.flags_frozen() is True
     if not flag.freezable:
-        if (
-            value != "none" or flag.module != "quantized"
-        ):  # where there is no engine, none can be set
+        if value != "none" or flag.module != "quantized":  # where there is no engine, none can be set
             setattr(place, flag.attribute, value)
         return
-    with pytest.raises(
-        RuntimeError, match=f"not allowed to set mlbackends.*{flag.module}.* flags after"
-    ):
+    with pytest.raises(RuntimeError, match=f"not allowed to set mlbackends.*{flag.module}.* flags after"):
         setattr(place, flag.attribute, value)
     with getattr(mlbackends, "__allow_nonbracketed_mutation")():
         if name != "mkldnn.allow_tf32":  # which is None, and takes none
@@ -248,16 +242,12 @@ def test_every_public_name_can_be_imported_from_its_module() -> None:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_each_module_may_be_the_first_that_is_imported(name: str) -> None:
-    program = (
-        f"import mlbackends.{name}; print(mlbackends.{name}.__name__, mlbackends.cudnn.benchmark)"
-    )
+    program = f"import mlbackends.{name}; print(mlbackends.{name}.__name__, mlbackends.cudnn.benchmark)"
 
     assert python(program) == f"mlbackends.{name} False\n"
 
 
-@pytest.mark.parametrize(
-    "name", ["cudnn", "mkldnn", "quantized", "switches.modules", "flag_store", "cuda"]
-)
+@pytest.mark.parametrize("name", ["cudnn", "mkldnn", "quantized", "switches.modules", "flag_store", "cuda"])
 def test_reload_keeps_a_module_working(name: str) -> None:
     program = f"""if True:
         import importlib, mlbackends
@@ -310,9 +300,7 @@ def test_a_star_import_brings_what_is_public_and_nothing_else() -> None:
         "print(*sorted({'sys', 'flag_store', 'model', 'answers'} & set(dir()) - {'sys'}))\n"
         "print(*sorted({'numpy', 'torch'} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout.split() == []
 

@@ -117,9 +117,7 @@ def test_a_variable_of_ours_that_no_switch_has_is_told_with_the_nearest() -> Non
 
     assert cells == untouched()
     engine, xnnpack, unknown = problems
-    assert engine.endswith(
-        ": fbgem; it is one of fbgemm, qnnpack, onednn, x86; did you mean 'fbgemm'?"
-    )
+    assert engine.endswith(": fbgem; it is one of fbgemm, qnnpack, onednn, x86; did you mean 'fbgemm'?")
     assert xnnpack.endswith("MLBACKENDS_XNNPACK_ENABLED: 1; xnnpack.enabled is read-only.")
     assert unknown == (
         "Ignoring the variable MLBACKENDS_CUDNN_BENCHMRAK: no switch has it;"

@@ -86,9 +86,7 @@ def test_variables_are_read_at_the_first_touch_and_never_again(
 
 
 @pytest.mark.parametrize("text", ["", "2", "true", " 1", "1" * 30_000, "\u0661", "\udcff\udcfe"])
-def test_nonsense_in_a_variable_is_told_and_ignored(
-    text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nonsense_in_a_variable_is_told_and_ignored(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLBACKENDS_CUDNN_BENCHMARK", text)
 
     with pytest.warns(UserWarning, match="Ignoring invalid value for boolean flag") as caught:
@@ -188,11 +186,7 @@ def test_a_file_with_one_wrong_line_is_ignored_as_a_whole(
 # ---- changes are whole ------------------------------------------------------------
 
 
-@given(
-    st.dictionaries(
-        st.sampled_from(READABLE), st.one_of(st.booleans(), st.none(), st.text()), min_size=1
-    )
-)
+@given(st.dictionaries(st.sampled_from(READABLE), st.one_of(st.booleans(), st.none(), st.text()), min_size=1))
 def test_several_are_set_or_none(values: dict[str, Any]) -> None:
     before = {name: outcome(name) for name in READABLE}
     with store.restored(*READABLE):
@@ -270,13 +264,9 @@ def test_an_answer_is_not_set(name: str) -> None:
         store.write(name, True)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, flag in SWITCHES.items() if flag.reached == "variable"]
-)
+@pytest.mark.parametrize("name", [name for name, flag in SWITCHES.items() if flag.reached == "variable"])
 def test_what_a_library_reads_at_its_start_is_not_set_later(name: str) -> None:
-    with pytest.raises(
-        RuntimeError, match=r"before the program starts, or use `backends run --set"
-    ):
+    with pytest.raises(RuntimeError, match=r"before the program starts, or use `backends run --set"):
         store.write(name, "1")
 
 

@@ -39,8 +39,7 @@ def machine(tmp_path: Path) -> Callable[..., Machine]:
 
 def driver(*presences: Presence, reasons: tuple[Reason, ...] = ()) -> ProbeReport:
     devices = tuple(
-        Device("cuda", index, presence=presence, capability="9.0")
-        for index, presence in enumerate(presences)
+        Device("cuda", index, presence=presence, capability="9.0") for index, presence in enumerate(presences)
     )
     best = max(presences, key=lambda each: each.level, default=Presence.FOUND)
     return ProbeReport(best, devices=devices, reasons=reasons)
@@ -69,9 +68,7 @@ def test_devices_that_the_management_library_sees_are_not_usable_for_that(
 def test_a_probe_that_failed_is_told_as_such(machine: Callable[..., Machine]) -> None:
     here = machine(cuda_driver=ProbeReport(None, failure=Failure("it crashed")))
 
-    assert (
-        why_unusable(here, "cuda") == "cuda is not usable: it could not be determined: it crashed"
-    )
+    assert why_unusable(here, "cuda") == "cuda is not usable: it could not be determined: it crashed"
 
 
 def test_a_driver_library_that_is_missing_makes_found_gpus_unusable() -> None:

@@ -34,9 +34,7 @@ def test_an_example_does_what_the_page_says(
         pytest.importorskip("numpy")
     pytester.makepyfile(f"import pytest\n{BLOCKS[number]}")
 
-    result = pytester.runpytest_inprocess(
-        "-p", "no:cacheprovider", MACHINE, "--attention-backend=math"
-    )
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", MACHINE, "--attention-backend=math")
 
     result.assert_outcomes(**outcomes)
 

@@ -68,9 +68,7 @@ def test_a_requirement_that_is_not_met_skips_with_what_was_seen(pytester: pytest
 
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(
-        [
-            "SKIPPED*test_a_requirement*.py:4: needs paged attention (requires cudnn>=9.10: cudnn is 9.1.0*"
-        ]
+        ["SKIPPED*test_a_requirement*.py:4: needs paged attention (requires cudnn>=9.10: cudnn is 9.1.0*"]
     )
 
 
@@ -245,9 +243,7 @@ def test_a_marker_restricts_a_test(pytester: pytest.Pytester) -> None:
         ("attention_backends('flash')", "no attention backend named 'flash'"),
     ],
 )
-def test_a_marker_with_a_wrong_name_is_a_usage_error(
-    pytester: pytest.Pytester, mark: str, said: str
-) -> None:
+def test_a_marker_with_a_wrong_name_is_a_usage_error(pytester: pytest.Pytester, mark: str, said: str) -> None:
     pytester.makepyfile(f"""
         import pytest
         @pytest.mark.{mark}
@@ -360,13 +356,11 @@ def test_a_backend_that_was_named_and_cannot_is_a_skip_with_all_reasons(
     """)
     result = ran(pytester, PLAIN)
     result.assert_outcomes(passed=1, skipped=1)
-    result.stdout.fnmatch_lines(
-        ["SKIPPED*efficient_cuda cannot compute on cpu: *needs cuda tensors*"]
-    )
+    result.stdout.fnmatch_lines(["SKIPPED*efficient_cuda cannot compute on cpu: *needs cuda tensors*"])
     ran(pytester, PLAIN, "--attention-backend=math").assert_outcomes(passed=1)
-    ran(
-        pytester, PLAIN, "--attention-backend=efficient_cuda", "--backends-strict=all"
-    ).assert_outcomes(errors=1)
+    ran(pytester, PLAIN, "--attention-backend=efficient_cuda", "--backends-strict=all").assert_outcomes(
+        errors=1
+    )
 
 
 def test_where_no_backend_is_usable_the_test_is_skipped(pytester: pytest.Pytester) -> None:
@@ -400,12 +394,8 @@ def test_a_wrong_option_ends_the_run_with_what_would_be_right(
     assert said in "\n".join(result.errlines)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("backends_depth", "deep"), ("backends_header", "yes")]
-)
-def test_a_wrong_value_in_the_ini_file_is_told(
-    pytester: pytest.Pytester, name: str, value: str
-) -> None:
+@pytest.mark.parametrize(("name", "value"), [("backends_depth", "deep"), ("backends_header", "yes")])
+def test_a_wrong_value_in_the_ini_file_is_told(pytester: pytest.Pytester, name: str, value: str) -> None:
     pytester.makeini(f"[pytest]\n{name} = {value}\n")
     result = ran(pytester)
 
@@ -472,9 +462,7 @@ def test_who_wants_no_header_gets_none(pytester: pytest.Pytester, argument: str)
 
 
 @pytest.mark.parametrize(("when", "shown"), [("always", 1), ("auto", 0), ("never", 0)])
-def test_the_ini_file_says_when_the_facts_are_shown(
-    pytester: pytest.Pytester, when: str, shown: int
-) -> None:
+def test_the_ini_file_says_when_the_facts_are_shown(pytester: pytest.Pytester, when: str, shown: int) -> None:
     pytester.makeini(f"[pytest]\nbackends_header = {when}\n")
     pytester.makepyfile("def test_it(): pass")
 
@@ -539,9 +527,7 @@ def test_workers_share_one_survey_and_leave_nothing(
         @pytest.mark.requires_backend("cudn")
         def test_wrong(): pass
     """)
-    result = pytester.runpytest_subprocess(
-        *ALONE, "-n2", "--junit-xml=out.xml", "--device=cpu,cuda"
-    )
+    result = pytester.runpytest_subprocess(*ALONE, "-n2", "--junit-xml=out.xml", "--device=cpu,cuda")
 
     outcomes = result.parseoutcomes()
     assert outcomes["errors"] == 1

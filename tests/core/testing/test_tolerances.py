@@ -60,9 +60,7 @@ def test_the_switch_of_the_cpu_says_nothing_about_a_gpu() -> None:
         assert tolerance("float32", "xpu") == DEFAULTS["float32"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "meant"), [(("flaot16",), "float16"), (("float32", "cud"), "cuda")]
-)
+@pytest.mark.parametrize(("arguments", "meant"), [(("flaot16",), "float16"), (("float32", "cud"), "cuda")])
 def test_a_wrong_name_is_told_with_the_nearest(arguments: tuple[str, ...], meant: str) -> None:
     with pytest.raises(UnknownName) as caught:
         tolerance(*arguments)

@@ -58,9 +58,7 @@ def test_the_kind_is_told_by_the_first_bytes(kind: str) -> None:
 
 
 @given(st.sampled_from(sorted(PACKERS)), st.lists(st.integers(0, 10_000)), st.integers(1, 3))
-def test_cut_anywhere_and_put_one_behind_the_other(
-    kind: str, places: list[int], copies: int
-) -> None:
+def test_cut_anywhere_and_put_one_behind_the_other(kind: str, places: list[int], copies: int) -> None:
     data = PACKERS[kind](TEXT) * copies
     ends = sorted({place % len(data) for place in places} | {0, len(data)})
     pieces = [data[start:end] for start, end in pairwise(ends)]

@@ -202,15 +202,12 @@ def test_made_up_times_are_marked(tmp_path: Path) -> None:
 def test_a_partition_encloses_its_primitives(tmp_path: Path) -> None:
     events = traced(records("onednn-3.13-graph-sdpa.log"), tmp_path)["traceEvents"]
     partition = next(
-        event
-        for event in events
-        if "graphpartition" in event["cat"] and event["args"].get("not_counted")
+        event for event in events if "graphpartition" in event["cat"] and event["args"].get("not_counted")
     )
     inside = [
         event
         for event in events
-        if event["ph"] == "X"
-        and partition["ts"] <= event["ts"] < partition["ts"] + partition["dur"]
+        if event["ph"] == "X" and partition["ts"] <= event["ts"] < partition["ts"] + partition["dur"]
     ]
     assert {"matmul", "softmax"} <= {event["name"] for event in inside}
 
@@ -219,9 +216,7 @@ def test_ranks_and_processes_have_numbers_of_their_own(tmp_path: Path) -> None:
     line = MATMUL.format("", "1").encode() + b"\n"
     text = [b"[rank0]: " + line, b"[rank1]: " + line, b"[pid 7 tid 9 end 5000000] " + line]
     found = traced(list(reader.records(text)), tmp_path)
-    names = {
-        event["args"]["name"] for event in found["traceEvents"] if event["name"] == "process_name"
-    }
+    names = {event["args"]["name"] for event in found["traceEvents"] if event["name"] == "process_name"}
     assert names == {"rank0", "rank1", "process 7"}
     assert len({event["pid"] for event in found["traceEvents"]}) == 3
     assert 9 in {event.get("tid") for event in found["traceEvents"]}

@@ -33,9 +33,7 @@ SGEMM = (
 
 
 def record(line: str, **more: Any) -> Record:
-    parsed = load(
-        "mlbackends.tracing.formats", "mkl" if line.startswith("MKL") else "onednn"
-    ).parse(line)
+    parsed = load("mlbackends.tracing.formats", "mkl" if line.startswith("MKL") else "onednn").parse(line)
     assert isinstance(parsed, Record)
     return type(parsed)(**{name: getattr(parsed, name) for name in parsed.__struct_fields__} | more)
 
@@ -156,9 +154,7 @@ def test_several_expressions_must_all_hold() -> None:
         ("x" * 20_000, "10000 are allowed", ""),
     ],
 )
-def test_what_cannot_be_understood_is_told_with_what_is_near(
-    text: str, said: str, hint: str
-) -> None:
+def test_what_cannot_be_understood_is_told_with_what_is_near(text: str, said: str, hint: str) -> None:
     with pytest.raises(BadInput) as caught:
         where(text)
     assert said in str(caught.value)
@@ -219,10 +215,7 @@ def test_an_expression_knows_what_it_compares_by_equality() -> None:
 
 def test_the_time_of_day_in_a_prefix_does_not_make_another_origin() -> None:
     calls = list(
-        records(
-            f"2026-11-21T16:35:5{second}.123456789Z stdout F {MATMUL}\n".encode()
-            for second in range(3)
-        )
+        records(f"2026-11-21T16:35:5{second}.123456789Z stdout F {MATMUL}\n".encode() for second in range(3))
     )
     assert len(list(after_first(calls, 1))) == 2
     assert {fields.read_text("source")(call) for call in calls} == {""}

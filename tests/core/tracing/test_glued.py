@@ -28,18 +28,14 @@ GEMM = next(line for line in MKL if b"MKL_VERBOSE SGEMM(" in line)
 MARKERS = (b"_verbose,", b"MKL_VERBOSE ", b"Intel", b"INTEL")
 TEXT = st.binary(max_size=40).filter(
     lambda text: (
-        b"\n" not in text
-        and not any(marker in text for marker in MARKERS)
-        and not (text and prefix(text))
+        b"\n" not in text and not any(marker in text for marker in MARKERS) and not (text and prefix(text))
     )
 )
 NUMBER = re.compile(r"\s*$|[\d.,]|[eE](?:[-+\d]|$)|_\d")
 BEHIND_ONEDNN = TEXT.filter(
     lambda text: text[-1:] != b"\r" and not NUMBER.match(text.decode("utf-8", "surrogateescape"))
 )
-BEHIND_MKL = TEXT.filter(
-    lambda text: text and text[-1:] != b"\r" and text[:1] not in b"0123456789, "
-)
+BEHIND_MKL = TEXT.filter(lambda text: text and text[-1:] != b"\r" and text[:1] not in b"0123456789, ")
 
 
 def program_text(parts: list[AnyRecord]) -> bytes:
@@ -89,9 +85,7 @@ def test_any_text_around_a_line_of_mkl_comes_out(
 
 
 @given(st.sampled_from(CALLS), st.data())
-def test_text_inside_a_line_loses_no_byte_and_makes_no_other_call(
-    line: bytes, data: st.DataObject
-) -> None:
+def test_text_inside_a_line_loses_no_byte_and_makes_no_other_call(line: bytes, data: st.DataObject) -> None:
     at = data.draw(st.integers(1, len(line) - 1))
     inside = data.draw(TEXT.filter(bool))
     torn = line[:at] + inside + line[at:] + b"\n"
@@ -152,9 +146,7 @@ def test_a_line_may_begin_in_the_text_behind_another() -> None:
 def test_the_text_behind_a_ranks_line_keeps_its_colours() -> None:
     line = b"\x1b[36m[rank0]:\x1b[0m " + MATMUL + b"\x1b[31mred\x1b[0m\n"
     call, text = records([line])
-    assert (call.source, str(call), str(text)) == (
-        *("rank0", MATMUL.decode(), "\x1b[31mred\x1b[0m\n"),
-    )
+    assert (call.source, str(call), str(text)) == (*("rank0", MATMUL.decode(), "\x1b[31mred\x1b[0m\n"),)
 
 
 def test_a_long_line_of_numbers_is_read_in_a_moment() -> None:

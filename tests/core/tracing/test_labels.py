@@ -33,9 +33,7 @@ LOG = Path(__file__).resolve().parents[2] / "traces" / "torch-2.13-onednn-level2
         ([], []),
     ],
 )  # fmt: skip
-def test_logs_are_called_by_their_shortest_distinct_names(
-    names: list[str], called: list[str]
-) -> None:
+def test_logs_are_called_by_their_shortest_distinct_names(names: list[str], called: list[str]) -> None:
     assert labels(names) == tuple(called)
 
 
@@ -63,12 +61,7 @@ def test_logs_added_up_give_what_record_by_record_gives(expression: str) -> None
         walk.add([text], name)
     added_up = collector.result()
     one_by_one = views(
-        (
-            record
-            for name, text in logs.items()
-            for record in records([text], log=name)
-            if keep(record)
-        ),
+        (record for name, text in logs.items() for record in records([text], log=name) if keep(record)),
         asked,
     )["summary"]
     assert isinstance(added_up, Summary)

@@ -81,9 +81,7 @@ def test_a_text_without_its_colours(text: bytes, bare: bytes) -> None:
         (0, 4, b"\x1b[1mab\x1b[0mcd"),
     ],
 )
-def test_a_part_of_a_text_has_the_colours_in_it_and_at_its_ends(
-    start: int, end: int, said: bytes
-) -> None:
+def test_a_part_of_a_text_has_the_colours_in_it_and_at_its_ends(start: int, end: int, said: bytes) -> None:
     assert Coloured(b"\x1b[1mab\x1b[0mcd").part(start, end) == said
 
 

@@ -51,11 +51,7 @@ def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
 
 def plain(found: Iterable[AnyRecord]) -> list[tuple[str, str, float | None]]:
     """Return what a library printed, without where it stood."""
-    return [
-        (record.kind, record.raw, record.duration_ns)
-        for record in found
-        if not isinstance(record, Text)
-    ]
+    return [(record.kind, record.raw, record.duration_ns) for record in found if not isinstance(record, Text)]
 
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
@@ -63,8 +59,7 @@ def test_every_line_of_a_library_is_read_and_all_else_is_text(path: Path) -> Non
     found = list(read(str(path)))
     assert not [record for record in found if isinstance(record, Malformed)]
     again = b"".join(
-        record.raw.encode() if isinstance(record, Text) else record.raw.encode() + b"\n"
-        for record in found
+        record.raw.encode() if isinstance(record, Text) else record.raw.encode() + b"\n" for record in found
     )
     assert again.replace(b"\r", b"") == path.read_bytes().replace(b"\r", b"")
 
@@ -216,9 +211,7 @@ def test_so_many_records_may_share_a_line() -> None:
     for part in parts:
         data = b'{"text": "' + part * 4000 + b'"}\n'
         found = list(records([data]))
-        assert [record.raw.encode() for record in found if record.kind == "primitive"] == [
-            MATMUL
-        ] * 4000
+        assert [record.raw.encode() for record in found if record.kind == "primitive"] == [MATMUL] * 4000
         assert program_text(found) == data.replace(MATMUL, b"")
 
 

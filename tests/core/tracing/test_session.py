@@ -165,9 +165,7 @@ def test_a_session_has_typed_records_whose_text_is_the_line(onednn: Loaded) -> N
     assert (ran.line_number, len(session), list(session)) == (2, 2, session.records)
 
 
-def test_nothing_is_collected_before_and_behind(
-    onednn: Loaded, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_collected_before_and_behind(onednn: Loaded, capfd: pytest.CaptureFixture[str]) -> None:
     onednn.run(1)
     with mlbackends.trace("onednn") as session:
         onednn.run(2)
@@ -207,9 +205,7 @@ def test_the_programs_own_text_goes_through_byte_for_byte(
     assert capfdbinary.readouterr().out in {said + word + from_c, said + from_c + word}
 
 
-def test_text_is_shown_while_a_session_runs(
-    onednn: Loaded, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_text_is_shown_while_a_session_runs(onednn: Loaded, capfd: pytest.CaptureFixture[str]) -> None:
     with mlbackends.trace("onednn"):
         os.write(1, b"a prompt without an end> ")
         said = ""
@@ -338,9 +334,7 @@ def test_both_libraries_stand_in_one_order(onednn: Loaded, mkl: Loaded) -> None:
     assert shapes(session) == ["m1n5k5", "2x64:64x64", "m3n5k5"]
 
 
-def test_a_session_inside_another_collects_what_the_outer_does_too(
-    onednn: Loaded, mkl: Loaded
-) -> None:
+def test_a_session_inside_another_collects_what_the_outer_does_too(onednn: Loaded, mkl: Loaded) -> None:
     with mlbackends.trace("onednn", level="exec") as outer:
         onednn.run(1)
         with mlbackends.trace("mkl") as inner:
@@ -369,9 +363,7 @@ def test_sessions_may_end_in_any_order(onednn: Loaded, capfd: pytest.CaptureFixt
     assert (onednn.level, capfd.readouterr().out) == (0, "")
 
 
-def test_a_scope_around_prints_again_behind(
-    onednn: Loaded, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_scope_around_prints_again_behind(onednn: Loaded, capfd: pytest.CaptureFixture[str]) -> None:
     with mlbackends.mkldnn.verbose(1):
         with mlbackends.trace("onednn") as session:
             onednn.run(1)
@@ -448,9 +440,7 @@ print(len({{record.process for record in session if record.process}}))
 # ---- who printed it, and when -------------------------------------------------------------
 
 
-def test_records_tell_their_process_thread_and_start(
-    onednn: Loaded, mkl: Loaded, stamps: bool
-) -> None:
+def test_records_tell_their_process_thread_and_start(onednn: Loaded, mkl: Loaded, stamps: bool) -> None:
     threads: list[int] = []
 
     def work() -> None:
@@ -512,9 +502,7 @@ def test_lines_of_another_process_are_not_taken_for_ours(
     onednn: Loaded, stamps: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ONEDNN_VERBOSE", "1")
-    line = (
-        "onednn_verbose,v1,primitive,exec,cpu,matmul,brg,undef,src_f32::blocked:ab::f0,,,8x8:8x8,1"
-    )
+    line = "onednn_verbose,v1,primitive,exec,cpu,matmul,brg,undef,src_f32::blocked:ab::f0,,,8x8:8x8,1"
     with mlbackends.trace("onednn", level="exec") as session:
         onednn.run()
         subprocess.run(["echo", line], check=True)

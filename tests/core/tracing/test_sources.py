@@ -90,9 +90,7 @@ def test_a_compressed_file_cannot_be_followed(tmp_path: Path) -> None:
         list(Source(str(log), follow=True).chunks())
 
 
-def test_the_end_of_standard_input_ends_following(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_end_of_standard_input_ends_following(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "-").write_bytes(b"a file of that name is another\n")
     reader, writer = os.pipe()

@@ -107,9 +107,7 @@ def walked(data: bytes, size: int = 1 << 20, expression: str = "") -> Any:
 @settings(max_examples=50)
 @given(logs(), st.integers(1, 5000))
 def test_findings_are_those_of_all_records(data: bytes, size: int) -> None:
-    assert rounded(walked(data, size)) == rounded(
-        view("findings", records([data]), machine=MACHINE)
-    )
+    assert rounded(walked(data, size)) == rounded(view("findings", records([data]), machine=MACHINE))
 
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
@@ -179,9 +177,7 @@ def test_only_what_is_asked_for_is_found() -> None:
     data = (MATMUL + b"\n" + REORDER + b"\n") * 500
     keep = where("operation=matmul")
     found = walked(data, expression="operation=matmul")
-    assert rounded(found) == rounded(
-        view("findings", filter(keep, records([data])), machine=MACHINE)
-    )
+    assert rounded(found) == rounded(view("findings", filter(keep, records([data])), machine=MACHINE))
 
 
 def test_calls_of_another_log_are_others() -> None:

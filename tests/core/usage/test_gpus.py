@@ -73,9 +73,7 @@ def test_a_library_that_refuses_or_dies_costs_its_lines_alone(sampled: Sampled) 
     assert died == () and why is not None and why.code == "crashed"
 
 
-def test_a_library_that_hangs_is_left_behind(
-    sampled: Sampled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_library_that_hangs_is_left_behind(sampled: Sampled, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpus, "_FIRST_SECONDS", 0.1)
     none, why = sampled(FAKE_BEHAVIOUR="hang")
 
@@ -103,9 +101,7 @@ def test_every_call_may_fail() -> None:
 def test_a_process_is_only_matched_where_it_has_the_driver_mapped() -> None:
     cuda = (MappedLibrary("cuda_driver", "/usr/lib/libcuda.so.1"),)
     processes = [ProcessUsage(1, "a", libraries=cuda), ProcessUsage(2, "b", libraries=())]
-    gpu = GpuUsage(
-        0, processes=(GpuProcess(1, "", 5), GpuProcess(2, "other"), GpuProcess(3, "outside"))
-    )
+    gpu = GpuUsage(0, processes=(GpuProcess(1, "", 5), GpuProcess(2, "other"), GpuProcess(3, "outside")))
     # MIG instances of one GPU, each with its share.
     second = GpuUsage(1, processes=(GpuProcess(1, "", 2), GpuProcess(1, "", 4)))
     found, note = on_gpus(processes, (gpu, second))

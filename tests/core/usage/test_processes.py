@@ -165,14 +165,10 @@ def test_libraries_are_code_that_a_probe_knows(tmp_path: Path) -> None:
         "/opt/cuda/libcudartist.so.9": "r-xp",
         "/opt/libopenblas.so.0": "r--p",
     }
-    put(
-        tmp_path, 7, maps="".join(LINE.format(mode=mode, path=path) for path, mode in paths.items())
-    )
+    put(tmp_path, 7, maps="".join(LINE.format(mode=mode, path=path) for path, mode in paths.items()))
     found = Mapped(str(tmp_path)).libraries(7)
 
-    assert [
-        (library.name, library.path.rpartition("/")[2], library.replaced) for library in found
-    ] == [
+    assert [(library.name, library.path.rpartition("/")[2], library.replaced) for library in found] == [
         ("torch", "libtorch_cpu.so", False),
         ("openmp", "libomp.so", True),
         ("openmp", "libgomp-24e2ab19.so.1", False),

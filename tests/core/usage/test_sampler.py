@@ -66,9 +66,7 @@ def test_the_time_that_gpus_and_maps_take_is_in_no_share(monkeypatch: pytest.Mon
         return read
 
     with Sampler() as sampler:
-        monkeypatch.setattr(
-            sampler, "_gpus", SimpleNamespace(read=wait("gpus", ((), None)), close=int)
-        )
+        monkeypatch.setattr(sampler, "_gpus", SimpleNamespace(read=wait("gpus", ((), None)), close=int))
         monkeypatch.setattr(sampler, "_own_group", wait("group", GroupUsage()))
         monkeypatch.setattr(sampler, "_processes", SimpleNamespace(read=lambda _: []))
         sampler.sample()

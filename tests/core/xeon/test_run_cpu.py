@@ -94,12 +94,8 @@ def test_misuse_is_one_line_and_2(
     assert not told.out
 
 
-@pytest.mark.parametrize(
-    "arguments", [[], ["--rank"], ["--nosuch", "s.py"], ["--rank", "x" * 9999, "s.py"]]
-)
-def test_what_cannot_be_parsed_is_2(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("arguments", [[], ["--rank"], ["--nosuch", "s.py"], ["--rank", "x" * 9999, "s.py"]])
+def test_what_cannot_be_parsed_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         run(arguments)
     assert stopped.value.code == 2
@@ -151,9 +147,7 @@ while True: time.sleep(1)
 """
     # The program answers Ctrl-C by a signal to the launcher, which comes back after any second SIGINT.
     terminal, end = pty.openpty()
-    own_terminal = (
-        "import os, sys; os.open(sys.argv[1], os.O_RDWR); os.execv(sys.argv[2], sys.argv[2:])"
-    )
+    own_terminal = "import os, sys; os.open(sys.argv[1], os.O_RDWR); os.execv(sys.argv[2], sys.argv[2:])"
     launcher = [*COMMAND, *PLAIN, script(tmp_path, code)]
     with subprocess.Popen(
         [sys.executable, "-c", own_terminal, os.ttyname(end), *launcher],

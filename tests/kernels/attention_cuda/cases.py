@@ -218,8 +218,7 @@ class Tensors:
         self.named = {
             name: laid_out(
                 stored(
-                    rng.standard_normal((*leading[name], *size))
-                    * (case.size if name == "query" else 1),
+                    rng.standard_normal((*leading[name], *size)) * (case.size if name == "query" else 1),
                     self.dtype,
                 ),
                 case.layout,
@@ -255,9 +254,7 @@ class Tensors:
         return kinds.get(name, self.dtype)
 
     def problem(self, **more: Any) -> AttentionProblem:
-        specs: dict[str, Any] = {
-            name: spec(array, self.dtype_of(name)) for name, array in self.named.items()
-        }
+        specs: dict[str, Any] = {name: spec(array, self.dtype_of(name)) for name, array in self.named.items()}
         device = Device("cuda", 0, capability=self.case.capability)
         return AttentionProblem(
             **specs,
@@ -344,9 +341,7 @@ def answer(tensors: Tensors) -> Answer:
     }
     if tensors.mask is not None and tensors.mask_dtype != "bool":
         whole["mask"] = for_mask
-    gradients = {
-        name: gathered(gradient, tensors.named[name].shape) for name, gradient in whole.items()
-    }
+    gradients = {name: gathered(gradient, tensors.named[name].shape) for name, gradient in whole.items()}
     if tensors.sinks_dtype:
         gradients["sinks"] = -(sink_weights * along).sum((0, 2, 3))
     return Answer(out, logsumexp, gradients)

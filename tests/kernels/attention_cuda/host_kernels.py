@@ -64,10 +64,7 @@ class HostKernels:
             ("FullFloat32", function) for function in ALONE
         }
         wanted |= {(arithmetic(*row), function) for row in ARITHMETICS for function in PASSES}
-        usual = [
-            (function, tile_of(function, name, (32, 32), HOPPER))
-            for name, function in sorted(wanted)
-        ]
+        usual = [(function, tile_of(function, name, (32, 32), HOPPER)) for name, function in sorted(wanted)]
         self._usual = usual
         self._runs: dict[tuple[str, Tile], Any] = {}
 
@@ -90,9 +87,7 @@ class HostKernels:
         return {key: opened[f"run_{number}"] for number, key in enumerate(wanted)}
 
     def _attention(self, wanted: list[tuple[str, Tile]], entries: str) -> Path:
-        code = (
-            f'#include "{MASK_SOURCE}"\nextern "C" size_t call_bytes() {{ return sizeof(Call); }}\n'
-        )
+        code = f'#include "{MASK_SOURCE}"\nextern "C" size_t call_bytes() {{ return sizeof(Call); }}\n'
         for number, (function, tile) in enumerate(wanted):
             parts = {
                 "tile": ",".join(map(str, tile)),

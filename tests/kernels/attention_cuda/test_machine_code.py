@@ -88,17 +88,13 @@ def compiled(function: str, tile: Tile, chip: tuple[int, int], folder: Path) -> 
     file.write_bytes(bytes(code.code))
     count = None
     if disassembler := nvdisasm():
-        text = subprocess.run(
-            [disassembler, "-c", file], capture_output=True, text=True, check=True
-        )
+        text = subprocess.run([disassembler, "-c", file], capture_output=True, text=True, check=True)
         count = len(re.findall(r"\bHMMA\.", text.stdout))
     return Found(int(registers), max(spilled), count)
 
 
 def nvdisasm() -> str:
-    wheels = [
-        path for place in sys.path for path in Path(place or ".").glob("nvidia/*/bin/nvdisasm")
-    ]
+    wheels = [path for place in sys.path for path in Path(place or ".").glob("nvidia/*/bin/nvdisasm")]
     return shutil.which("nvdisasm") or (str(wheels[0]) if wheels else "")
 
 

@@ -119,9 +119,7 @@ def test_every_form_of_call_is_right(on_fake_cuda: OnFakeCuda, host_kernels: Hos
         "    right = of_mask(lambda each: each, q, k, v)\n"
         "report([list(found.shape), found.dtype, float(abs(found.numpy() - right).max())])\n"
     )
-    output = on_fake_cuda(
-        program, FAKE_KERNELS=str(host_kernels.of_the_driver(tiles)), FAKE_GPUS="2"
-    )
+    output = on_fake_cuda(program, FAKE_KERNELS=str(host_kernels.of_the_driver(tiles)), FAKE_GPUS="2")
     assert output.values[0] < 5e-3
     shape, dtype, error = output.values[1]
     assert (shape, dtype) == ([1, 40], "float32") and error < 2e-2

@@ -32,9 +32,7 @@ def check(host_kernels: HostKernels, case: Any) -> None:
         "out": cases.guarded(tensors.output_shape, dtype),
         "logsumexp": cases.guarded(tensors.output_shape[:-1], "float32"),
     }
-    given |= {
-        name: cases.operand(array, cases.kind_of(name, dtype)) for name, array in made.items()
-    }
+    given |= {name: cases.operand(array, cases.kind_of(name, dtype)) for name, array in made.items()}
     for launch in launches.forward(problem, given, case.precision):
         host_kernels.launch(launch)
     assert cases.worst(cases.numbers(made["out"], dtype), expected.out) < limit
@@ -46,18 +44,14 @@ def check(host_kernels: HostKernels, case: Any) -> None:
         for name, gradient in expected.gradients.items()
     }
     more = {"summary": summary, "grad_out": tensors.grad_out}
-    given |= {
-        name: cases.operand(array, cases.kind_of(name, dtype)) for name, array in more.items()
-    }
+    given |= {name: cases.operand(array, cases.kind_of(name, dtype)) for name, array in more.items()}
     given |= {
         name: cases.operand(gradient, tensors.dtype_of(name.removeprefix("grad_")))
         for name, gradient in gradients.items()
     }
     for launch in launches.backward(problem, given, case.precision):
         host_kernels.launch(launch)
-    largest = max(
-        float(np.abs(gradient).max(initial=1e-3)) for gradient in expected.gradients.values()
-    )
+    largest = max(float(np.abs(gradient).max(initial=1e-3)) for gradient in expected.gradients.values())
     for name, gradient in expected.gradients.items():
         found = cases.numbers(gradients[f"grad_{name}"], tensors.dtype_of(name))
         assert cases.worst(found, gradient, largest) < 4 * limit, name

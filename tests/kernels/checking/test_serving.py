@@ -74,8 +74,6 @@ for _ in range(3):
 print(json.dumps(answer({"do": "time", "seconds": 0.1, "calls": 1})), flush=True)
 os._exit(0)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert json.loads(done.stdout)["waited"] > 0.2

@@ -109,9 +109,7 @@ def test_a_result_of_another_size_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "result.bin"
     rounded(made)[..., :-1].tofile(path)
 
-    with pytest.raises(
-        ValueError, match="has 1512 bytes; it must have 1728: 432 elements of float32"
-    ):
+    with pytest.raises(ValueError, match="has 1512 bytes; it must have 1728: 432 elements of float32"):
         made.read(str(path), made.exact.shape)
 
 
@@ -204,9 +202,7 @@ def test_a_sum_over_rows_may_be_added_in_any_order(tmp_path: Path) -> None:
     assert summed.largest_term > 2 * rows.largest_term * (3 * 4 * 33) ** 0.5
     assert summed.largest_term < rows.largest_term * 3 * 4 * 33
     wrong = np.full((1, 1), 1e-3, "float32")
-    assert (
-        summed.judge(wrong, 2.0)["largest_absolute"] > summed.judge(wrong, 2.0)["largest_allowed"]
-    )
+    assert summed.judge(wrong, 2.0)["largest_absolute"] > summed.judge(wrong, 2.0)["largest_allowed"]
 
 
 @pytest.mark.parametrize(

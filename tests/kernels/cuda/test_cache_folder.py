@@ -36,9 +36,7 @@ def test_others_may_not_write_to_it(folder: Path, mode: int) -> None:
         cache_folder()
 
 
-@pytest.mark.skipif(
-    sys.platform == "win32" or os.geteuid() != 0, reason="only root gives a folder away"
-)
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root gives a folder away")
 def test_it_is_nobody_elses(folder: Path) -> None:
     folder.mkdir(parents=True)
     os.chown(folder, 12345, -1)

@@ -199,9 +199,7 @@ report(failed and failed[0])
 """
     )
     assert output.values == [error]
-    assert (
-        len(output.lines("cuStreamWaitEvent")) == waits * 2
-    )  # the consumer's, and ours to give it back
+    assert len(output.lines("cuStreamWaitEvent")) == waits * 2  # the consumer's, and ours to give it back
     assert not output.lines("cuStreamSynchronize")
 
 

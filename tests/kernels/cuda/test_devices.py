@@ -11,9 +11,7 @@ import pytest
     ("variables", "count"),
     [({}, 1), ({"FAKE_GPUS": "3"}, 3), ({"FAKE_GPUS": "0"}, 0), ({"FAKE_INIT": "803"}, 0)],
 )
-def test_the_driver_counts_the_devices(
-    on_fake_cuda: Any, variables: dict[str, str], count: int
-) -> None:
+def test_the_driver_counts_the_devices(on_fake_cuda: Any, variables: dict[str, str], count: int) -> None:
     output = on_fake_cuda(
         """
 from mlbackends_kernels.cuda.devices import device_count
@@ -62,9 +60,7 @@ report([cache.max_size, cache[1].max_size])
 
 
 def test_workspace_sizes_are_those_of_the_current_device(on_fake_cuda: Any) -> None:
-    program = (
-        "c = mlbackends.cuda; report([c.cublas_workspace_size(), c.cublaslt_workspace_size()])"
-    )
+    program = "c = mlbackends.cuda; report([c.cublas_workspace_size(), c.cublaslt_workspace_size()])"
     assert on_fake_cuda(program).values == [[32 << 20, 1 << 20]]
     assert on_fake_cuda(program, FAKE_CAPABILITY="86").values == [[8519680, 1 << 20]]
     assert on_fake_cuda(program, FAKE_GPUS="0").values == [[8519680, 1 << 20]]

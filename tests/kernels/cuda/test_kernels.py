@@ -61,20 +61,14 @@ def test_without_a_place_to_write_each_process_compiles(
     assert on_fake_cuda(program + "report(code((9, 0)))\n").values == [128]
 
 
-def test_code_of_the_same_generation_serves_an_unknown_device(
-    on_fake_cuda: Any, program: str
-) -> None:
-    output = on_fake_cuda(
-        program + "report(code((12, 1)))\nreport(error_of(lambda: code((11, 0))))\n"
-    )
+def test_code_of_the_same_generation_serves_an_unknown_device(on_fake_cuda: Any, program: str) -> None:
+    output = on_fake_cuda(program + "report(code((12, 1)))\nreport(error_of(lambda: code((11, 0))))\n")
     size, (kind, message) = output.values
     assert size == 128 and kind == "CudaError"
     assert "no support for sm110; it supports sm75, sm80" in message
 
 
-def test_a_source_that_cannot_be_compiled_is_an_error_with_its_name(
-    on_fake_cuda: Any, program: str
-) -> None:
+def test_a_source_that_cannot_be_compiled_is_an_error_with_its_name(on_fake_cuda: Any, program: str) -> None:
     output = on_fake_cuda(program + "report(error_of(lambda: code((9, 0))))\n", FAKE_NVRTC="6")
     kind, message = output.values[0]
     assert kind == "CudaError"

@@ -103,9 +103,7 @@ del result
     )
     (stream,) = output.values
     first, last = (output.log.index(f"cuStreamSynchronize {n} 0") for n in (99, 98))
-    freed = [
-        line.split()[2] for line in output.log[first:last] if line.startswith("cuMemFreeAsync")
-    ]
+    freed = [line.split()[2] for line in output.log[first:last] if line.startswith("cuMemFreeAsync")]
     assert freed == []
     freed = [line.split()[2] for line in output.log[last:] if line.startswith("cuMemFreeAsync")]
     assert sorted(freed[:2]) == ["1", str(stream)] and freed[2] == str(stream)

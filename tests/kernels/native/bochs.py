@@ -108,9 +108,7 @@ def runs_of(cpu: Cpu, programs: dict[str, Path], problems: str) -> list[list[str
     return runs
 
 
-def write_disc(
-    folder: Path, arguments: argparse.Namespace, files: dict[str, bytes], words: str
-) -> Path:
+def write_disc(folder: Path, arguments: argparse.Namespace, files: dict[str, bytes], words: str) -> Path:
     """Make the disc that a machine starts from, and return it. words: more of them for Linux."""
     loader, disc = folder / "disc" / "isolinux", folder / "disc.iso"
     loader.mkdir(parents=True)
@@ -202,9 +200,7 @@ def wrong_with(cpu: Cpu, runs: list[list[str]], output: str) -> str:
     if tuple(texts[0].split()) != cpu.levels:
         return f"it runs {texts[0].split()}, not {list(cpu.levels)}"
     bits = [text.splitlines() for run, text in zip(runs, texts, strict=True) if run[1] == "bits"]
-    differing = (
-        [line[17:] for line, other in zip(*bits, strict=True) if line != other] if bits else []
-    )
+    differing = [line[17:] for line, other in zip(*bits, strict=True) if line != other] if bits else []
     return f"{len(differing)} results differ from emulated ones: {differing}" if differing else ""
 
 
@@ -224,9 +220,7 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split(": ", maxsplit=1)[0])
     names = {cpu.name: cpu for cpu in CPUS}
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")
-    parser.add_argument(
-        "--bochs", type=Path, required=True, help="the program; bios/ lies beside it"
-    )
+    parser.add_argument("--bochs", type=Path, required=True, help="the program; bios/ lies beside it")
     parser.add_argument("--kernel", type=Path, required=True, help="vmlinuz")
     parser.add_argument("--isolinux", type=Path, default="/usr/lib/ISOLINUX/isolinux.bin")
     modules = "/usr/lib/syslinux/modules/bios"

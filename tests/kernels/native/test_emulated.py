@@ -18,9 +18,7 @@ from typing import NamedTuple
 import pytest
 
 PROBLEMS = {"1": "small", "every": "table"}.get(os.environ.get("EMULATE", ""), "")
-pytestmark = pytest.mark.skipif(
-    not PROBLEMS, reason="EMULATE is not 1: .ci/systems emulated-attention"
-)
+pytestmark = pytest.mark.skipif(not PROBLEMS, reason="EMULATE is not 1: .ci/systems emulated-attention")
 
 
 class Cpu(NamedTuple):
@@ -60,17 +58,13 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("cpu", CPUS, ids=lambda cpu: f"{cpu.processor},{cpu.name}")
-def test_a_processor_is_given_its_levels_and_they_are_right(
-    cpu: Cpu, programs: dict[str, Path]
-) -> None:
+def test_a_processor_is_given_its_levels_and_they_are_right(cpu: Cpu, programs: dict[str, Path]) -> None:
     if cpu.processor not in programs:
         pytest.skip(f"no compiler and emulator for {cpu.processor}")
     command = [f"qemu-{cpu.processor}", "-L", f"/usr/{cpu.processor}-linux-gnu", "-cpu", cpu.name]
     command.append(str(programs[cpu.processor]))
 
-    listed = subprocess.run(
-        [*command, "levels"], check=True, capture_output=True, text=True, timeout=60
-    )
+    listed = subprocess.run([*command, "levels"], check=True, capture_output=True, text=True, timeout=60)
 
     assert tuple(listed.stdout.split()) == cpu.levels
     if cpu.computes:

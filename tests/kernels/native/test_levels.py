@@ -48,8 +48,7 @@ def levels_compiled_alone(folder: Path, compiler: list[str]) -> tuple[str, ...]:
     """Return the levels that levels.cpp finds this CPU to have; of none is there a kernel."""
     source, made = folder / "missing.cpp", folder / "missing.so"
     source.write_text(
-        '#include "levels.h"\n'
-        'extern "C" const char *missing(int number) { return missing_level(number); }\n'
+        '#include "levels.h"\nextern "C" const char *missing(int number) { return missing_level(number); }\n'
     )
     flags = [*builder.CPP_FLAGS, "-fvisibility=default", "-shared", f"-I{SOURCES}"]
     command = [*compiler, *flags, "-o", str(made), str(source), str(SOURCES / "levels.cpp")]
@@ -74,16 +73,12 @@ def test_what_was_not_compiled_is_missing(tmp_path: Path) -> None:
 def test_cpuid_says_what_the_compilers_function_says(tmp_path: Path) -> None:
     """The compiler's names of cpuinfo's flags; that of AMX needs the system's permission too."""
     names = {"avx512_bf16": "avx512bf16", "amx_bf16": "amx-bf16", "amx_tile": "amx-tile"}
-    flags = sorted(
-        {flag for level, needed in levels.FLAGS.items() if "amx" not in level for flag in needed}
-    )
+    flags = sorted({flag for level, needed in levels.FLAGS.items() if "amx" not in level for flag in needed})
     asked = "".join(
         f'if (__builtin_cpu_supports("{names.get(flag, flag)}")) puts("{flag}");' for flag in flags
     )
     source, program = tmp_path / "supports.c", tmp_path / "supports"
-    source.write_text(
-        f"#include <stdio.h>\nint main(void) {{ __builtin_cpu_init(); {asked} return 0; }}\n"
-    )
+    source.write_text(f"#include <stdio.h>\nint main(void) {{ __builtin_cpu_init(); {asked} return 0; }}\n")
     subprocess.run(["cc", "-o", str(program), str(source)], check=True)
     supported = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout
     found = levels_compiled_alone(tmp_path, ["cc"])

@@ -33,9 +33,7 @@ def test_jax_is_called_as_it_is_documented(words: str, tmp_path: Path) -> None:
     problem = json.loads(msgspec.json.encode(wording.problem(Device("cpu", 0))))
     path = str(tmp_path / "result.bin")
     files = values({"do": "prepare", "problem": problem, "folder": str(tmp_path), "seed": 0})
-    assert (
-        answer({"do": "prepare", "problem": problem, **files})["details"]["implementation"] == "xla"
-    )
+    assert answer({"do": "prepare", "problem": problem, **files})["details"]["implementation"] == "xla"
     answer({"do": "compute", "into": path})
     timed = answer({"do": "time", "seconds": 1e-6, "calls": 1})
     assert timed["timed_by"].startswith("the host's clock")

@@ -279,9 +279,7 @@ def test_one_row_over_a_cache_is_decoded_in_pages_where_they_fit(
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without")
 @pytest.mark.filterwarnings("ignore:flex_attention called without")
-@pytest.mark.parametrize(
-    "words", ["", "--causal", "--kv-heads 2 --gqa", "--kv-len 20 --mask lower-right"]
-)
+@pytest.mark.parametrize("words", ["", "--causal", "--kv-heads 2 --gqa", "--kv-len 20 --mask lower-right"])
 def test_flex_takes_masks_as_functions_of_positions(
     words: str, answers: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,8 +44,6 @@ def test_about_the_right_share_is_kept_and_nothing_or_all_at_the_ends() -> None:
     assert not dropout.keep_mask(1, 1.0, (), range(20), 20).any()
 
 
-@pytest.mark.parametrize(
-    ("leading", "rows", "keys"), [((2, 3), 0, 5), ((2, 3), 4, 0), ((0, 3), 4, 5)]
-)
+@pytest.mark.parametrize(("leading", "rows", "keys"), [((2, 3), 0, 5), ((2, 3), 4, 0), ((0, 3), 4, 5)])
 def test_of_no_weight_none_is_kept(leading: tuple[int, ...], rows: int, keys: int) -> None:
     assert dropout.keep_mask(1, 0.5, leading, range(rows), keys).shape == (*leading, rows, keys)

@@ -202,9 +202,7 @@ def _names(cause: Cause, probe: str = "") -> tuple[str, str]:
     Of a package that is a note, that is its name alone.
     """
     ours = _PACKAGES if _is_folded(cause.change) else f"{probe}." if probe else ""
-    first, *others = joined(
-        one_line(name.removeprefix(ours)) for name in (cause.change.name, *cause.others)
-    )
+    first, *others = joined(one_line(name.removeprefix(ours)) for name in (cause.change.name, *cause.others))
     return first, ", ".join(others)
 
 
@@ -215,8 +213,7 @@ def _values(change: Change) -> tuple[str, str]:
         return (text, "") if change.kind is Kind.REMOVED else ("", text)
     name = change.name.rpartition(".")[2]
     before, after = (
-        "" if value is None else one_line(amount(name, value))
-        for value in (change.before, change.after)
+        "" if value is None else one_line(amount(name, value)) for value in (change.before, change.after)
     )
     return _cut(before), _cut(after)
 

@@ -50,9 +50,7 @@ def command(
     outcome = examine(report, only=only, ignored=ignore, subject=name)
     if pid:
         fixes = []
-        for (
-            check
-        ) in outcome.checks:  # with the fix for a running process, whose PID replaces the shell's
+        for check in outcome.checks:  # with the fix for a running process, whose PID replaces the shell's
             hint = check.hint
             if _AT_START.search(f"{check.command} {hint}"):
                 hint = f"{hint.rstrip('.')}; then start process {pid} anew".removeprefix("; ")

@@ -57,26 +57,19 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 @documented()
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1, shell_complete=_complete)
-@format_option(
-    also=("text", "markdown"), default="text", about="Output format; json is for devices."
-)
+@format_option(also=("text", "markdown"), default="text", about="Output format; json is for devices.")
 @option(
     "--report --root subject FILE|DIR|-",
-    "For devices: compare with this saved report or recorded machine; - is the live one. "
-    " [default: -]",
+    "For devices: compare with this saved report or recorded machine; - is the live one.  [default: -]",
 )
 @OUTPUT
 @COLOR
-def command(
-    topics: tuple[str, ...], form: str, subject: str | None, output: str, color: str
-) -> None:
+def command(topics: tuple[str, ...], form: str, subject: str | None, output: str, color: str) -> None:
     at = topics.index(_DEVICE) if _DEVICE in topics else len(topics)
     before, kinds = topics[:at], tuple(map(_kind, topics[at + 1 :]))
     style = page(color, output)
     if subject is not None and not kinds:
-        raise BadInput(
-            "--report goes with kinds of devices", "write `backends explain device KIND`"
-        )
+        raise BadInput("--report goes with kinds of devices", "write `backends explain device KIND`")
     pages = []
     if kinds:  # look at the machine with the probes that know these kinds
         probes = dict.fromkeys(probe for kind in kinds for probe in device_limits.load(kind).probes)
@@ -250,9 +243,7 @@ def _sections(page: KindPage) -> Iterator[tuple[str, str, list[_Line]]]:
             places: dict[str, list[str]] = {"below": [], "without": []}
             for need in limit.lifted_by:
                 places["below" if need.at_least else "without"].append(str(need))
-            condition = " or ".join(
-                f"{word} {' or '.join(place)}" for word, place in places.items() if place
-            )
+            condition = " or ".join(f"{word} {' or '.join(place)}" for word, place in places.items() if place)
             condition = f"{condition[:1].upper()}{condition[1:]}:" if condition else ""
             short = f"{applies(here)} {condition} {limit.detail}"
             lines.append(_Line(limit.what, applies(here), limit.detail, needs, limit.source, short))
@@ -363,11 +354,7 @@ def deviation(row: Deviation) -> Passage:
 
 def switch(switch: Switch) -> Passage:
     """Return one switch: what it does, accepts and starts with, and what reads it."""
-    default = (
-        "by what is installed"
-        if switch.default is PROBED
-        else _switch_value(switch, switch.default)
-    )
+    default = "by what is installed" if switch.default is PROBED else _switch_value(switch, switch.default)
     lines = [
         ("", switch.doc),
         ("accepts", listing.accepts(switch) or "nothing: it is an answer, not a setting"),

@@ -89,9 +89,7 @@ def report_schema() -> dict[str, Any]:
 
 def _of(record: type, name: str) -> dict[str, Any]:
     """Return the JSON Schema 2020-12 of a record whose field `schema` has its name."""
-    (reference,), definitions = msgspec.json.schema_components(
-        [record], ref_template="#/$defs/{name}"
-    )
+    (reference,), definitions = msgspec.json.schema_components([record], ref_template="#/$defs/{name}")
     for definition in definitions.values():
         if "description" in definition:
             definition["description"] = " ".join(definition["description"].split())

@@ -38,9 +38,7 @@ _LEFT_OUT = (
     "left out: everything in the kernel's command line, the mounts and the packages' metadata that no probe"
     " reads"
 )
-_REPLACED = (
-    "host name, user, home folder, serial numbers, UUIDs and addresses: replaced by placeholders"
-)
+_REPLACED = "host name, user, home folder, serial numbers, UUIDs and addresses: replaced by placeholders"
 _NOTHING_REPLACED = "nothing was replaced: this names the machine and its user"
 
 
@@ -119,9 +117,7 @@ def _write_machine(
     described = query(python, timeout) if python else None
     host = Host(root or "/", python=described, timeout=timeout)
     with ProgressLine() as progress:
-        contents = record(
-            target, host, keep_identity=keep_identity, overwrite=overwrite, progress=progress
-        )
+        contents = record(target, host, keep_identity=keep_identity, overwrite=overwrite, progress=progress)
     count = sum(contents.folders.values())
     lines = [
         f"{one_line(target)}: {binary_size(contents.size_bytes)}, a recorded machine of {count} files",

@@ -50,9 +50,7 @@ _HELP = (__doc__ or "").partition("Keys:\n")[2].partition("\n\n")[0].splitlines(
 
 @documented()
 @option("--once", "Print one page, measured over --interval, and exit.")
-@option(
-    "--interval SECONDS", "Time between two samples.", usual=1.0, kind=Seconds(min=0.1, max=3600)
-)
+@option("--interval SECONDS", "Time between two samples.", usual=1.0, kind=Seconds(min=0.1, max=3600))
 @option("--sort", "Sort key of the processes.", usual="cpu", one_of=[*SORTS])
 @option(
     "--pid pids",

@@ -86,9 +86,7 @@ _launch_options = together(
     many=True,
 )
 @_launch_options
-@click.argument(
-    "command_line", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED
-)
+@click.argument("command_line", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
     texts: tuple[str, ...],
     files: tuple[str, ...],

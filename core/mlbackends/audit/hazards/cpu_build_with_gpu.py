@@ -12,9 +12,7 @@ def symptoms(report: ReportView) -> Symptoms:
     for probe, code in WARNINGS:
         for warning in report.warnings(probe, code):
             # A build for CUDA is one command everywhere where it is a plugin of jax.
-            command = (
-                install(report, "--upgrade", warning.hint.split()[-1]) if probe == "jax" else ""
-            )
+            command = install(report, "--upgrade", warning.hint.split()[-1]) if probe == "jax" else ""
             yield Symptom(
                 warning.message,
                 hint="" if command else warning.hint,
@@ -30,8 +28,7 @@ def symptoms(report: ReportView) -> Symptoms:
     if report.fact("torch.built_for") == "cpu" and gpus and not nvidia:
         named = gpus[0].name or gpus[0].capability or gpus[0].pci_address
         yield Symptom(
-            f"torch {report.version('torch')} is built for the CPU only, but there is an AMD GPU"
-            f" ({named})",
+            f"torch {report.version('torch')} is built for the CPU only, but there is an AMD GPU ({named})",
             hint="install the build of torch for ROCm",
             evidence={"torch.built_for": "cpu", "rocm.gpu_count": len(gpus)},
         )

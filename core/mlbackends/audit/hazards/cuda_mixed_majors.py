@@ -13,9 +13,7 @@ def symptoms(report: ReportView) -> Symptoms:
     for warning in report.warnings("packages", "cuda-majors-mixed"):
         hint, command = warning.hint, ""
         if torch_major in majors:
-            strangers = [
-                name for major, names in majors.items() if major != torch_major for name in names
-            ]
+            strangers = [name for major, names in majors.items() if major != torch_major for name in names]
             commands = [uninstall(report, *strangers)]
             for pair in report.fact("packages.owned_twice", []):
                 ours = {pair["first"], pair["second"]}.difference(strangers)
@@ -25,6 +23,4 @@ def symptoms(report: ReportView) -> Symptoms:
                     commands.append(reinstall(report, name, version))
             command = " && ".join(dict.fromkeys(commands))
             hint = f"torch is built for CUDA {torch_major}: uninstall the others"
-        yield Symptom(
-            warning.message, hint=hint, command=command, evidence={"packages.cuda_majors": majors}
-        )
+        yield Symptom(warning.message, hint=hint, command=command, evidence={"packages.cuda_majors": majors})

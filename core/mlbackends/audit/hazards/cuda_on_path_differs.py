@@ -12,11 +12,7 @@ def symptoms(report: ReportView) -> Symptoms:
     """Yield one for the first library of which copies differ."""
     report.only_on("win32")
     for probe in _PROBES:
-        copies = [
-            library
-            for library in report.libraries(probe)
-            if library.version and not library.reasons
-        ]
+        copies = [library for library in report.libraries(probe) if library.version and not library.reasons]
         for wheel in (copy for copy in copies if copy.found_by == "site-packages"):
             for other in (copy for copy in copies if copy.found_by == "PATH"):
                 if other.soname == wheel.soname and other.version != wheel.version:

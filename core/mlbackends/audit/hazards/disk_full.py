@@ -20,9 +20,7 @@ def symptoms(report: ReportView) -> Symptoms:
     folder = quoted(next(iter(full)))
     is_linux = report.fact("host.platform") == "linux"
     yield Symptom(
-        "; ".join(
-            f"{path} has {free[path] >> 20} MiB left for {use}" for path, use in full.items()
-        ),
+        "; ".join(f"{path} has {free[path] >> 20} MiB left for {use}" for path, use in full.items()),
         command=f"du -xh --max-depth=2 {folder} | sort -h | tail" if is_linux else "",
         evidence={"disks.free": [{"path": path, "free_bytes": free[path]} for path in full]},
         severity=Severity.ERROR if any(free[path] < _ALMOST_NOTHING for path in full) else None,

@@ -17,9 +17,7 @@ def symptoms(report: ReportView) -> Symptoms:
         return
     libc, version = report.need("host.libc"), report.need("host.libc_version")
     if libc != "musl":
-        needed = {
-            name: least for name, least in needed.items() if numbers(least) > numbers(version)
-        }
+        needed = {name: least for name, least in needed.items() if numbers(least) > numbers(version)}
     if needed:
         listed = ", ".join(f"{name} (glibc {least})" for name, least in sorted(needed.items())[:5])
         more = f" and {len(needed) - 5} more" if len(needed) > 5 else ""

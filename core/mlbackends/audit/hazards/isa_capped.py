@@ -27,9 +27,7 @@ def symptoms(report: ReportView) -> Symptoms:
             unused = lost(name, value, features, vendor)
         if unused:
             library = _LIBRARIES.get(name, "NumPy")
-            message = (
-                f"{setting(name, value)} keeps {library} from using this CPU's {', '.join(unused)}"
-            )
+            message = f"{setting(name, value)} keeps {library} from using this CPU's {', '.join(unused)}"
             yield _symptom(name, value, message, {"cpu.features": list(unused)})
     used, has = report.fact("cpu.capability", ""), report.fact("cpu.hardware_capability", "")
     words = ("DEFAULT", "AVX2", "AVX512")
@@ -39,8 +37,7 @@ def symptoms(report: ReportView) -> Symptoms:
     override = variables.get("ATEN_CPU_CAPABILITY", "")
     if below and override == used.lower().replace(" ", ""):
         message = (
-            f"ATEN_CPU_CAPABILITY={override}: torch uses its {used} kernels,"
-            f" although the CPU supports {has}"
+            f"ATEN_CPU_CAPABILITY={override}: torch uses its {used} kernels, although the CPU supports {has}"
         )
         evidence: dict[str, FactValue] = {"cpu.capability": used, "cpu.hardware_capability": has}
         yield _symptom("ATEN_CPU_CAPABILITY", override, message, evidence)
@@ -79,9 +76,7 @@ def lost_to_numpy(name: str, value: str, features: frozenset[str], version: str)
     if not is_list_of_lost and names.keys().isdisjoint(words):
         return ()  # it refuses to start where a name is unknown or is not here
     return tuple(
-        dict.fromkeys(
-            feature for word, feature in names.items() if (word in words) is is_list_of_lost
-        )
+        dict.fromkeys(feature for word, feature in names.items() if (word in words) is is_list_of_lost)
     )
 
 

@@ -20,9 +20,7 @@ def symptoms(report: ReportView) -> Symptoms:
         unlike = any(pair.chosen.version and pair.wheel.version for pair in pairs)
         paths: dict[str, list[str]] = {}
         for copy in pairs:
-            paths.setdefault(f"{copy.probe}.libraries.path", []).extend(
-                (copy.chosen.path, copy.wheel.path)
-            )
+            paths.setdefault(f"{copy.probe}.libraries.path", []).extend((copy.chosen.path, copy.wheel.path))
         yield Symptom(
             f"{variable} names {folder}: {described(first.chosen)} is loaded instead of"
             f" {described(first.wheel)}{more}",

@@ -16,9 +16,7 @@ _P2P = {
         "GPUs do not read each other's memory over NVLink or PCI",
     ),
 }
-_SHARED_MEMORY = {
-    "NCCL_SHM_DISABLE": (_is_one, "processes on this machine communicate over the network")
-}
+_SHARED_MEMORY = {"NCCL_SHM_DISABLE": (_is_one, "processes on this machine communicate over the network")}
 _OVER_TCP = "nodes communicate over TCP sockets instead of this machine's RDMA device"
 _BETWEEN_NODES = {
     "NCCL_IB_DISABLE": (is_number, _OVER_TCP),
@@ -51,8 +49,6 @@ def symptoms(report: ReportView) -> Symptoms:
                 f"{setting(name, value)}{f' in {file}' if file else ''}: {effect}",
                 hint=f"remove its line from {file}" if file else "",
                 command="" if file else f"unset {name}",
-                evidence={"nccl.configuration": [row]}
-                if file
-                else {f"environment.variables.{name}": value},
+                evidence={"nccl.configuration": [row]} if file else {f"environment.variables.{name}": value},
                 severity=Severity.NOTE if is_ethernet and name in _BETWEEN_NODES else None,
             )

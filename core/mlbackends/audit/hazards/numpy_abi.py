@@ -43,8 +43,7 @@ def symptoms(report: ReportView) -> Symptoms:
             f"{name} {version} (needs {first[name]} or newer)" for name, version in old.items()
         )
         evidence: dict[str, FactValue] = {
-            f"packages.distributions.{name}": version
-            for name, version in {"numpy": numpy, **old}.items()
+            f"packages.distributions.{name}": version for name, version in {"numpy": numpy, **old}.items()
         }
         yield Symptom(
             f"numpy {numpy} is installed with packages compiled for NumPy 1: {listed}",

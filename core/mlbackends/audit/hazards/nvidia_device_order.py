@@ -24,9 +24,7 @@ def symptoms(report: ReportView) -> Symptoms:
     indexed = [entry for entry in visible.split(",") if entry.strip().isdecimal()]
     message = f"the GPUs differ ({', '.join(unlike)}) and {_ORDER} is not PCI_BUS_ID"
     if indexed:
-        message += (
-            f": {_VISIBLE}={visible} may select other GPUs than the same numbers in nvidia-smi"
-        )
+        message += f": {_VISIBLE}={visible} may select other GPUs than the same numbers in nvidia-smi"
     yield Symptom(
         message,
         command=f"export {_ORDER}=PCI_BUS_ID",

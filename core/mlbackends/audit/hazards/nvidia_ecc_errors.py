@@ -22,9 +22,7 @@ def symptoms(report: ReportView) -> Symptoms:
             message += f", and requests recovery: {action}"
         elif "remapped_rows" in gpu.facts:
             severity = Severity.NOTE
-            hint = (
-                "the driver is too old to report whether a reset is needed; look for Xid 95 and 154"
-            )
+            hint = "the driver is too old to report whether a reset is needed; look for Xid 95 and 154"
         else:
             severity = Severity.WARNING
             hint = "drain the machine and reset the GPU, so that the page is retired"

@@ -30,9 +30,7 @@ def symptoms(report: ReportView) -> Symptoms:
     waiting = [gpu for gpu in gpus if gpu.facts.get("fabric_state") in _NOT_READY]
     if waiting:
         states = sorted({str(gpu.facts["fabric_state"]) for gpu in waiting})
-        message = (
-            f"the NVLink fabric of {numbers(waiting)} is {' or '.join(states)}: CUDA cannot start"
-        )
+        message = f"the NVLink fabric of {numbers(waiting)} is {' or '.join(states)}: CUDA cannot start"
         if command and evidence["nvidia.nvswitches"] and not evidence["nvidia.fabric_manager"]:
             message += ", and the fabric manager is not running"
         yield Symptom(message, hint=hint, command=command, evidence=evidence)

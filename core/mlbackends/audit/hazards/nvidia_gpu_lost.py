@@ -15,9 +15,7 @@ def symptoms(report: ReportView) -> Symptoms:
     lost = [(gpu, reason) for gpu in gpus for reason in gpu.reasons if reason.code in _CODES]
     for gpu, reason in lost:
         name = f"nvidia.devices.{gpu.index}.reasons.code"
-        yield Symptom(
-            f"{called(gpu)}: {reason.message}", hint=reason.hint, evidence={name: [reason.code]}
-        )
+        yield Symptom(f"{called(gpu)}: {reason.message}", hint=reason.hint, evidence={name: [reason.code]})
     for reason in probe_report.reasons if probe_report is not None and not lost else ():
         if reason.code in ("gpu-lost", "reset-required"):
             yield from_warning(reason, evidence={"nvidia.reasons.code": [reason.code]})

@@ -44,9 +44,7 @@ def symptoms(report: ReportView) -> Symptoms:
         yield Symptom(message, evidence=evidence)
     elif entries and entries[0].isdecimal():
         message = f"{_VARIABLE} is {value!r}: a number selects a GPU, of which a process in MIG mode can use"
-        yield Symptom(
-            f"{message} only the first instance", evidence=evidence, severity=Severity.NOTE
-        )
+        yield Symptom(f"{message} only the first instance", evidence=evidence, severity=Severity.NOTE)
     if container(report):
         return
     with_instances = {instance.facts.get("parent") for instance in instances}

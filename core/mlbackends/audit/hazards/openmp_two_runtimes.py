@@ -14,9 +14,7 @@ _STANDALONE = "intel-openmp"
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each meeting that the probe foresees."""
     copies = {library.path: library for library in report.libraries("openmp")}
-    meeting = [
-        copies[path] for path in report.fact("openmp.conflicting_copies", []) if path in copies
-    ]
+    meeting = [copies[path] for path in report.fact("openmp.conflicting_copies", []) if path in copies]
     makers = {str(library.facts.get("runtime", "")) for library in meeting}
     severity = None
     own = [runtime for runtime in meeting if runtime.facts.get("runtime") in _DEADLOCK]

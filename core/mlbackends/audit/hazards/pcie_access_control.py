@@ -20,9 +20,7 @@ def symptoms(report: ReportView) -> Symptoms:
     gpus = [  # those that may copy to each other
         gpu
         for gpu in report.devices("nvidia")
-        if gpu.kind == "cuda"
-        and gpu.facts.get("kernel_driver") == "nvidia"
-        and not is_consumer_card(gpu)
+        if gpu.kind == "cuda" and gpu.facts.get("kernel_driver") == "nvidia" and not is_consumer_card(gpu)
     ]
     if len(gpus) < 2:
         raise DoesNotApply("there are fewer than two NVIDIA GPUs that copy to each other over PCIe")

@@ -30,8 +30,7 @@ def symptoms(report: ReportView) -> Symptoms:
                     f"the PCIe link of {called(gpu)} has {now} lanes; card and slot support {most}",
                     hint=_OF_LAPTOPS if is_laptop or "Laptop" in gpu.name else "",
                     evidence={
-                        f"{probe}.devices.{gpu.index}.{name}": value
-                        for name, value in evidence.items()
+                        f"{probe}.devices.{gpu.index}.{name}": value for name, value in evidence.items()
                     },
                 )
     if not looked_at:

@@ -15,9 +15,7 @@ _VARIABLE = "HSA_OVERRIDE_GFX_VERSION"
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for a value that misleads; a note where ROCm has no code for the GPU itself."""
     targets = {gpu.capability for gpu in report.devices("rocm") if gpu.capability}
-    is_needed = bool(targets) and targets.isdisjoint(
-        report.fact("rocblas.targets", ROCBLAS_TARGETS)
-    )
+    is_needed = bool(targets) and targets.isdisjoint(report.fact("rocblas.targets", ROCBLAS_TARGETS))
     evidence: dict[str, FactValue] = {
         f"rocm.environment.{_VARIABLE}": report.variable(_VARIABLE) or "",
         "rocm.targets": sorted(targets),

@@ -16,9 +16,7 @@ def symptoms(report: ReportView) -> Symptoms:
         variables.pop("KMP_AFFINITY", None)
     allowed = frozenset(parse_cpu_list(str(report.fact("limits.affinity", ""))))
     for binding in bound(variables):
-        expected = {
-            row["runtime"]: int(row["cpus"]) for row in report.need("limits.threads_expected")
-        }
+        expected = {row["runtime"]: int(row["cpus"]) for row in report.need("limits.threads_expected")}
         threads = expected.get("OpenMP", 0)
         cpus = binding.within(allowed)
         # More threads than CPUs in all is another hazard's matter.

@@ -26,6 +26,4 @@ def symptoms(report: ReportView) -> Symptoms:
     cpus = f"{found.cpus} CPU" if found.cpus == 1 else f"{found.cpus} CPUs"
     limit = CPU_LIMITS.get(found.because, "the limit")
     verb = "has" if found.because == "online" else "leaves"
-    yield Symptom(
-        f"{what} than the {cpus} that {limit} {verb}", command=found.command, evidence=evidence
-    )
+    yield Symptom(f"{what} than the {cpus} that {limit} {verb}", command=found.command, evidence=evidence)

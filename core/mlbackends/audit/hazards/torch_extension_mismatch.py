@@ -19,9 +19,7 @@ def symptoms(report: ReportView) -> Symptoms:
         if name == "torchvision" and satisfies(version, ">=0.16"):
             builds = [re.sub(r"^(cu\d+)\d$", r"\1", build) for build in builds]
         if satisfies(torch, f"=={required}") is False:
-            message = (
-                f"{name} {version} is built for torch {required}, but torch {torch} is installed"
-            )
+            message = f"{name} {version} is built for torch {required}, but torch {torch} is installed"
             command = install(report, f"torch=={required}", f"{name}=={version.partition('+')[0]}")
         elif builds[0] != builds[1] and all(build.startswith(_BUILDS) for build in builds):
             message = f"{name} {version} and torch {torch} are builds for different devices or CUDA versions"

@@ -20,9 +20,7 @@ def symptoms(report: ReportView) -> Symptoms:
     if not cuda or not gpus:
         raise DoesNotApply("there is no torch for CUDA together with an NVIDIA GPU")
     build = "host.machine" if report.fact("host.machine") == "aarch64" else "host.platform"
-    copies = [
-        library for library in report.libraries("torch") if library.found_by == "site-packages"
-    ]
+    copies = [library for library in report.libraries("torch") if library.found_by == "site-packages"]
     is_wheel = any(copy.owner.startswith("torch ") for copy in copies)
     codes = targets(version, cuda, str(report.fact(build, "")), is_wheel)
     if codes is None:

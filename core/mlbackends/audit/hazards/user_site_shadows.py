@@ -18,9 +18,7 @@ def symptoms(report: ReportView) -> Symptoms:
             rows = report.fact(f"{probe}.installations", [])
             evidence = {f"{probe}.installations": rows}
             yield Symptom(warning.message, command=_COMMAND, evidence=evidence)
-    isolated = report.fact("python.manager") == "conda" or report.fact(
-        "python.is_virtual_environment"
-    )
+    isolated = report.fact("python.manager") == "conda" or report.fact("python.is_virtual_environment")
     if not isolated or not report.fact("python.user_site_on_path"):
         return
     places = {probe: str(report.fact(f"{probe}.location", "")) for probe in FRAMEWORKS}

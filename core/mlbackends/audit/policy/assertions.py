@@ -148,9 +148,7 @@ def bounded(sign: str, expected: float | str) -> Assertion:
     try:
         comparison.fits(0, sign, "0" if text is None else text)
     except BadInput:
-        raise ValueError(
-            f"{shown(expected)} is neither a number nor a quantity such as '16GiB'"
-        ) from None
+        raise ValueError(f"{shown(expected)} is neither a number nor a quantity such as '16GiB'") from None
     if isinstance(expected, float) and isnan(expected):
         raise ValueError("nan cannot be compared with")
 
@@ -186,8 +184,7 @@ def contains(expected: Any) -> Assertion:
         if not isinstance(value, list | dict):
             raise BadInput(f"{worded(value)} is not a list, table or text")
         return all(
-            any(is_equal(inside, name) for inside in value for name in _names(member))
-            for member in members
+            any(is_equal(inside, name) for inside in value for name in _names(member)) for member in members
         )
 
     return Assertion(f"to have {' and '.join(worded(member) for member in members)}", holds)
@@ -230,9 +227,7 @@ def is_equal(value: Any, expected: Any) -> bool:
     if isinstance(value, list | tuple) and isinstance(expected, list):
         return len(value) == len(expected) and all(map(is_equal, value, expected))
     if isinstance(value, dict) and isinstance(expected, dict):
-        return value.keys() == expected.keys() and all(
-            is_equal(value[key], expected[key]) for key in value
-        )
+        return value.keys() == expected.keys() and all(is_equal(value[key], expected[key]) for key in value)
     return bool(value == expected)
 
 

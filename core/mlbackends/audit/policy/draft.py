@@ -86,9 +86,7 @@ def _probe_rules(name: str, probe: ProbeReport) -> Iterator[str]:
                     yield _rule(f"{prefix}-{field}", f"{selected}.{field}", "equals", values.pop())
             sizes = [device.memory_bytes for device in alike if device.memory_bytes is not None]
             if len(sizes) == len(alike):
-                yield _rule(
-                    f"{prefix}-memory", f"{selected}.memory_bytes", "min", _floor(min(sizes))
-                )
+                yield _rule(f"{prefix}-memory", f"{selected}.memory_bytes", "min", _floor(min(sizes)))
 
 
 def _rule(

@@ -162,9 +162,7 @@ def _compared(golden: Golden, report: Report) -> Verdict:
     for name in unknown:
         counts = any(fnmatch.fnmatchcase(name, glob.partition(".")[0]) for glob in golden.names)
         if counts and is_certain(golden.report.probes[name]):
-            return Verdict(
-                Status.UNKNOWN, f"not compared in full: {name} could not be determined here"
-            )
+            return Verdict(Status.UNKNOWN, f"not compared in full: {name} could not be determined here")
     return Verdict(Status.PASSED)
 
 
@@ -210,15 +208,11 @@ def _uncertain(selection: Selection, found: Found, report: Report) -> str:
     return ""
 
 
-def _presence_verdict(
-    expectation: Expectation, found: Found, unknown: str, report: Report
-) -> Verdict:
+def _presence_verdict(expectation: Expectation, found: Found, unknown: str, report: Report) -> Verdict:
     selection = expectation.selection
     is_probe = not selection.head
     present = {
-        name: value
-        for name, value in found.values.items()
-        if not (is_probe and value == Presence.ABSENT)
+        name: value for name, value in found.values.items() if not (is_probe and value == Presence.ABSENT)
     }
     if expectation.kind == "absent" and present:
         return _failed(f"{_listed(present)}, and should not be there", present)

@@ -83,9 +83,7 @@ def name(text: str, added: tuple[str, ...] = ()) -> Selection:
     return selection.read(text.strip(), added)
 
 
-def expected(
-    selected: Selection, operator: str, operand: Any, quantifier: str = "each"
-) -> Expectation:
+def expected(selected: Selection, operator: str, operand: Any, quantifier: str = "each") -> Expectation:
     """Return the expectation that an operator or a rule's key makes. Raises ValueError."""
     if operator in ALONE:
         if quantifier == "none":
@@ -109,9 +107,7 @@ def expected(
     return Expectation(selected, assertion, "value", field, quantifier)
 
 
-def _of_value(
-    selected: Selection, operator: str, operand: Any, order: tuple[str, ...]
-) -> Assertion:
+def _of_value(selected: Selection, operator: str, operand: Any, order: tuple[str, ...]) -> Assertion:
     """Return what an operator asserts of each value, if that can be so for what its probe declares."""
     kind = selected.kind
     assertions.refuse_beyond(operand)

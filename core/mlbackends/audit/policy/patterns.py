@@ -36,9 +36,7 @@ class Pattern:
             raise ValueError(f"the pattern is longer than {LONGEST_PATTERN} characters")
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "error"
-                )  # of [[ and --, which a later Python may read otherwise
+                warnings.simplefilter("error")  # of [[ and --, which a later Python may read otherwise
                 self._parsed: Any = re._parser.parse(text)  # type: ignore[attr-defined]  # noqa: SLF001
                 self._pattern = re.compile(text)
         except (re.error, Warning, OverflowError, RecursionError) as error:

@@ -172,9 +172,7 @@ def _fits(value: Any, schema: dict[str, Any]) -> bool:
     if "anyOf" in schema:
         return any(_fits(value, option) for option in schema["anyOf"])
     types = schema.get("type", ())
-    if types and _JSON_TYPES.get(type(value), set()).isdisjoint(
-        [types] if isinstance(types, str) else types
-    ):
+    if types and _JSON_TYPES.get(type(value), set()).isdisjoint([types] if isinstance(types, str) else types):
         return False
     inner = schema.get("items" if isinstance(value, list) else "additionalProperties")
     if inner is not None and isinstance(value, list | dict):

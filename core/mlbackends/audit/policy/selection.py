@@ -27,9 +27,7 @@ from mlbackends.model.records import Device, Library, Presence, Report
 from mlbackends.survey.dotted import FIELDS, below
 
 PRESENCES = tuple(presence.value for presence in Presence)
-NAME = pattern(
-    r"""[A-Za-z_]\w*+(?:\.(?:[A-Za-z0-9_+~-]+|"[^"\n]+"|'[^'\n]+')|\[[^\[\]]*\])*+(?![.\[])"""
-)
+NAME = pattern(r"""[A-Za-z_]\w*+(?:\.(?:[A-Za-z0-9_+~-]+|"[^"\n]+"|'[^'\n]+')|\[[^\[\]]*\])*+(?![.\[])""")
 #: The most elements that a policy may visit in a report; a thousand rules over 100 devices visit 100,000.
 MOST_VALUES = 5_000_000
 WORD = pattern(r"""(?:[<>=!]{1,2}\s*)?[^\s,"'\[\]]+""")  # with a sign behind count
@@ -99,9 +97,7 @@ def read(text: str, added: tuple[str, ...] = ()) -> Selection:
         steps = steps[1:]
     head = steps[0] if steps else ""
     if isinstance(head, Each) or head.isdecimal():
-        raise ValueError(
-            f"{probe} is not a list: write {probe}.devices[...] or {probe}.libraries[...]"
-        )
+        raise ValueError(f"{probe} is not a list: write {probe}.devices[...] or {probe}.libraries[...]")
     rest = tuple(steps[1:])
     last = rest[-1] if rest else head
     is_presence = not head or last == "presence"
@@ -223,13 +219,8 @@ class Values:
                 raise BadInput(f"{label} has too many values for a policy")
             for key, element in value.items() if isinstance(value, dict) else enumerate(value):
                 # The value of each condition; None where it is not there.
-                tested = (
-                    (reduce(below, steps, element), holds) for steps, holds in step.conditions
-                )
-                if all(
-                    tested_value is not None and holds(tested_value)
-                    for tested_value, holds in tested
-                ):
+                tested = ((reduce(below, steps, element), holds) for steps, holds in step.conditions)
+                if all(tested_value is not None and holds(tested_value) for tested_value, holds in tested):
                     self._walk(element, rest, f"{label}.{key}", found)
 
 

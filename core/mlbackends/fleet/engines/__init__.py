@@ -86,9 +86,7 @@ def record_of(command: Sequence[str], seconds: float) -> Envelope:
             suspect = "" if error.startswith("exit code 1") and error[11:12] in ("", ":") else error
             return Envelope(node=node, report=Raw(text.encode()), error=suspect)
     error = error or f"it printed no record but: {text[:100]!r}"
-    return Envelope(
-        node=node, status=Status.TIMEOUT if status == "timeout" else Status.ERROR, error=error
-    )
+    return Envelope(node=node, status=Status.TIMEOUT if status == "timeout" else Status.ERROR, error=error)
 
 
 def envelopes_of(output: bytes, node: str, failure: Envelope | None = None) -> list[Envelope]:
@@ -170,9 +168,7 @@ def run_launcher(
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(1.0)
             errors.seek(0)
-            yield from (
-                line for line in lines_of(cast("BinaryIO", errors)) if labels.failures_in(line)
-            )
+            yield from (line for line in lines_of(cast("BinaryIO", errors)) if labels.failures_in(line))
 
         try:
             for envelope in Reader().read(lines()):

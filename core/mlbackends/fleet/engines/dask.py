@@ -59,15 +59,11 @@ def run(job: Job, take: Take) -> None:
             take(Envelope(node=host, status=Status.TIMEOUT, error="its worker did not answer"))
 
 
-def each(
-    where: str, function: Callable[[Any], Any], items: Sequence[Any]
-) -> Iterator[tuple[int, Any]]:
+def each(where: str, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
     """Yield what a function returns for each item, as the workers are done, and the item's place."""
     with _attached(where) as client:
         tasks = {
-            client.submit(
-                pickle.loads, pickle.dumps(_Call(function, item)), pure=False, retries=2
-            ): place
+            client.submit(pickle.loads, pickle.dumps(_Call(function, item)), pure=False, retries=2): place
             for place, item in enumerate(items)
         }
         ended: SimpleQueue[Any] = SimpleQueue()

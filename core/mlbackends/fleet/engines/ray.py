@@ -50,9 +50,7 @@ def run(job: Job, take: Take) -> None:
             take(Envelope(node=name, status=Status.TIMEOUT, error="its worker did not answer"))
 
 
-def each(
-    where: str, function: Callable[[Any], Any], items: Sequence[Any]
-) -> Iterator[tuple[int, Any]]:
+def each(where: str, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
     """Yield what a function returns for each item, as the workers are done, and the item's place."""
     with _attached(where) as ray:
 

@@ -109,10 +109,7 @@ def identity(architecture: str, blocks: list[Block]) -> Facts:
         described["vendor"] = "Loongson"
     if architecture in _DESCRIBE:
         described = _DESCRIBE[architecture](blocks)
-    facts = {
-        name: one_line(value) if isinstance(value, str) else value
-        for name, value in described.items()
-    }
+    facts = {name: one_line(value) if isinstance(value, str) else value for name, value in described.items()}
     if facts.get("model_name"):
         facts.setdefault("model_name_source", "kernel")
     return {name: value for name, value in facts.items() if value != ""}
@@ -248,9 +245,7 @@ def _power(blocks: list[Block]) -> Facts:
 
 def _z(blocks: list[Block]) -> Facts:
     machine = first(blocks, "machine")
-    lines = (
-        line for block in blocks for key, line in block.items() if key.startswith("processor ")
-    )
+    lines = (line for block in blocks for key, line in block.items() if key.startswith("processor "))
     for line in lines if not machine else ():  # of each CPU that is on
         if match := re.search(r"machine = (\w+)", line):
             machine = match[1]
@@ -343,8 +338,7 @@ def _is_model(entry: dict[str, Any], facts: dict[str, Any]) -> bool:
     ):
         bounds = [part.partition("-") for part in ranges.split()]
         if bounds and not any(
-            number is not None and int(low, 0) <= number <= int(high or low, 0)
-            for low, _, high in bounds
+            number is not None and int(low, 0) <= number <= int(high or low, 0) for low, _, high in bounds
         ):
             return False
     return True

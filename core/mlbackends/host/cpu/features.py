@@ -28,9 +28,7 @@ def _table(name: str) -> Any:
 # ---- features --------------------------------------------------------------------------------
 
 
-def features_of(
-    architecture: str, blocks: list[Block], auxiliary: dict[int, int]
-) -> frozenset[str]:
+def features_of(architecture: str, blocks: list[Block], auxiliary: dict[int, int]) -> frozenset[str]:
     """Return the features that every CPU has, by Linux's names; empty if they are not known.
 
     auxiliary: the auxiliary vector, for what /proc/cpuinfo does not list (POWER).
@@ -59,9 +57,7 @@ def features_of(
 
 def features_of_macos(controls: dict[str, str]) -> frozenset[str]:
     """Return the features in macOS's `sysctl -a`, by Linux's names."""
-    features = {
-        name for control, name in _table("macos_arm").items() if controls.get(control) == "1"
-    }
+    features = {name for control, name in _table("macos_arm").items() if controls.get(control) == "1"}
     for control in ("features", "leaf7_features", "extfeatures"):
         features |= canonical(controls.get(f"machdep.cpu.{control}", "").split())
     for control, value in controls.items():
@@ -114,8 +110,7 @@ def feature_facts(architecture: str, features: frozenset[str]) -> dict[str, bool
     if not features:
         return {}
     facts: dict[str, bool | list[str]] = {
-        fact: not features.isdisjoint(names)
-        for fact, names in _table("facts").get(architecture, {}).items()
+        fact: not features.isdisjoint(names) for fact, names in _table("facts").get(architecture, {}).items()
     }
     if architecture in ("x86_64", "x86"):
         facts["avx512"] = sorted(name for name in features if name.startswith("avx512"))

@@ -39,24 +39,17 @@ def of_py_cpuinfo(host: Host) -> tuple[frozenset[str], Facts]:
     name, vendor = one_line(str(report.get("brand_raw", ""))), str(report.get("vendor_id_raw", ""))
     hertz, *_ = report.get("hz_advertised") or (0,)
     numbers = {"threads": "count", "family": "family", "model": "model", "stepping": "stepping"}
-    sizes = (
-        (level, kind, size_in_bytes(str(report.get(field, "")))) for field, level, kind in _CACHES
-    )
+    sizes = ((level, kind, size_in_bytes(str(report.get(field, "")))) for field, level, kind in _CACHES)
     facts = {
         "vendor_id": vendor,
         "vendor": table("host/cpu/names")["x86_vendors"].get(vendor, vendor),
         "model_name": name,
         "model_name_source": "py-cpuinfo" if name else "",
         **{
-            fact: whole_number(str(report.get(field, "")), highest=1 << 20)
-            for fact, field in numbers.items()
+            fact: whole_number(str(report.get(field, "")), highest=1 << 20) for fact, field in numbers.items()
         },
         "base_hertz": whole_number(str(hertz), 1, 20 * 10**9),
-        "caches": [
-            {"level": level, "type": kind, "size_bytes": size}
-            for level, kind, size in sizes
-            if size
-        ],
+        "caches": [{"level": level, "type": kind, "size_bytes": size} for level, kind, size in sizes if size],
     }
     facts["threads"] = facts["threads"] or host.system("cpu_count")
     return canonical(report.get("flags", [])), nonempty(facts)
@@ -75,8 +68,7 @@ def macos_facts(controls: dict[str, str]) -> Facts:
     for fact in ("family", "model", "stepping"):
         facts[fact] = whole_number(controls.get(f"machdep.cpu.{fact}", ""), highest=0xFFFF)
     facts |= {
-        fact: control_number(controls, *names)
-        for fact, names in table("host/cpu/macos")["numbers"].items()
+        fact: control_number(controls, *names) for fact, names in table("host/cpu/macos")["numbers"].items()
     }
     if facts["microcode"]:
         facts["microcode"] = hex(facts["microcode"])

@@ -64,9 +64,7 @@ def range_of(host: Host, cpus: Sequence[int], of_cpus: Limits) -> dict[str, Fact
     facts = {
         "max_hertz": highest,
         "base_hertz": _base(host, cpus[0]) if cpus else None,
-        "limit_hertz": max(
-            (limit or 0 for own, limit in allowed if (own or 0) == fastest), default=0
-        ),
+        "limit_hertz": max((limit or 0 for own, limit in allowed if (own or 0) == fastest), default=0),
     }
     return {name: value for name, value in facts.items() if value}
 
@@ -133,9 +131,7 @@ def frequency_facts(
         "idle_driver": word(host.read(f"{CPU}/cpuidle/current_driver", 64)),
         # What CPPC counts in: steps of the processor's own.
         **{
-            f"{name}_performance": whole_number(
-                host.read(f"{CPU}/cpu{cpu}/acpi_cppc/{name}_perf", 16), 1
-            )
+            f"{name}_performance": whole_number(host.read(f"{CPU}/cpu{cpu}/acpi_cppc/{name}_perf", 16), 1)
             for name in ("nominal", "highest")
         },
         "boost": next((text == on for text, on in boosts if text in ("0", "1")), None),

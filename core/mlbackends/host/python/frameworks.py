@@ -51,9 +51,7 @@ class Package(Struct, frozen=True):
     closed: str = ""
 
 
-def package(
-    host: Host, names: Sequence[str], module: str, version_file: str = ""
-) -> Package | None:
+def package(host: Host, names: Sequence[str], module: str, version_file: str = "") -> Package | None:
     """Return a package by the names of its distributions and by its module, None without both.
 
     names: in the order of preference; "cupy-*" matches every name that begins so.
@@ -229,9 +227,7 @@ def _lacks_files(package: Package) -> tuple[Reason, ...]:
     name = _with_version(dist.name, dist.version)
     if package.closed:
         message = f"{name} is installed, but this user may not read {package.closed}"
-        return (
-            Reason("metadata-only", message, f"make it readable: chmod -R a+rX {package.closed}"),
-        )
+        return (Reason("metadata-only", message, f"make it readable: chmod -R a+rX {package.closed}"),)
     message = f"{name} is installed according to {dist.info}; its files do not exist"
     return (Reason("metadata-only", message, f"reinstall {dist.name}"),)
 

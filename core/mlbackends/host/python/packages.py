@@ -65,9 +65,7 @@ def distributions(host: Host) -> dict[str, list[Distribution]]:
         if len(dists) > 1:
             modern = {dist.folder for dist in dists if dist.info.endswith(".dist-info")}
             installed[name] = [
-                dist
-                for dist in dists
-                if dist.info.endswith(".dist-info") or dist.folder not in modern
+                dist for dist in dists if dist.info.endswith(".dist-info") or dist.folder not in modern
             ]
     return installed
 

@@ -100,9 +100,7 @@ def _shared_in_folder(host: Host, dists: list[Distribution]) -> Iterator[SharedF
         one, other = contents[first], contents[second]
         # Without hashes a difference is likely.
         differing = [
-            path
-            for path in paths
-            if one[path].strip() != other[path].strip() or b"=" not in one[path]
+            path for path in paths if one[path].strip() != other[path].strip() or b"=" not in one[path]
         ]
         if differing:
             example, owner = _example(host, differing, {first: one, second: other})

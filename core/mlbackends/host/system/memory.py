@@ -135,8 +135,6 @@ def nodes(host: Host) -> tuple[Rows, Rows]:
         if "memory_bytes" in row
     ]
     free: Rows = [
-        {"node": node, "free_bytes": numbers["MemFree"]}
-        for node, numbers in memory
-        if "MemFree" in numbers
+        {"node": node, "free_bytes": numbers["MemFree"]} for node, numbers in memory if "MemFree" in numbers
     ]
     return totals, free

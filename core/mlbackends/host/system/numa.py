@@ -81,9 +81,7 @@ def numa_nodes(host: Host) -> Nodes:
             kind = "hbm"
         if not cpus[number]:
             kind = kind or ("hbm" if is_fast else "")
-            near = near or _near_cpus(
-                host, number, dict(zip(memory, distances, strict=False)), cpus
-            )
+            near = near or _near_cpus(host, number, dict(zip(memory, distances, strict=False)), cpus)
         facts: dict[str, FactValue | None] = {
             "memory_bytes": sizes.get("MemTotal"),
             "distances": distances if None not in distances else None,
@@ -125,9 +123,7 @@ def _devices(host: Host) -> dict[int, tuple[str, str]]:
         if node is not None and kind:
             kinds[node] = kind, ""
     for address in host.listdir(_GPUS):
-        match = re.search(
-            r"\bNode:\s*(\d{1,5})\b", host.read(f"{_GPUS}/{address}/numa_status", 4096)
-        )
+        match = re.search(r"\bNode:\s*(\d{1,5})\b", host.read(f"{_GPUS}/{address}/numa_status", 4096))
         if match:
             near = parse_cpu_list(host.read(f"/sys/bus/pci/devices/{address}/local_cpulist"))
             kinds[int(match[1])] = "gpu", format_cpu_list(near)
@@ -146,6 +142,4 @@ def _near_cpus(
             return format_cpu_list(near)
     with_cpus = {node: far for node, far in distances.items() if cpus[node] and far}
     nearest = min(with_cpus.values(), default=0)
-    return format_cpu_list(
-        {cpu for node, far in with_cpus.items() if far == nearest for cpu in cpus[node]}
-    )
+    return format_cpu_list({cpu for node, far in with_cpus.items() if far == nearest for cpu in cpus[node]})

@@ -164,8 +164,7 @@ def _hypervisor(host: Host, firmware: dict[str, str]) -> tuple[str, str]:
     if any(name.startswith("LPAR ") for name in pairs):
         return "pr/sm", "/proc/sysinfo"
     devices = [
-        (device.address, device.vendor, device.device, device.subsystem)
-        for device in pci_devices(host)
+        (device.address, device.vendor, device.device, device.subsystem) for device in pci_devices(host)
     ]
     if not devices:  # "0010    80eebeef ...": bus, slot and function, vendor and device
         lines = host.read("/proc/bus/pci/devices").splitlines()

@@ -62,9 +62,7 @@ def processor_blocks(host: Host) -> list[dict[str, str]]:
                 "model name": name,
                 "features": flags,
                 **{
-                    f"cpu {field}": hex(
-                        int.from_bytes(binary(row.get("CP 4000")), "little") >> at & mask
-                    )
+                    f"cpu {field}": hex(int.from_bytes(binary(row.get("CP 4000")), "little") >> at & mask)
                     for field, at, mask in _MIDR_FIELDS
                 },
             }
@@ -133,17 +131,13 @@ def features_of_cpuid(leaves: dict[str, list[int]]) -> list[str]:
             for register, names in registers.items():
                 value = leaves[leaf][_REGISTERS.index(register)]
                 features += [
-                    name
-                    for bit, name in enumerate(names.split())
-                    if value >> bit & 1 and name != "-"
+                    name for bit, name in enumerate(names.split()) if value >> bit & 1 and name != "-"
                 ]
     enabled = leaves.get("xcr0", [0])[0]
     needs = table("host/windows/cpuid")["needs_xcr0"]
     lost = [tuple(names) for mask, names in needs.items() if enabled & int(mask) != int(mask)]
     # "avx" is not the beginning of the names of AVX-512.
-    begins = tuple(
-        name for names in lost for name in (("avx2", "avx_") if names[0] == "avx" else names)
-    )
+    begins = tuple(name for names in lost for name in (("avx2", "avx_") if names[0] == "avx" else names))
     whole = {name for names in lost if names[0] == "avx" for name in names}
     return [name for name in features if name not in whole and not name.startswith(begins)]
 

@@ -15,9 +15,7 @@ from mlbackends.host.windows.cpu import binary
 
 _ENUM = "HKLM\\SYSTEM\\CurrentControlSet\\Enum\\PCI"
 _CLASS = "HKLM\\SYSTEM\\CurrentControlSet\\Control\\Class"
-_IDS = pattern(
-    r"VEN_([0-9A-F]{4})&DEV_([0-9A-F]{4})(?:&SUBSYS_([0-9A-F]{4})([0-9A-F]{4}))?", re.IGNORECASE
-)
+_IDS = pattern(r"VEN_([0-9A-F]{4})&DEV_([0-9A-F]{4})(?:&SUBSYS_([0-9A-F]{4})([0-9A-F]{4}))?", re.IGNORECASE)
 _PLACE = pattern(r"\((\d{1,5}),(\d{1,2}),(\d)\)\s*$")
 _RATES = (None, 2.5, 5.0, 8.0, 16.0, 32.0, 64.0)
 _DRIVER = (
@@ -40,9 +38,7 @@ def pci_devices(host: Host) -> list[dict[str, Any]]:
         ]
         present = {name: {} for name in names}
     devices = (_read(host, name, numbers) for name, numbers in present.items())
-    return sorted(
-        (device for device in devices if device), key=lambda device: str(device["address"])
-    )
+    return sorted((device for device in devices if device), key=lambda device: str(device["address"]))
 
 
 def _read(host: Host, name: str, numbers: dict[str, int]) -> dict[str, Any]:

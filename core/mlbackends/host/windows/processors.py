@@ -54,9 +54,7 @@ def cpuid_leaves(read: Callable[[int, int], list[int]]) -> dict[str, list[int]]:
 def topology(data: bytes) -> dict[str, Any]:
     """Return cores, packages, dies, nodes, caches and groups, each with its CPUs as a list: "0-3,8"."""
     word = struct.calcsize("P")
-    rows: dict[str, Any] = {
-        name: [] for name in ("cores", "packages", "dies", "nodes", "caches", "groups")
-    }
+    rows: dict[str, Any] = {name: [] for name in ("cores", "packages", "dies", "nodes", "caches", "groups")}
     nodes: dict[int, set[int]] = {}
     at = 0
     while at + 8 <= len(data):
@@ -85,9 +83,7 @@ def topology(data: bytes) -> dict[str, Any]:
                 listed = format_cpu_list(cpus_in(mask, group))
                 rows["groups"].append({"group": group, "cpus": listed})
         at += size
-    rows["nodes"] = [
-        {"node": number, "cpus": format_cpu_list(cpus)} for number, cpus in nodes.items()
-    ]
+    rows["nodes"] = [{"node": number, "cpus": format_cpu_list(cpus)} for number, cpus in nodes.items()]
     return rows
 
 
@@ -126,9 +122,7 @@ def page_files(data: bytes, address: int) -> list[dict[str, Any]]:
 _SPANS_GROUPS = 20348
 
 
-def allowed_cpus(
-    affinity: dict[str, Any], groups: list[dict[str, Any]], build: int
-) -> tuple[int, ...]:
+def allowed_cpus(affinity: dict[str, Any], groups: list[dict[str, Any]], build: int) -> tuple[int, ...]:
     """Return the CPUs that a process may run on, by what `process_affinity` and `topology` returned."""
     own, mask = affinity["groups"], affinity["mask"]
     cpus_of = {row["group"]: parse_cpu_list(row["cpus"]) for row in groups}

@@ -32,23 +32,19 @@ def system_facts(host: Host) -> dict[str, Any]:
     version = host.system("windows_version") or {}
     current = host.registry(_NT, *_VERSIONS, "EditionID", "UBR")
     build, wine = version.get("build", 0), host.system("wine_version")
-    rows = table("host/windows/names")[
-        "clients" if version.get("product_type", 1) == 1 else "servers"
-    ]
+    rows = table("host/windows/names")["clients" if version.get("product_type", 1) == 1 else "servers"]
     signs = _container_signs(host)
     kinds = {"AMD64": "X64", "X86_64": "X64", "ARM64": "ARM64"}
     key = f"{_RUNTIMES}\\{kinds.get(host.machine.upper(), 'X86')}"
     runtime = host.registry(key, "Version", "Installed")
     # Those of WSL that this user has; none is started.
     distributions = (
-        host.registry(f"{_LXSS}\\{name}", "DistributionName", "Version")
-        for name in host.registry_keys(_LXSS)
+        host.registry(f"{_LXSS}\\{name}", "DistributionName", "Version") for name in host.registry_keys(_LXSS)
     )
     facts = {
         "os_id": "windows",
         "os_name": "Wine" if wine else next((row[1] for row in rows if build >= row[0]), "Windows"),
-        "os_version": wine
-        or next((str(current[value]) for value in _VERSIONS if current.get(value)), ""),
+        "os_version": wine or next((str(current[value]) for value in _VERSIONS if current.get(value)), ""),
         "os_edition": current.get("EditionID", ""),
         "kernel_release": "",  # what Python calls so is the name again
         "windows_build": build or None,
@@ -72,9 +68,7 @@ def system_facts(host: Host) -> dict[str, Any]:
         ]
         or None,
     }
-    return {
-        name: one_line(value) if isinstance(value, str) else value for name, value in facts.items()
-    }
+    return {name: one_line(value) if isinstance(value, str) else value for name, value in facts.items()}
 
 
 _VERSIONS = ("DisplayVersion", "ReleaseId", "CSDVersion")

@@ -33,9 +33,7 @@ def first_device(cuda_major: int = 0) -> CudaDevice:
         driver = ctypes.CDLL(name)
     except OSError as error:
         missing = "No such file" in str(error)
-        why = (
-            f"the driver's {name} is not found" if missing else f"the driver does not open: {error}"
-        )
+        why = f"the driver's {name} is not found" if missing else f"the driver does not open: {error}"
         message = f"it computes on a CUDA device only, and {why}"
         raise NotUsable("no-driver", message, "install NVIDIA's driver") from None
     call = Calls(driver, namer="cuGetErrorName")
@@ -76,9 +74,7 @@ class CudaDevice:
         """Return new memory on the device that holds these numbers in 32 bits."""
         return self._copied((ctypes.c_int32 * len(values))(*values))
 
-    def _copied(
-        self, array: ctypes.Array[ctypes.c_float] | ctypes.Array[ctypes.c_int32]
-    ) -> ctypes.c_void_p:
+    def _copied(self, array: ctypes.Array[ctypes.c_float] | ctypes.Array[ctypes.c_int32]) -> ctypes.c_void_p:
         pointer = self.memory(ctypes.sizeof(array))
         size = ctypes.c_size_t(ctypes.sizeof(array))
         self._call("cuMemcpyHtoD_v2", ctypes.c_uint64(pointer.value or 0), array, size)
@@ -99,9 +95,7 @@ def expect(title: str, result: Sequence[float], expected: Sequence[float]) -> No
         not abs(number - required) <= 1e-4 * max(1.0, abs(required))  # a NaN is never right
         for number, required in zip(result, expected, strict=True)
     ):
-        message = (
-            f"{title} gave {[round(number, 6) for number in result]}; it must be {list(expected)}"
-        )
+        message = f"{title} gave {[round(number, 6) for number in result]}; it must be {list(expected)}"
         raise NotUsable("wrong-result", message)
 
 

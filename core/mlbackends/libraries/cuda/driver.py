@@ -206,9 +206,7 @@ def driver_release(host: Host) -> str:
     """
     if host.platform == "win32":
         drivers = (display_driver(host, gpu) for gpu in of_vendor(host, "10de") if gpu.driver)
-        versions = (
-            str(driver["driver_version"]) for driver in drivers if "driver_version" in driver
-        )
+        versions = (str(driver["driver_version"]) for driver in drivers if "driver_version" in driver)
         return _release_of_windows(next(versions, ""))
     lines = host.read("/proc/driver/nvidia/version", 4096).splitlines()
     line = next((line for line in lines if line.startswith("NVRM version:")), "")

@@ -49,9 +49,7 @@ _VERSIONED = ("libcusparseLt", "libcutensor", "nvshmem")
 
 _HEADER_READ = 1 << 16
 #: A macro that is a number; a comment may follow, and an expression is not a number.
-_DEFINED = pattern(
-    r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+\(?(\d{1,6})\)?\s*?(?:/[/*].*)?$", re.MULTILINE
-)
+_DEFINED = pattern(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+\(?(\d{1,6})\)?\s*?(?:/[/*].*)?$", re.MULTILINE)
 _CONFLICT_HINT = "two packages may have written the same folder; reinstall the one you want"
 
 
@@ -98,8 +96,7 @@ class CudaLibrary(Struct, frozen=True):
                     f"reinstall {dists[0].name}",
                 )
                 for name, dists in distributions(host).items()
-                if self.name in name
-                and re.fullmatch(rf"(nvidia-)?(cuda-)?{self.name}(-jit)?(-cu\d+)?", name)
+                if self.name in name and re.fullmatch(rf"(nvidia-)?(cuda-)?{self.name}(-jit)?(-cu\d+)?", name)
             )
             reason = absent(host, f"{self.stems[0]}.so", homes, ("/usr/local/cuda", "/opt/cuda"))
             return Finding(facts=facts, reasons=(*lacking, reason), warnings=invalid)
@@ -118,9 +115,7 @@ class CudaLibrary(Struct, frozen=True):
     def load(self, opened: CDLL, library: Library) -> Answer:
         """Return the version, which needs neither a handle nor a device."""
         call, number = self.calls(opened), ctypes.c_int(-1)
-        function = self.property_function.replace(
-            self.name, library.name, 1
-        )  # cublasLt has its own
+        function = self.property_function.replace(self.name, library.name, 1)  # cublasLt has its own
         numbers = []
         for kind in range(3):  # libraryPropertyType: major, minor, patch
             call(function, kind, ctypes.byref(number))
@@ -181,10 +176,7 @@ def toolkit_folders(host: Host, stems: Sequence[str]) -> list[str]:
 def _toolkits(host: Host) -> dict[str, set[str]]:
     """Return the stems of the libraries in each customary folder."""
     roots = [
-        f"{prefix}/{name}"
-        for prefix in _PREFIXES
-        for name in host.listdir(prefix)
-        if name.startswith("cuda")
+        f"{prefix}/{name}" for prefix in _PREFIXES for name in host.listdir(prefix) if name.startswith("cuda")
     ]
     folders: list[str] = []
     for programs in host.folders("PROGRAMFILES") if host.platform == "win32" else ():
@@ -199,10 +191,7 @@ def _toolkits(host: Host) -> dict[str, set[str]]:
         folders += [f"{above}/{version}" for version in host.listdir(above)]
     # /usr/local/cuda, cuda-13 and cuda-13.0 are often one folder.
     once = {host.realpath(at): at for at in reversed(folders) if host.is_dir(at)}
-    return {
-        at: {key_of(host, stem_of(name)) for name in host.listdir(at)}
-        for at in reversed(once.values())
-    }
+    return {at: {key_of(host, stem_of(name)) for name in host.listdir(at)} for at in reversed(once.values())}
 
 
 # ---- versions in files -----------------------------------------------------------------------

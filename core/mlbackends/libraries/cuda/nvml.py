@@ -144,9 +144,7 @@ def of_several(problems: list[tuple[int, Reason]]) -> list[Reason]:
 
 #: The placeholder of the GPU in a message.
 _ANY = "{gpu}"
-_NO_USE_CHECK = Reason(
-    "no-use-check", "NVML answers for it; cuda_driver reports whether it computes"
-)
+_NO_USE_CHECK = Reason("no-use-check", "NVML answers for it; cuda_driver reports whether it computes")
 
 
 class _Gpu:
@@ -255,9 +253,7 @@ class _Gpu:
         for function in ("CurrentClocksEventReasons", "CurrentClocksThrottleReasons"):
             if (events := self.get(function)) is not None:
                 limits = _words("clock_limits").items()
-                self.volatile["clock_limits"] = [
-                    word for bit, word in limits if events & int(bit, 16)
-                ]
+                self.volatile["clock_limits"] = [word for bit, word in limits if events & int(bit, 16)]
                 break
         constraints = self.get("PowerManagementLimitConstraints")
         if constraints is not None:
@@ -322,9 +318,7 @@ def _problems(gpu: _Gpu) -> list[Reason]:
     action = facts.get("recovery_action")
     advice = {"ecc-errors": f"its recovery action is {action}"} if action else {}
     reasons = [
-        Reason(
-            code, message.format(gpu=_ANY, value=facts[fact], errors=errors), advice.get(code, hint)
-        )
+        Reason(code, message.format(gpu=_ANY, value=facts[fact], errors=errors), advice.get(code, hint))
         for fact, values, code, message, hint in _words("problems")
         if facts.get(fact) and (not values or facts[fact] in values)
     ]

@@ -62,8 +62,7 @@ def visibility_warnings(host: Host, count: int, uuids: tuple[str, ...] = ()) -> 
                 problems.append(f"{noun}; it and what follows it are ignored")
                 break
         warnings += [
-            Reason("override-invalid", f'{VARIABLE} is "{value}": {problem}')
-            for problem in problems
+            Reason("override-invalid", f'{VARIABLE} is "{value}": {problem}') for problem in problems
         ]
     order = environment(host).get("CUDA_DEVICE_ORDER", "")
     if order and order not in ("FASTEST_FIRST", "PCI_BUS_ID"):
@@ -78,10 +77,6 @@ def lacks_capability(host: Host, capability: str) -> str:
     capability: "utility" for NVML, "compute" for CUDA.
     """
     capabilities = environment(host).get("NVIDIA_DRIVER_CAPABILITIES", "")
-    if (
-        not capabilities
-        or capability in capabilities.split(",")
-        or "all" in capabilities.split(",")
-    ):
+    if not capabilities or capability in capabilities.split(",") or "all" in capabilities.split(","):
         return ""
     return f'NVIDIA_DRIVER_CAPABILITIES is "{capabilities}": start the container with {capability} in it'

@@ -28,9 +28,7 @@ _FUSED = {
 CPU_ORDER: tuple[SDPBackend, ...] = (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH)
 
 
-def rules(
-    kind: SDPBackend, platform: str, environment: Environment
-) -> tuple[Constraint, ...] | None:
+def rules(kind: SDPBackend, platform: str, environment: Environment) -> tuple[Constraint, ...] | None:
     """Return torch's constraints for a kind of backend on a platform, None if torch never runs it there.
 
     The plain formula (MATH) supports every floating-point problem; torch raises for integers and for complex
@@ -53,9 +51,7 @@ def unknown_device(problem: AttentionProblem) -> str:
     return ""
 
 
-def why_not(
-    kind: SDPBackend, problem: AttentionProblem, environment: Environment
-) -> tuple[Reason, ...]:
+def why_not(kind: SDPBackend, problem: AttentionProblem, environment: Environment) -> tuple[Reason, ...]:
     """Return why torch does not run a kind of backend for a problem; () if it does."""
     constraints = rules(kind, problem.platform, environment)
     if constraints is None:

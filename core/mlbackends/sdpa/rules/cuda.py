@@ -27,9 +27,7 @@ def flash(environment: Environment) -> tuple[Constraint, ...]:
         need.head_dim_at_most(256),
         shared.nested_head_dim(),
         need.capability_between((8, 0), (12, 1)),
-        shared.training_limit(
-            lambda problem: problem.capability in _SMALL, "sm86 to sm89 and sm120"
-        ),
+        shared.training_limit(lambda problem: problem.capability in _SMALL, "sm86 to sm89 and sm120"),
         where_dense(need.square_causal()),
         _HALF,
         shared.nested_heads(),

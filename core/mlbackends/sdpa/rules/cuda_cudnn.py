@@ -18,9 +18,7 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
     """Return torch's constraints for cuDNN's attention, in its order."""
     version, is_newer = environment.cudnn_version, environment.torch >= (2, 14)
 
-    def with_cudnn(
-        code: str, sentence: str, test: Callable[[AttentionProblem, int], str]
-    ) -> Constraint:
+    def with_cudnn(code: str, sentence: str, test: Callable[[AttentionProblem, int], str]) -> Constraint:
         def tested(problem: AttentionProblem) -> str:
             # For other devices the version is not looked up; `on_device` refuses them.
             return test(problem, version) if problem.platform == "cuda" else ""
@@ -55,9 +53,7 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
             _head_dim if is_newer else _head_dim_of_2_13,
         ),
         need.head_dim_multiple_of(8),
-        with_cudnn(
-            "length-unsupported", "before cuDNN 9, lengths in multiples of 64", _old_lengths
-        ),
+        with_cudnn("length-unsupported", "before cuDNN 9, lengths in multiples of 64", _old_lengths),
         where_dense(more_than_one_key()),
         *(gradients if is_newer else ()),
         *(
@@ -138,9 +134,7 @@ def _there(problem: AttentionProblem, version: int) -> str:
 def _broken_dropout(problem: AttentionProblem, version: int) -> str:
     if not problem.dropout or not 91101 <= version < 91400:
         return ""
-    return (
-        f"dropout is not supported from cuDNN 9.11.1 to 9.13; {cudnn_release(version)} is installed"
-    )
+    return f"dropout is not supported from cuDNN 9.11.1 to 9.13; {cudnn_release(version)} is installed"
 
 
 def _nested(enabled: bool, longer_than: int) -> Constraint:
@@ -205,9 +199,7 @@ def _at_most(limit: int, problem: AttentionProblem, version: int) -> str:
     width = max(problem.head_dim, problem.value_dim)
     if width <= limit:
         return ""
-    return (
-        f"head_dim is {width}; the limit of cuDNN {cudnn_release(version)} on this GPU is {limit}"
-    )
+    return f"head_dim is {width}; the limit of cuDNN {cudnn_release(version)} on this GPU is {limit}"
 
 
 def _old_lengths(problem: AttentionProblem, version: int) -> str:

@@ -58,9 +58,7 @@ def basis(version: str) -> str:
         return f"torch is not installed here; {name} is assumed"
     if version.split(".")[:2] == [*map(str, release)]:
         return f"torch {version} is installed here"
-    return (
-        f"torch {version} is installed here, whose rules are not recorded; those of {name} are used"
-    )
+    return f"torch {version} is installed here, whose rules are not recorded; those of {name} are used"
 
 
 def environment_elsewhere() -> Environment:

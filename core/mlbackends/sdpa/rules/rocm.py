@@ -34,9 +34,7 @@ def flash(environment: Environment) -> tuple[Constraint, ...]:
         shared.nested_head_dim(),
         *_target(environment),
         # HIP reports gfx1200 as 12.0, which torch treats as NVIDIA's capability 12.0.
-        shared.training_limit(
-            lambda problem: problem.device.capability.startswith("gfx12"), "gfx12"
-        ),
+        shared.training_limit(lambda problem: problem.device.capability.startswith("gfx12"), "gfx12"),
         where_dense(need.square_causal()),
         need.dtype_in(*REDUCED),
         shared.nested_heads(),

@@ -66,9 +66,7 @@ class Peer(Struct, frozen=True):
 
     def takes_device(self, problem: AttentionProblem) -> bool:
         """Return whether it computes on the problem's kind of device at all."""
-        return not any(
-            reason.code == "wrong-device" for reason in self.unsupported_reasons(problem)
-        )
+        return not any(reason.code == "wrong-device" for reason in self.unsupported_reasons(problem))
 
     def why_missing(self, python: str = "") -> tuple[Reason, ...]:
         """Return why it cannot run; () if it is installed.

@@ -251,18 +251,14 @@ class ProblemCheck:
         medians = {turn: statistics.median(samples) for turn, samples in rounds.items()}
         first, third = quarters(list(medians.values()))
         if third > first * _LARGEST_RATIO:
-            unstable = (
-                unstable or f"the quartiles of its rounds differ by a factor of {third / first:.2g}"
-            )
+            unstable = unstable or f"the quartiles of its rounds differ by a factor of {third / first:.2g}"
         seconds = [sample for samples in rounds.values() for sample in samples]
         median = statistics.median(seconds)
         lower, upper = quarters(seconds)
         operations = flops(self.problem)
         on_host = self.host_seconds.get(result.backend)
         # Each round is divided by its own peak: the speed of a shared machine changes between rounds.
-        shares = [
-            operations / medians[turn] / peak for turn, peak in peaks.items() if turn in medians
-        ]
+        shares = [operations / medians[turn] / peak for turn, peak in peaks.items() if turn in medians]
         timing = Timing(
             calls=len(seconds),
             median_seconds=median,

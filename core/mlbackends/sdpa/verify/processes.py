@@ -93,9 +93,7 @@ def python_of_peers(pythons: Sequence[str]) -> dict[str, str]:
         elif name not in known:
             raise UnknownName("peer", name, known, "backends sdpa list")
         if not python:
-            raise BadInput(
-                f"--python {text!r} names no interpreter", "write --python venv/bin/python"
-            )
+            raise BadInput(f"--python {text!r} names no interpreter", "write --python venv/bin/python")
         chosen[name] = python
     return chosen
 

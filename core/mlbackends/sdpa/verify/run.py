@@ -87,9 +87,7 @@ def _results(
         speeds = None
         if explanation.problem.platform != "cpu":
             if processes.plan.rounds and wording.device not in measured:
-                measured[wording.device] = _bandwidth(
-                    processes, measure_request(explanation.problem)
-                )
+                measured[wording.device] = _bandwidth(processes, measure_request(explanation.problem))
                 processes.stop(kept)
             rate = measured.get(wording.device, (None, ""))
             speeds = speed.stated_speeds(explanation.problem, DeviceSpeeds(*rate))

@@ -45,9 +45,7 @@ def of_problem(wording: Wording, checked: CheckedProblem, rounds: Rounds) -> Ben
     for name, own in medians.items():
         for other, theirs in medians.items():
             found = [
-                theirs[turn] / seconds
-                for turn, seconds in own.items()
-                if turn in theirs and seconds > 0
+                theirs[turn] / seconds for turn, seconds in own.items() if turn in theirs and seconds > 0
             ]
             if name != other and found:
                 ratios.append(Ratio(name, other, statistics.median(found), *quarters(found)))

@@ -237,9 +237,7 @@ def _run(
     return code, complaints
 
 
-def _losses(
-    code: int, on_the_way: Counted, trace: TraceFile, totals: Mapping[str, int]
-) -> Iterator[Notice]:
+def _losses(code: int, on_the_way: Counted, trace: TraceFile, totals: Mapping[str, int]) -> Iterator[Notice]:
     """Report what ended the command where it did not end itself, and lines that are not in the trace."""
     kind, how = ending(code)
     if kind == "crashed":

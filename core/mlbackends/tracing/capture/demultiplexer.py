@@ -46,9 +46,7 @@ class Demultiplexer:
         # The longest first: one may be the beginning of another.
         ordered = sorted(markers, key=len, reverse=True)
         starts = {marker[:size] for marker in ordered for size in range(1, len(marker))}
-        heads = (
-            re.escape(marker) + (_MKL if marker.endswith(b" ") else _ONEDNN) for marker in ordered
-        )
+        heads = (re.escape(marker) + (_MKL if marker.endswith(b" ") else _ONEDNN) for marker in ordered)
         self._length = length
         self._starts = sorted(starts, key=len, reverse=True)
         self._marker = re.compile(b"|".join(map(re.escape, ordered)) or _NEVER)

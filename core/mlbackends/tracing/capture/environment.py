@@ -16,18 +16,14 @@ _OUTPUT_FILE = "MKL_VERBOSE_OUTPUT_FILE"
 _LONGEST_RANK = 15
 
 
-def combined(
-    requested: Mapping[str, str], user: Mapping[str, str]
-) -> tuple[dict[str, str], list[Notice]]:
+def combined(requested: Mapping[str, str], user: Mapping[str, str]) -> tuple[dict[str, str], list[Notice]]:
     """Return the requested variables, none less verbose than the user's, and what is overridden."""
     found, notices = dict(requested), []
     for name, value in requested.items():
         theirs = user.get(name, "")
         if name == _OUTPUT_FILE:
             if theirs not in ("", value):
-                notices.append(
-                    warning(f"{name}={theirs} is overridden: MKL's lines go to the trace")
-                )
+                notices.append(warning(f"{name}={theirs} is overridden: MKL's lines go to the trace"))
         elif name == _ONEDNN[0]:
             # The first that is set is the one that counts.
             first = next((user[variable] for variable in _ONEDNN if user.get(variable)), "")
@@ -42,9 +38,7 @@ def of_command(variables: Mapping[str, str]) -> dict[str, str]:
 
     On Windows MKL opens its file for itself alone, which it cannot where we have it: it prints instead.
     """
-    return {
-        name: text for name, text in variables.items() if os.name != "nt" or name != _OUTPUT_FILE
-    }
+    return {name: text for name, text in variables.items() if os.name != "nt" or name != _OUTPUT_FILE}
 
 
 def _joined(words: Sequence[str], theirs: Sequence[str]) -> str:
@@ -65,9 +59,7 @@ def rank_of(environment: Mapping[str, str], variables: Sequence[str]) -> str:
     As in the shim's settings.c.
     """
     values = (environment.get(name, "") for name in variables)
-    return next(
-        (value for value in values if re.fullmatch(rf"[0-9]{{1,{_LONGEST_RANK}}}", value)), ""
-    )
+    return next((value for value in values if re.fullmatch(rf"[0-9]{{1,{_LONGEST_RANK}}}", value)), "")
 
 
 def with_rank(path: str, rank: str) -> str:
@@ -85,6 +77,4 @@ def ranks_files(path: str) -> list[str]:
         matches = [match for entry in os.listdir(folder) if (match := pattern.fullmatch(entry))]
     except OSError:
         return []
-    return [
-        os.path.join(folder, match[0]) for match in sorted(matches, key=lambda match: int(match[1]))
-    ]
+    return [os.path.join(folder, match[0]) for match in sorted(matches, key=lambda match: int(match[1]))]

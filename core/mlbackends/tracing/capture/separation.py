@@ -128,9 +128,7 @@ class _Relayed(Separation):
         self._trace = trace
         self._lost = self._reason = 0
         self._is_torn = False
-        self._demultiplexer = Demultiplexer(
-            [word for marker in markers.values() for word in marker]
-        )
+        self._demultiplexer = Demultiplexer([word for marker in markers.values() for word in marker])
         self._size: os.terminal_size | None = None
         self._has_ended = threading.Event()
         self._source_lock = threading.Lock()
@@ -176,9 +174,7 @@ class _Relayed(Separation):
             if quiet_since and time.monotonic() - quiet_since > _AFTER_THE_END_SECONDS:
                 self._has_ended.set()
                 self._thread.join(_AFTER_THE_END_SECONDS)
-                return [
-                    warning("a program was left in the background; its further output is cut off")
-                ]
+                return [warning("a program was left in the background; its further output is cut off")]
         return []
 
     def counted(self) -> Counted:
@@ -221,11 +217,7 @@ class _Relayed(Separation):
     def _write(self, separated: Separated) -> None:
         for line in separated.lines:
             # Not behind one that was cut off when the disk was full.
-            rest = (
-                (b"\n" if self._is_torn else b"")
-                + line.removesuffix(b"\n").removesuffix(b"\r")
-                + b"\n"
-            )
+            rest = (b"\n" if self._is_torn else b"") + line.removesuffix(b"\n").removesuffix(b"\r") + b"\n"
             try:
                 while rest:
                     rest = rest[os.write(self._trace, rest) :]
@@ -289,9 +281,7 @@ def separation_for(
     if way == "none":
         return Separation(notices)
     if way == "terminal" and os.name == "nt":
-        raise BadInput(
-            "Windows has no pseudo-terminal for the program", "--separation pipe does it"
-        )
+        raise BadInput("Windows has no pseudo-terminal for the program", "--separation pipe does it")
     if way == "terminal" and not os.isatty(1):
         raise BadInput("standard output is not a terminal")
     try:

@@ -111,9 +111,7 @@ def unwritable(path: str, error: Exception) -> BadInput:
     return BadInput(f"the trace cannot be written to {path}: {why}")
 
 
-def counted(
-    parts: Sequence[tuple[str, int]], markers: Mapping[str, Sequence[bytes]]
-) -> dict[str, int]:
+def counted(parts: Sequence[tuple[str, int]], markers: Mapping[str, Sequence[bytes]]) -> dict[str, int]:
     """Return how many whole lines each tracer has in the files, "" being all lines.
 
     A line counts for the tracer whose marker is at its start or behind a stamp; one without an end,
@@ -178,9 +176,7 @@ def special_file(path: str) -> io.FileIO | None:
         descriptor = os.open(path, flags("O_WRONLY", "O_NONBLOCK"))
     except OSError as error:
         if error.errno == errno.ENXIO and stat.S_ISFIFO(mode):
-            raise BadInput(
-                f"no process is reading the FIFO {path}", "start its reader first"
-            ) from None
+            raise BadInput(f"no process is reading the FIFO {path}", "start its reader first") from None
         raise unwritable(path, error) from None
     if os.name != "nt":
         os.set_blocking(descriptor, True)

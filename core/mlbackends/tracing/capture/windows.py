@@ -59,9 +59,7 @@ def start(
     return process.pid
 
 
-def wait(
-    process: int, _signals: Unhandled, beat_seconds: float, on_beat: Callable[[], None]
-) -> int:
+def wait(process: int, _signals: Unhandled, beat_seconds: float, on_beat: Callable[[], None]) -> int:
     """Wait for a process, and return its exit code. on_beat: called now and then meanwhile.
 
     After an error of ours the process is ended.

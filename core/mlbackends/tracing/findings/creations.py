@@ -235,9 +235,7 @@ class ReorderShare(Finder):
 def _role(of_reorder: str, of_other: str, is_after: bool) -> str:
     """Return what a reorder's tensor is to the primitive after or before it, "" if its layouts differ."""
     side = "dst" if is_after else "src"
-    moved = next(
-        (tensor for tensor in descriptors(of_reorder) if tensor.name.startswith(side)), None
-    )
+    moved = next((tensor for tensor in descriptors(of_reorder) if tensor.name.startswith(side)), None)
     if moved is None or not moved.layout:
         return ""
     for tensor in descriptors(of_other):

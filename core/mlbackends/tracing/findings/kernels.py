@@ -39,8 +39,7 @@ class ReferenceImplementation(Finder):
             severity = by_share(self.share(calls.total_ns), high=0.1, medium=0.01)
             yield self.finding(
                 "low" if inside else severity,
-                f"{times(calls.count, 'call')} of {operation} ran {implementation}:"
-                f" {self.time_of(calls)}",
+                f"{times(calls.count, 'call')} of {operation} ran {implementation}: {self.time_of(calls)}",
                 calls,
                 why=(
                     f"{word.removesuffix(' inside')!r} in the name means code without vector"
@@ -177,9 +176,7 @@ class MklCbwr(Finder):
                 severity = by_share(share, high=0.5, medium=0.05)
             elif strict or (branch.startswith("AVX2") and self._has_avx512):
                 severity = by_share(share, medium=0.5)
-            seen = (
-                f"{times(fixed.count, 'call')} of MKL ran the branch {mode}: {self.time_of(fixed)}"
-            )
+            seen = f"{times(fixed.count, 'call')} of MKL ran the branch {mode}: {self.time_of(fixed)}"
             yield self.finding(severity, seen, fixed)
 
 

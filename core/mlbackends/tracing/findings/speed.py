@@ -111,9 +111,7 @@ class MatrixVector(Finder):
         share = self.share(vectors.total_ns)
         if share >= _LEAST_VECTORS_SHARE:
             roof = self.machine.roof
-            memory = (
-                f"; memory reads reached {roof.gigabytes_per_second:.3g} just now" if roof else ""
-            )
+            memory = f"; memory reads reached {roof.gigabytes_per_second:.3g} just now" if roof else ""
             yield self.finding(
                 by_share(share, medium=0.3),
                 f"{times(vectors.count, 'product')} with one vector took {self.time_of(vectors)},"

@@ -106,9 +106,7 @@ class ThreadCount(Finder):
             why = "most of the machine was idle while these calls ran"
         elif is_heavy and not machine.cpus and most == callers == 1:
             severity = "note"
-            seen = (
-                f"{named}: all ran on one CPU, {took(long_ns)} in calls of {took(_LONG_NS)} or more"
-            )
+            seen = f"{named}: all ran on one CPU, {took(long_ns)} in calls of {took(_LONG_NS)} or more"
             why = "the trace does not record the number of CPUs; --this-machine compares"
         if severity:
             yield self.finding(
@@ -197,11 +195,7 @@ class ConcurrentCallers(Finder):
         nested: defaultdict[tuple[str, int], list[Calls]] = defaultdict(list)
         for calls in self.calls:
             # A process is known where a capture put its own numbers of threads.
-            if (
-                isinstance(calls.record, MklCall)
-                and calls.record.process is None
-                and calls.pool > 1
-            ):
+            if isinstance(calls.record, MklCall) and calls.record.process is None and calls.pool > 1:
                 nested[calls.record.source, calls.pool].append(calls)
         for (_, pool), group in nested.items():
             yield from self._nested(pool, group)
@@ -213,9 +207,7 @@ class ConcurrentCallers(Finder):
         calls = [busy for _, busy in sums]
         busy_ns = sum(busy.total_ns for busy in calls)
         callers, most = busy_ns / wall_ns, max(pools)
-        advice = (
-            sum(busy.total_ns * pool for busy, pool in zip(calls, pools, strict=True)) / wall_ns
-        )
+        advice = sum(busy.total_ns * pool for busy, pool in zip(calls, pools, strict=True)) / wall_ns
         cpus = self.machine.cpus or most
         if callers < _LEAST_CALLERS or most < 2 or advice < _TIMES_MORE * cpus:
             return

@@ -84,9 +84,7 @@ def command(call: PrimitiveSignature) -> Command:
     if driver != "--reorder" and any(has_extra(tensor) for tensor in built.tensors):
         notes.append("a tensor carries compensation or the like: its layout is left to oneDNN")
     elif driver == "--reorder" and has_extra(built.first("src")):
-        notes.append(
-            "--iflag is oneDNN's verbose_converter's; benchdnn up to 3.13 supports only --oflag"
-        )
+        notes.append("--iflag is oneDNN's verbose_converter's; benchdnn up to 3.13 supports only --oflag")
     if driver == "--rnn" and call.propagation.startswith("backward"):
         notes.append("both gradients in one call: its work counts as two passes")
     if call.primitive == "gemm_api":
@@ -218,9 +216,7 @@ def _reorder(call: Call) -> list[str]:
 def _compensations(call: Call, role: str) -> str:
     """Return what a tensor carries for later use in the words of --oflag."""
     found = (flag for tensor in call.named(role) for flag in tensor.flags.split(":"))
-    return "+".join(
-        f"{_COMPENSATIONS[flag[:3]]}:{flag[3:]}" for flag in found if flag[:3] in _COMPENSATIONS
-    )
+    return "+".join(f"{_COMPENSATIONS[flag[:3]]}:{flag[3:]}" for flag in found if flag[:3] in _COMPENSATIONS)
 
 
 def _one(call: Call) -> list[str]:

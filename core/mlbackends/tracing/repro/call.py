@@ -44,9 +44,7 @@ class Call:
 
     def named(self, *roles: str) -> list[MemoryDescriptor]:
         """Return the tensors whose name begins with one of the roles, gradients last."""
-        found = [
-            tensor for tensor in self.tensors if tensor.name.removeprefix("diff_").startswith(roles)
-        ]
+        found = [tensor for tensor in self.tensors if tensor.name.removeprefix("diff_").startswith(roles)]
         return sorted(found, key=lambda tensor: tensor.name.startswith("diff_"))
 
     def first(self, *roles: str) -> MemoryDescriptor:
@@ -85,9 +83,7 @@ class Call:
 
 def tag_of(tensor: MemoryDescriptor) -> str:
     """Return the requested layout: "any" where oneDNN chose it."""
-    is_chosen = "a" in tensor.properties or (
-        has_extra(tensor) and tensor.name not in {"src", "dst"}
-    )
+    is_chosen = "a" in tensor.properties or (has_extra(tensor) and tensor.name not in {"src", "dst"})
     return "any" if is_chosen else own_tag(tensor)
 
 

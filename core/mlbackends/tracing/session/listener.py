@@ -61,9 +61,7 @@ class Stamps:
     def __init__(self, sink: Sink) -> None:
         # A word that no program prints; C's strings hold no zero.
         self._sign = _END + os.urandom(12).hex().encode() + b" "
-        self._form = re.compile(
-            re.escape(self._sign) + rb"(pid \d+ tid \d+ end \d+)" + re.escape(_END)
-        )
+        self._form = re.compile(re.escape(self._sign) + rb"(pid \d+ tid \d+ end \d+)" + re.escape(_END))
         self._library = _shim()
         self._descriptor = sink.open() if self._library else -1
         self.are_available = self.heed(())

@@ -26,9 +26,7 @@ class _Trace(Groups):
 
     def __init__(self, by: tuple[str, ...]) -> None:
         super().__init__(by)
-        self.settings: defaultdict[str, defaultdict[str, float]] = defaultdict(
-            lambda: defaultdict(float)
-        )
+        self.settings: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
         self._times: Any = begin("findings", codes=("unsteady-times",))
 
     def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
@@ -98,9 +96,7 @@ class Collector(_Trace):
             )
             for change in changes
         }
-        changes.sort(
-            key=lambda change: (_ORDER.index(change.verdict), -moved[change.values], change.values)
-        )
+        changes.sort(key=lambda change: (_ORDER.index(change.verdict), -moved[change.values], change.values))
         ratio = self.total_ns / before.total_ns if before.total_ns else None
         slower = any(change.verdict == "slower" for change in changes)
         settings = []

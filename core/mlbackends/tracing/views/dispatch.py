@@ -51,8 +51,7 @@ class Collector:
                 refusals=tuple(
                     Refusal(
                         # Lines without a name have the file of oneDNN's source at least.
-                        implementation=name
-                        or place.replace("\\", "/").rpartition("/")[2].partition(".")[0],
+                        implementation=name or place.replace("\\", "/").rpartition("/")[2].partition(".")[0],
                         reason=reason,
                         place=place,
                         count=n,
@@ -64,6 +63,4 @@ class Collector:
             for operation, counts in self._counts.items()
         ]
         operations.sort(key=lambda operation: -operation.count)
-        return DispatchView(
-            operations=tuple(operations), count=self._count, left_out=self._left_out
-        )
+        return DispatchView(operations=tuple(operations), count=self._count, left_out=self._left_out)

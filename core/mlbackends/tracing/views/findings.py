@@ -29,12 +29,9 @@ class Collector:
             raise UnknownName("finding", unknown, tuple(known))
         self._finders = {code: known[code](machine) for code in codes or known}
         self._by_kind = {
-            kind: [finder for finder in self._finders.values() if kind in finder.WANTS]
-            for kind in KINDS
+            kind: [finder for finder in self._finders.values() if kind in finder.WANTS] for kind in KINDS
         }
-        self._adders = {
-            kind: [finder.add for finder in wanting] for kind, wanting in self._by_kind.items()
-        }
+        self._adders = {kind: [finder.add for finder in wanting] for kind, wanting in self._by_kind.items()}
         self._followed = {
             kind: [finder.follow for finder in wanting if type(finder).follow is not Finder.follow]
             for kind, wanting in self._by_kind.items()
@@ -100,8 +97,7 @@ class Collector:
                 (not finder.GOES_FIRST, finding)
                 for finding in finder.result()
                 # What takes less than 1% of the time is worth a line only if it matters otherwise.
-                if finding.severity not in ("low", "note")
-                or not 0 < (finding.share or 0.0) < _LEAST_SHARE
+                if finding.severity not in ("low", "note") or not 0 < (finding.share or 0.0) < _LEAST_SHARE
             )
 
         def place(item: tuple[bool, Finding]) -> tuple[bool, int, float, str]:
@@ -110,9 +106,7 @@ class Collector:
             return comes_later, severity, -finding.total_ns, finding.code
 
         ordered = sorted(findings, key=place)
-        return Findings(
-            codes=tuple(self._finders), findings=tuple(finding for _, finding in ordered)
-        )
+        return Findings(codes=tuple(self._finders), findings=tuple(finding for _, finding in ordered))
 
 
 def _kind(record: Record) -> str:

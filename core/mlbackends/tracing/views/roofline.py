@@ -42,6 +42,4 @@ class Collector(Groups):
                 )
             )
         shown = points[: self.top] if self.top else points
-        return Roofline(
-            points=tuple(shown), groups=len(points), left_out=self._left_out, roof=self._roof
-        )
+        return Roofline(points=tuple(shown), groups=len(points), left_out=self._left_out, roof=self._roof)

@@ -80,16 +80,12 @@ class Collector:
                 Span(
                     start_ns=place * self._width - origin,
                     busy_ns=sum(worked.values()),
-                    by_operation=tuple(
-                        sorted(worked.items(), key=lambda item: (-item[1], item[0]))
-                    ),
+                    by_operation=tuple(sorted(worked.items(), key=lambda item: (-item[1], item[0]))),
                 )
                 for place, worked in sorted(spans.items())
             )
             busy = sum(span.busy_ns for span in drawn)
-            lanes.append(
-                Lane(name=names[number], count=self._counts[number], busy_ns=busy, spans=drawn)
-            )
+            lanes.append(Lane(name=names[number], count=self._counts[number], busy_ns=busy, spans=drawn))
         return Timeline(
             width_ns=self._width,
             end_ns=self._last_ns - origin if lanes else 0,

@@ -79,9 +79,7 @@ SHOWN = (Shown("cores", "cpu.cores"),)
     )
     metadata = tmp_path / "ours-1.dist-info"
     metadata.mkdir()
-    (metadata / "entry_points.txt").write_text(
-        "[mlbackends.device_kinds]\nour_card = our_card_kind\n"
-    )
+    (metadata / "entry_points.txt").write_text("[mlbackends.device_kinds]\nour_card = our_card_kind\n")
     code = """
 from mlbackends.audit import device_limits
 data = device_limits.load("our_card")
@@ -154,13 +152,7 @@ def test_a_word_of_a_driver_is_one_that_its_probe_asks_for(probe: str, of: str) 
             *module._ACCESS,
         },
     }[probe]()
-    wanted = {
-        word
-        for kind in KINDS
-        for need in needs(kind)
-        if need.property == of
-        for word in need.one_of
-    }
+    wanted = {word for kind in KINDS for need in needs(kind) if need.property == of for word in need.one_of}
 
     assert wanted <= asked
 

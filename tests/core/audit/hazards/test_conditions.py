@@ -123,9 +123,7 @@ def hopper(torch: str, cudnn: str, capability: str = "9.0", **packages: str) -> 
     )
 
 
-def flashinfer(
-    nvidia: ProbeReport, toolkit: ProbeReport, version: str = "0.6.15", **parts: str
-) -> Report:
+def flashinfer(nvidia: ProbeReport, toolkit: ProbeReport, version: str = "0.6.15", **parts: str) -> Report:
     package = told(packages={"flashinfer-python": version}, flashinfer_parts=parts)
     return report(flash_attention=package, nvidia=nvidia, cuda_toolkit=toolkit)
 
@@ -142,9 +140,7 @@ def on_mac(macos: str = "13.6", built_for: str = "mps", **fields: Any) -> Report
     return report(host=told(platform="darwin"), torch=torch, mps=mps)
 
 
-def radeon(
-    target: str, libraries: list[str], targets: list[str] | None = None, **probes: Any
-) -> Report:
+def radeon(target: str, libraries: list[str], targets: list[str] | None = None, **probes: Any) -> Report:
     """Return a machine with an AMD GPU and Ollama."""
     rocm = told(
         devices=(Device("rocm", 0, capability=target),),
@@ -157,9 +153,7 @@ def radeon(
 
 
 def windows(used: float, limit: float, **probes: ProbeReport) -> Report:
-    memory = told(
-        total_bytes=32 * GIB, committed_bytes=int(used * GIB), commit_limit_bytes=int(limit * GIB)
-    )
+    memory = told(total_bytes=32 * GIB, committed_bytes=int(used * GIB), commit_limit_bytes=int(limit * GIB))
     return report(host=told(platform="win32"), memory=memory, **probes)
 
 
@@ -359,9 +353,7 @@ LACKS = tuple(code for code, _, severity in CASES if not severity)
 
 
 @pytest.mark.parametrize(("code", "subject", "severity"), CASES)
-def test_a_report_has_a_hazard_or_not(
-    code: str, subject: Report, severity: Severity | None
-) -> None:
+def test_a_report_has_a_hazard_or_not(code: str, subject: Report, severity: Severity | None) -> None:
     checks = examine(subject, only=(code,)).checks
 
     found = [check for check in checks if check.status is Status.FAILED]

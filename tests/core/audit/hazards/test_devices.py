@@ -123,9 +123,9 @@ def test_only_a_stub_that_the_loader_meets_first_is_wrong() -> None:
     assert status(first) is Status.FAILED
     assert status(real, first) is Status.PASSED
     assert status(by_the_way) is Status.PASSED
-    assert judged(
-        report(cuda_driver=told(libraries=(for_linker, first))), "cuda-stub-library"
-    ).evidence == {"cuda_driver.libraries.path": [first.path]}
+    assert judged(report(cuda_driver=told(libraries=(for_linker, first))), "cuda-stub-library").evidence == {
+        "cuda_driver.libraries.path": [first.path]
+    }
     # Numba and Warp ask for libcuda.so.
     asked = judged(report(cuda_driver=told(libraries=(for_linker, real))), "cuda-stub-library")
     assert (asked.status, asked.severity) == (Status.FAILED, Severity.NOTE)
@@ -154,9 +154,7 @@ def test_an_error_that_is_not_contained_is_told_of_the_gpu_that_asks_for_a_reset
 
 
 @pytest.mark.parametrize(("capability", "needed"), [("9.0", False), ("10.0", True)])
-def test_the_fabric_of_blackwell_needs_the_subnet_manager_too(
-    capability: str, needed: bool
-) -> None:
+def test_the_fabric_of_blackwell_needs_the_subnet_manager_too(capability: str, needed: bool) -> None:
     waits = gpu(capability=capability, facts={"fabric_state": "in-progress"})
 
     check = judged(report(nvidia=nvidia(waits), host=server()), "nvidia-fabric-manager")
@@ -251,23 +249,17 @@ def test_a_pascal_gpu_with_the_open_module_of_590_needs_the_branch_before() -> N
         ("580.65.06", "install the driver with its proprietary kernel module"),
         ("590.44.01", "install a driver of the 580 branch with its proprietary kernel module"),
     ):
-        assert (
-            judged(with_module("1b06", "open", release), "nvidia-module-does-not-fit").hint == hint
-        )
+        assert judged(with_module("1b06", "open", release), "nvidia-module-does-not-fit").hint == hint
 
 
 @pytest.mark.parametrize("code", ["nvidia-module-does-not-fit", "nvidia-no-driver"])
 def test_eight_gpus_with_one_cause_are_one_finding(code: str) -> None:
-    reasons = (
-        Reason("no-driver", "the GPU 0000:01:00.0 is on the bus, and no kernel driver has it"),
-    )
+    reasons = (Reason("no-driver", "the GPU 0000:01:00.0 is on the bus, and no kernel driver has it"),)
     facts = {"kernel_driver": "nvidia", "pci_id": "10de:2901"}
     if code == "nvidia-no-driver":
         facts = {"kernel_driver": "", "pci_id": "10de:26b9"}
     gpus = tuple(gpu(index, Presence.FOUND, facts=facts, reasons=reasons) for index in range(8))
-    probe = told(
-        devices=gpus, facts={"kernel_module": "proprietary", "driver_release": "570.86.15"}
-    )
+    probe = told(devices=gpus, facts={"kernel_module": "proprietary", "driver_release": "570.86.15"})
 
     check = judged(report(nvidia=probe, host=server(), cudnn=told(libraries=(CUDNN,))), code)
 
@@ -376,16 +368,13 @@ def communicating(variable: str, model: str, **facts: FactValue) -> Report:
 def redirected(**facts: FactValue) -> Report:
     """Return a machine with two GPUs whose root ports redirect their requests."""
     ports: dict[str, FactValue] = {"iommu_domain": "identity", "root_port_redirects": True}
-    return report(
-        nvidia=nvidia(gpu(0, facts=ports), gpu(1, facts=ports), facts=facts), host=server()
-    )
+    return report(nvidia=nvidia(gpu(0, facts=ports), gpu(1, facts=ports), facts=facts), host=server())
 
 
 def linked(*active: int, **facts: FactValue) -> Report:
     """Return a machine with a GPU for each number of active links."""
     gpus = (
-        gpu(index, facts={"nvlinks": 18, "nvlinks_active": up, **facts})
-        for index, up in enumerate(active)
+        gpu(index, facts={"nvlinks": 18, "nvlinks_active": up, **facts}) for index, up in enumerate(active)
     )
     return report(nvidia=nvidia(*gpus))
 
@@ -657,9 +646,7 @@ CASES: dict[str, list[tuple[Report, Status | Severity]]] = {
         for at, (subject, expected) in enumerate(cases)
     ],
 )
-def test_a_report_has_a_hazard_or_not(
-    code: str, subject: Report, expected: Status | Severity
-) -> None:
+def test_a_report_has_a_hazard_or_not(code: str, subject: Report, expected: Status | Severity) -> None:
     check = judged(subject, code)
 
     if isinstance(expected, Severity):
@@ -686,9 +673,7 @@ def rewriter() -> ModuleType:
         pytest.param("slurm-job-mig", marks=pytest.mark.slow),
     ],
 )
-def test_a_saved_report_holds_what_the_probe_writes(
-    name: str, fake_library: Callable[..., Path]
-) -> None:
+def test_a_saved_report_holds_what_the_probe_writes(name: str, fake_library: Callable[..., Path]) -> None:
     rewrite = rewriter()
     library = fake_library("nvml", "libnvidia-ml.so.1")
 

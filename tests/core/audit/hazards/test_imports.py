@@ -15,9 +15,7 @@ HAS = ("package-cannot-be-imported", "package-falls-back")
 CUDNN = "ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory"
 
 
-def failing(
-    module: str, words: str, code: str = "import-failed", **changes: Any
-) -> dict[str, ProbeReport]:
+def failing(module: str, words: str, code: str = "import-failed", **changes: Any) -> dict[str, ProbeReport]:
     """Return the report of a package whose import ended with these words."""
     message = f"import {module} fails: {words}" if code == "import-failed" else words
     facts: dict[str, Any] = {
@@ -75,9 +73,7 @@ def test_one_cause_is_one_finding_with_one_command() -> None:
         "wanted": "==9.26.0",
     }
     parts = {**needs, "needs": "cuda-toolkit", "extras": "cublas,cufft", "wanted": "==13.2.2"}
-    subject = report(
-        *(failing(name, CUDNN) for name in ("torch", "vllm", "xformers")), unmet=[needs, parts]
-    )
+    subject = report(*(failing(name, CUDNN) for name in ("torch", "vllm", "xformers")), unmet=[needs, parts])
 
     (check,) = failed(subject, *FINDINGS)
 

@@ -68,9 +68,7 @@ def statuses(subject: Report, code: str) -> set[Status]:
 def meeting(*runtimes: tuple[str, str]) -> Report:
     """Return a report in which runtimes, as (maker, owner), meet."""
     libraries = tuple(
-        Library(
-            "openmp", f"/site/{owner}.libs/{maker}.so", owner=f"{owner} 1", facts={"runtime": maker}
-        )
+        Library("openmp", f"/site/{owner}.libs/{maker}.so", owner=f"{owner} 1", facts={"runtime": maker})
         for maker, owner in runtimes
     )
     facts = {"conflicting_copies": [library.path for library in libraries]}
@@ -127,9 +125,7 @@ def test_shadowing_is_told_once_for_a_folder_with_the_command_that_mends_it() ->
 
 
 def test_without_an_rpath_torch_gets_what_the_search_path_names() -> None:
-    subject = with_probe(
-        report("cluster-modules-node"), "torch", facts={"own_folders_first": False}
-    )
+    subject = with_probe(report("cluster-modules-node"), "torch", facts={"own_folders_first": False})
 
     (check,) = checks(subject, "ld-library-path-shadows-wheels")
 
@@ -147,8 +143,7 @@ def test_torch_asks_for_the_minor_version_of_cudnn_and_not_for_its_patch(
     base = report("cluster-modules-node")
     pins = [{"package": "nvidia-cudnn-cu12", "wanted": "9.19.4.30", "found": ""}]
     copies = tuple(
-        msgspec.structs.replace(library, version=version)
-        for library in base.probes["cudnn"].libraries
+        msgspec.structs.replace(library, version=version) for library in base.probes["cudnn"].libraries
     )
     pinned = with_probe(base, "torch", facts={"pins": pins})
     subject = with_probe(pinned, "cudnn", libraries=copies)
@@ -265,9 +260,7 @@ def test_a_leftover_of_the_system_is_a_note_and_a_wheels_library_an_error() -> N
 def opened(*libraries: Library) -> Report:
     """Return a report of a machine whose libraries were opened, with these for openblas."""
     base = msgspec.structs.replace(report("z15-lpar"), depth=Presence.USABLE)
-    probes = {
-        name: msgspec.structs.replace(probe, libraries=()) for name, probe in base.probes.items()
-    }
+    probes = {name: msgspec.structs.replace(probe, libraries=()) for name, probe in base.probes.items()}
     probes["openblas"] = msgspec.structs.replace(probes["openblas"], libraries=libraries)
     return msgspec.structs.replace(base, probes=probes)
 
@@ -346,9 +339,7 @@ def test_a_wheels_own_copy_is_loaded_whichever_copy_wins() -> None:
 
 def test_a_missing_driver_is_a_note_and_what_a_package_has_opened_before_is_not_missing() -> None:
     def lacking(name: str) -> Library:
-        return copy_of_openblas(
-            "missing-dependency", f"it needs {name}, which the loader does not find"
-        )
+        return copy_of_openblas("missing-dependency", f"it needs {name}, which the loader does not find")
 
     here = copy_of_openblas(
         path="/site/nvidia/cublas/lib/libcublas.so.12",
@@ -479,9 +470,7 @@ def test_wheels_for_windows_had_code_for_more_gpus() -> None:
     assert only(subject, "torch-without-code-for-gpu").status is Status.PASSED
 
 
-@pytest.mark.parametrize(
-    ("cuda", "capability"), [("10.2", "6.1"), ("13.0", ""), ("of its own", "9.0")]
-)
+@pytest.mark.parametrize(("cuda", "capability"), [("10.2", "6.1"), ("13.0", ""), ("of its own", "9.0")])
 def test_what_is_not_known_of_a_build_or_a_gpu_is_unknown(cuda: str, capability: str) -> None:
     check = only(with_gpu("2.9.0", cuda, capability), "torch-without-code-for-gpu")
 
@@ -499,9 +488,7 @@ def test_a_build_for_the_cpu_beside_amds_gpu_is_told() -> None:
         ("gfx1100", Status.FAILED),
     ):
         gpu = Device("rocm", 0, "Radeon", capability=target)
-        assert (
-            only(with_probe(subject, "rocm", devices=(gpu,)), "cpu-build-with-gpu").status is status
-        )
+        assert only(with_probe(subject, "rocm", devices=(gpu,)), "cpu-build-with-gpu").status is status
     denied = (Reason("permission-denied", "/dev/kfd exists, but this user may not open it"),)
     closed = with_probe(subject, "rocm", reasons=denied)
     assert only(closed, "cpu-build-with-gpu").status is Status.PASSED
@@ -528,9 +515,7 @@ def test_builds_for_different_devices_do_not_go_together() -> None:
         ("torchaudio", "2.6.0+cu124", Status.FAILED),
     ],
 )
-def test_torchvision_takes_another_minor_version_of_cuda(
-    package: str, version: str, status: Status
-) -> None:
+def test_torchvision_takes_another_minor_version_of_cuda(package: str, version: str, status: Status) -> None:
     row = {"package": package, "version": version, "wanted": "2.6.0"}
     facts: dict[str, Any] = {"partners": [row]}
     subject = with_probe(report("hgx-h100-eight-gpus"), "torch", version="2.6.0+cu126", facts=facts)
@@ -577,12 +562,8 @@ def test_torch_compile_on_the_processor_needs_g_plus_plus_and_no_triton() -> Non
         ({"numpy": "2.1.0", "torch": "of no version"}, Status.PASSED),
     ],
 )
-def test_numpy_2_goes_with_what_was_compiled_for_it(
-    versions: dict[str, str], status: Status
-) -> None:
-    assert (
-        only(with_packages(report("cloud-vm-recorded"), **versions), "numpy-abi").status is status
-    )
+def test_numpy_2_goes_with_what_was_compiled_for_it(versions: dict[str, str], status: Status) -> None:
+    assert only(with_packages(report("cloud-vm-recorded"), **versions), "numpy-abi").status is status
 
 
 def test_on_windows_torch_goes_with_numpy_2_later() -> None:
@@ -603,9 +584,7 @@ def test_on_windows_torch_goes_with_numpy_2_later() -> None:
         ("ivy-bridge-desktop", {"polars_runtime_32": "1.36.0"}, "polars-runtime-32 1.36.0 needs"),
     ],
 )
-def test_a_wheel_for_a_newer_processor_is_an_error(
-    host: str, versions: dict[str, str], said: str
-) -> None:
+def test_a_wheel_for_a_newer_processor_is_an_error(host: str, versions: dict[str, str], said: str) -> None:
     (check,) = checks(with_packages(report(host), **versions), "wheel-needs-newer-cpu")
 
     assert check.message.startswith(said)

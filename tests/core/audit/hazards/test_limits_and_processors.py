@@ -98,9 +98,7 @@ def test_the_wish_to_save_power_is_told_of_such_a_driver() -> None:
     base = with_facts("alder-lake-hybrid", "cpu", energy_preference="power")
     (check,) = checks(base, "cpu-governor")
 
-    assert check.command.startswith(
-        "echo performance | tee /sys/devices/system/cpu/cpufreq/policy*/"
-    )
+    assert check.command.startswith("echo performance | tee /sys/devices/system/cpu/cpufreq/policy*/")
 
 
 def test_the_command_gives_the_quotas_whole_cpus() -> None:
@@ -154,9 +152,7 @@ def test_a_mask_of_one_cpu_is_widened_where_the_cpuset_has_more(
     ("hard", "command"),
     [(64 << 30, ""), (128 << 30, "ulimit -v 134217728"), (None, "ulimit -v unlimited")],
 )
-def test_an_address_space_is_raised_as_far_as_the_hard_limit_lets(
-    hard: int | None, command: str
-) -> None:
+def test_an_address_space_is_raised_as_far_as_the_hard_limit_lets(hard: int | None, command: str) -> None:
     subject = with_facts("untuned-slurm-node", "limits", address_space_hard_limit_bytes=hard)
 
     (check,) = checks(subject, "address-space-limit")

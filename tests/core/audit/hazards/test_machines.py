@@ -175,8 +175,6 @@ def test_values_of_nvml_are_unknown_without_it() -> None:
 
 
 def test_no_hazard_of_devices_is_on_a_machine_without_them_or_a_healthy_one() -> None:
-    for code in (
-        code for code in MACHINES if code.startswith(("cuda-d", "nvidia", "rocm", "pcie"))
-    ):
+    for code in (code for code in MACHINES if code.startswith(("cuda-d", "nvidia", "rocm", "pcie"))):
         assert statuses(machine("epyc-eight-nodes"), code) <= {Status.PASSED, Status.SKIPPED}, code
         assert Status.FAILED not in statuses(machine("hgx-h100-sound.json"), code), code

@@ -26,27 +26,19 @@ HAS = LACKS = ("cuda-does-not-start", "nvidia-vgpu-unlicensed", "accelerator-out
 START, LICENCE, REACH = HAS
 
 
-def judged(
-    code: str, *refusals: str, warning: str = "", facts: Any = None, **gpu: FactValue
-) -> Check:
+def judged(code: str, *refusals: str, warning: str = "", facts: Any = None, **gpu: FactValue) -> Check:
     """Return the check of a machine whose cuda_driver refuses with those codes."""
     device = Device("cuda", 0, "NVIDIA L40S", Presence.LOADABLE, facts=gpu)
     warnings = (Reason(warning, "a warning"),) if warning else ()
     probes = {
-        "nvidia": ProbeReport(
-            Presence.USABLE, devices=(device,), facts=facts or {}, warnings=warnings
-        ),
+        "nvidia": ProbeReport(Presence.USABLE, devices=(device,), facts=facts or {}, warnings=warnings),
         "cuda_driver": ProbeReport(
             Presence.LOADABLE if refusals else Presence.USABLE,
-            reasons=tuple(
-                Reason(refusal, f"cuInit returned {refusal}", "do so") for refusal in refusals
-            ),
+            reasons=tuple(Reason(refusal, f"cuInit returned {refusal}", "do so") for refusal in refusals),
         ),
         "host": ProbeReport(Presence.FOUND, facts={"platform": "linux", "container": "none"}),
     }
-    report = Report(
-        SCHEMA, "test", Presence.USABLE, "/", "2026-01-01T00:00:00Z", 0.0, False, probes
-    )
+    report = Report(SCHEMA, "test", Presence.USABLE, "/", "2026-01-01T00:00:00Z", 0.0, False, probes)
     (check,) = examine(report, only=(code,)).checks
     return check
 
@@ -79,9 +71,7 @@ def test_a_driver_that_refuses_is_told_of(refusal: str, severity: Severity) -> N
         (("device-unavailable",), "compute-prohibited"),
     ],
 )
-def test_what_another_hazard_tells_is_not_told_again(
-    refusals: tuple[str, ...], warning: str
-) -> None:
+def test_what_another_hazard_tells_is_not_told_again(refusals: tuple[str, ...], warning: str) -> None:
     assert judged(START, *refusals, warning=warning).status in (Status.PASSED, Status.SKIPPED)
 
 
@@ -110,9 +100,7 @@ def reached(probe: str, code: str, *, warning: str = "", **fields: Any) -> Check
         **fields,
     }
     probes = {probe: ProbeReport(Presence.LOADABLE, **told)}
-    report = Report(
-        SCHEMA, "test", Presence.USABLE, "/", "2026-01-01T00:00:00Z", 0.0, False, probes
-    )
+    report = Report(SCHEMA, "test", Presence.USABLE, "/", "2026-01-01T00:00:00Z", 0.0, False, probes)
     (check,) = examine(report, only=(REACH,)).checks
     return check
 
@@ -126,9 +114,7 @@ def reached(probe: str, code: str, *, warning: str = "", **fields: Any) -> Check
         ("neuron", "permission-denied", Severity.WARNING),
     ],
 )
-def test_an_accelerator_that_its_runtime_does_not_reach(
-    probe: str, code: str, severity: Severity
-) -> None:
+def test_an_accelerator_that_its_runtime_does_not_reach(probe: str, code: str, severity: Severity) -> None:
     check = reached(probe, code)
 
     assert (check.status, check.severity) == (Status.FAILED, severity)

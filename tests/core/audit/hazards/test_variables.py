@@ -25,9 +25,7 @@ def report(name: str) -> Report:
 def with_variables(name: str, **variables: str) -> Report:
     """Return a machine's report with other variables, which most hazards here read alone."""
     base = report(name)
-    environment = msgspec.structs.replace(
-        base.probes["environment"], facts={"variables": variables}
-    )
+    environment = msgspec.structs.replace(base.probes["environment"], facts={"variables": variables})
     return msgspec.structs.replace(base, probes={**base.probes, "environment": environment})
 
 
@@ -281,9 +279,7 @@ def test_the_ways_between_gpus_matter_only_where_there_are_two() -> None:
 
 
 def test_determinism_by_half_is_told_with_both_variables() -> None:
-    subject = with_variables(
-        "ci-leftovers", TF_DETERMINISTIC_OPS="1", CUBLAS_WORKSPACE_CONFIG=":0:0"
-    )
+    subject = with_variables("ci-leftovers", TF_DETERMINISTIC_OPS="1", CUBLAS_WORKSPACE_CONFIG=":0:0")
 
     assert seen(subject, "cublas-not-deterministic") == [
         "TF_DETERMINISTIC_OPS requests deterministic results, but CUBLAS_WORKSPACE_CONFIG is ':0:0'"

@@ -19,9 +19,7 @@ def examined(code: str, **probes: ProbeReport) -> list[Check]:
     """Return the checks of one hazard on a Windows with these probes' reports."""
     host = probes.pop("host", found())
     host = ProbeReport(Presence.FOUND, facts={"platform": "win32", **host.facts})
-    named = {
-        name: found() for name in ("python", "packages", "cpu", "torch", "cuda_runtime", "openmp")
-    }
+    named = {name: found() for name in ("python", "packages", "cpu", "torch", "cuda_runtime", "openmp")}
     everything = {**named, "host": host, **probes}
     report = Report(SCHEMA, "0", Presence.USABLE, "/", "", 0.0, False, everything)
     return list(examine(report, only=(code,)).checks)
@@ -108,9 +106,7 @@ def meeting(*runtimes: str) -> ProbeReport:
         for i, runtime in enumerate(runtimes)
     ]
     warning = Reason("conflict", "two runtimes meet", "import torch first")
-    return found(
-        *copies, warnings=(warning,), conflicting_copies=[library.path for library in copies]
-    )
+    return found(*copies, warnings=(warning,), conflicting_copies=[library.path for library in copies])
 
 
 @pytest.mark.parametrize(

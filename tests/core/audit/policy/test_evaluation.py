@@ -67,11 +67,7 @@ def test_a_failed_rule_says_what_was_seen_what_was_needed_and_where(tmp_path: Pa
 
 
 def test_the_checks_are_in_the_order_of_the_file(tmp_path: Path) -> None:
-    text = (
-        rule("b", "cpu present", 'needs = "c"')
-        + rule("a", "cpu present")
-        + rule("c", "cpu present")
-    )
+    text = rule("b", "cpu present", 'needs = "c"') + rule("a", "cpu present") + rule("c", "cpu present")
 
     assert [check.code for check in audited(tmp_path, text, report(cpu=CPU)).checks] == [
         "b",
@@ -127,9 +123,7 @@ def test_a_condition_of_a_file_is_that_of_its_own_rules(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_of_what_hangs_together_the_first_cause_alone_fails(
-    tmp_path: Path, first: str, said: str
-) -> None:
+def test_of_what_hangs_together_the_first_cause_alone_fails(tmp_path: Path, first: str, said: str) -> None:
     text = rule("second", "cpu.cores >= 99", 'needs = ["first"]') + first
 
     check = by_code(audited(tmp_path, text, report(cpu=CPU, nvidia=BROKEN)))["second"]
@@ -146,9 +140,7 @@ def test_of_what_hangs_together_the_first_cause_alone_fails(
         ("2026-06-14", Status.FAILED, "(it was accepted until 2026-06-14: OPS-1)"),
     ],
 )
-def test_a_failure_is_accepted_up_to_a_day(
-    tmp_path: Path, until: str, status: Status, said: str
-) -> None:
+def test_a_failure_is_accepted_up_to_a_day(tmp_path: Path, until: str, status: Status, said: str) -> None:
     waiver = f'[[waive]]\nrule = "a"\nuntil = {until}\nreason = "OPS-1"\n'
 
     (check,) = audited(tmp_path, rule("a", "cpu.cores >= 99") + waiver, report(cpu=CPU)).checks
@@ -263,9 +255,7 @@ def test_a_presence_that_a_foreign_report_has_as_a_list_is_none(tmp_path: Path) 
 
 def test_several_policies_are_one_outcome(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        (tmp_path / f"{name}.toml").write_text(
-            f'schema = 1\nname = "{name}"\n{rule("a", "cpu present")}'
-        )
+        (tmp_path / f"{name}.toml").write_text(f'schema = 1\nname = "{name}"\n{rule("a", "cpu present")}')
     policies = [read(str(tmp_path / f"{name}.toml")) for name in ("one", "two")]
 
     outcome = audit(policies, report(cpu=CPU), TODAY)

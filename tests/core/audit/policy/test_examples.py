@@ -142,9 +142,7 @@ FAULTS: dict[str, tuple[Report, list[tuple[str, dict[str, Any], str]]]] = {
         ],
     ),
 }  # fmt: skip
-PLANTED = [
-    (policy, report, *fault) for policy, (report, faults) in FAULTS.items() for fault in faults
-]
+PLANTED = [(policy, report, *fault) for policy, (report, faults) in FAULTS.items() for fault in faults]
 
 
 @pytest.mark.parametrize(("policy", "report", "probe", "fields", "code"), PLANTED)
@@ -271,15 +269,11 @@ TOML = st.recursive(
     | st.integers()
     | st.text(max_size=20)
     | st.sampled_from(["cpu", "cpu.cores", "note"]),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=4,
 )
 KEYS = st.sampled_from([key.name for keys in language.TABLES.values() for key in keys])
-RULES = st.lists(
-    st.dictionaries(KEYS, TOML, max_size=5).map(lambda table: {"id": "a", **table}), max_size=2
-)
+RULES = st.lists(st.dictionaries(KEYS, TOML, max_size=5).map(lambda table: {"id": "a", **table}), max_size=2)
 
 
 @given(st.dictionaries(KEYS, TOML, max_size=3), RULES)

@@ -30,9 +30,7 @@ def gpu(index: int, **facts: Any) -> Device:
     )
 
 
-def report(
-    depth: Presence = Presence.USABLE, *, redacted: bool = True, **probes: ProbeReport
-) -> Report:
+def report(depth: Presence = Presence.USABLE, *, redacted: bool = True, **probes: ProbeReport) -> Report:
     return Report(SCHEMA, "backends 0", depth, "/", "2026-01-01T00:00:00Z", 0.0, redacted, probes)
 
 
@@ -57,17 +55,13 @@ MACHINE = report(
             "shared_memory_bytes": 2 * GIB,
         },
     ),
-    environment=ProbeReport(
-        Presence.FOUND, facts={"variables": {"OMP_NUM_THREADS": "4", "A.B": "x"}}
-    ),
+    environment=ProbeReport(Presence.FOUND, facts={"variables": {"OMP_NUM_THREADS": "4", "A.B": "x"}}),
     nvidia=ProbeReport(
         Presence.USABLE,
         version="580.95.05",
         devices=(gpu(0, ecc=True), gpu(1, ecc=False), Device("mig", 0, memory_bytes=10 * GIB)),
     ),
-    cudnn=ProbeReport(
-        Presence.LOADABLE, version="9.15.0.dev1", libraries=(Library("cudnn", "/x"),)
-    ),
+    cudnn=ProbeReport(Presence.LOADABLE, version="9.15.0.dev1", libraries=(Library("cudnn", "/x"),)),
     nccl=ProbeReport(Presence.ABSENT, reasons=(Reason("not-found", "it is nowhere"),)),
     mtia=ProbeReport(None, reasons=(Reason("only-the-framework-knows", "no file tells"),)),
     mps=ProbeReport(Presence.FOUND, facts={"unsupported_types": ["float64", "bfloat16"]}),
@@ -294,10 +288,7 @@ def test_each_assertion(fact: str, key: str, value: Any, holds: bool) -> None:
 def test_true_is_no_one() -> None:
     machine = report(cpu=ProbeReport(Presence.FOUND, facts={"features": [True]}))
 
-    assert (
-        judged(Values(machine), expected(name("cpu.features"), "equals", [1])).status
-        is Status.FAILED
-    )
+    assert judged(Values(machine), expected(name("cpu.features"), "equals", [1])).status is Status.FAILED
 
 
 @pytest.mark.parametrize(

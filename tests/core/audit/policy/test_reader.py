@@ -80,9 +80,7 @@ def document(draw: st.DrawFn) -> str:
     number = 0
     for section in range(draw(st.integers(0, 5))):
         head = draw(
-            st.sampled_from(
-                ["", "[[rule]]", "[[ rule ]]", "[[rule.deep]]", "[rule.own]", "[{}]", "[{}.sub]"]
-            )
+            st.sampled_from(["", "[[rule]]", "[[ rule ]]", "[[rule.deep]]", "[rule.own]", "[{}]", "[{}.sub]"])
         )
         if head.startswith(("[rule", "[[rule.")):
             text += "[[rule]]\n"

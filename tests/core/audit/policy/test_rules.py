@@ -20,9 +20,7 @@ RULE = 'schema = 1\n[[rule]]\nid = "a"\n'
 #: the message says. Long ones are made here.
 WRONG = {
     name: (text.replace("RULE\n", RULE, 1), message)
-    for name, text, message in json.loads(
-        Path(__file__).with_name("wrong.json").read_text(encoding="utf-8")
-    )
+    for name, text, message in json.loads(Path(__file__).with_name("wrong.json").read_text(encoding="utf-8"))
 } | {
     "nested deeply": (
         "schema = 1\nname = " + "[" * 100 + "]" * 100,
@@ -173,8 +171,7 @@ def test_a_chain_of_files_is_not_followed_for_ever(tmp_path: Path) -> None:
 
 def test_a_chain_of_needs_may_be_long(tmp_path: Path) -> None:
     rules = [
-        f'[[rule]]\nid = "r{i}"\ncheck = "cpu present"\n'
-        + (f'needs = "r{i + 1}"\n' if i < 2999 else "")
+        f'[[rule]]\nid = "r{i}"\ncheck = "cpu present"\n' + (f'needs = "r{i + 1}"\n' if i < 2999 else "")
         for i in range(3000)
     ]
     policy = read(write(tmp_path, "schema = 1\n" + "".join(rules)))

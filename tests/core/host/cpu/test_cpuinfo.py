@@ -133,8 +133,7 @@ def test_a_variant_may_be_another_core() -> None:
 
 def test_sparc_lists_the_state_of_each_cpu() -> None:
     text = "cpu\t\t: SPARC-T5\nncpus probed\t: 4\nncpus active\t: 3\nState:\n" + "".join(
-        f"CPU{cpu}:\t\t{state}\n"
-        for cpu, state in enumerate(("online", "online", "offline", "online"))
+        f"CPU{cpu}:\t\t{state}\n" for cpu, state in enumerate(("online", "online", "offline", "online"))
     )
     text += "".join(f"Cpu{cpu}ClkTck\t: 00000000d693a400\n" for cpu in range(4))
     assert processor_numbers(parse_blocks(text)) == (0, 1, 3)

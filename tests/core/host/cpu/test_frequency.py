@@ -28,9 +28,7 @@ def frequencies(
 
 def test_the_lowest_frequency_is_that_of_all_kinds_of_core(machine: Machine) -> None:
     files = {}
-    for cpu, (lowest, highest) in enumerate(
-        ((400000, 1900000), (400000, 1900000), (800000, 2900000))
-    ):
+    for cpu, (lowest, highest) in enumerate(((400000, 1900000), (400000, 1900000), (800000, 2900000))):
         files[f"{CPU}/cpu{cpu}/cpufreq/cpuinfo_min_freq"] = str(lowest)
         files[f"{CPU}/cpufreq/policy{cpu}/cpuinfo_max_freq"] = str(highest)
     host = machine(files)

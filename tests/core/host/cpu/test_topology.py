@@ -52,8 +52,7 @@ def test_cpus_that_could_be_plugged_in_are_not_off(machine: Machine) -> None:
 def test_proc_alone_tells_cores_and_sockets(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     blocks = [
-        {"processor": str(cpu), "physical id": str(cpu // 4), "core id": str(cpu % 2)}
-        for cpu in range(8)
+        {"processor": str(cpu), "physical id": str(cpu // 4), "core id": str(cpu % 2)} for cpu in range(8)
     ]
     host = machine({})
     facts = topology_facts(host, "x86_64", blocks, online_cpus(host, blocks), [])

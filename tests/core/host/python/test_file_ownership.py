@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def shared(
-    folder: Path, records: dict[str, str | bytes], *on_disk: tuple[str, int]
-) -> list[SharedFiles]:
+def shared(folder: Path, records: dict[str, str | bytes], *on_disk: tuple[str, int]) -> list[SharedFiles]:
     """Compose a site-packages of some RECORDs, and compare them.
 
     records: "NAME-VERSION", or "FOLDER/NAME-VERSION" for another folder, to the RECORD's text.

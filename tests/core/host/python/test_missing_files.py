@@ -25,9 +25,7 @@ def missing(
         path = folder / "root" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"")
-    (folder / "host.json").write_text(
-        json.dumps({"platform": platform, "python": {"path": ["/site"]}})
-    )
+    (folder / "host.json").write_text(json.dumps({"platform": platform, "python": {"path": ["/site"]}}))
     host = Host(str(folder))
     return missing_files(host, [dists[0] for dists in distributions(host).values()])
 
@@ -39,9 +37,7 @@ def missing(
 def test_missing_libraries_of_the_system_are_counted(
     tmp_path: Path, platform: str, files: int, example: str
 ) -> None:
-    record = (
-        "thing/a.so,sha256=x,1\nthing/b.so.1.2,,\nthing/c.pyd,,\nthing/d.dylib,,\nthing/e.dll,,\n"
-    )
+    record = "thing/a.so,sha256=x,1\nthing/b.so.1.2,,\nthing/c.pyd,,\nthing/d.dylib,,\nthing/e.dll,,\n"
 
     assert missing(tmp_path, record, "site/thing/a.so", platform=platform) == [
         {"name": "thing", "version": "1.0", "files": files, "example": f"/site/thing/{example}"}

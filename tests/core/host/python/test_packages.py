@@ -65,9 +65,7 @@ def test_an_egg_info_file_is_a_distribution_too(machine: Machine) -> None:
 
     host = machine(files)
 
-    assert {name: all_of[0].version for name, all_of in distributions(host).items()} == {
-        "pyyaml": "6.0.1"
-    }
+    assert {name: all_of[0].version for name, all_of in distributions(host).items()} == {"pyyaml": "6.0.1"}
 
 
 # ---- one package ---------------------------------------------------------------------------------

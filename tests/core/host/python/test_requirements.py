@@ -65,9 +65,7 @@ def machine(folder: Path, requires: str, *installed: str) -> Host:
     site = folder / "root" / "site"
     for name in ("asks-1.0", *installed):
         (site / f"{name}.dist-info").mkdir(parents=True)
-    text = (
-        f"Metadata-Version: 2.4\nName: asks\nVersion: 1.0\n{requires}\n\nRequires-Dist: body==1\n"
-    )
+    text = f"Metadata-Version: 2.4\nName: asks\nVersion: 1.0\n{requires}\n\nRequires-Dist: body==1\n"
     (site / "asks-1.0.dist-info" / "METADATA").write_bytes(text.encode())
     told = {
         "platform": "linux",

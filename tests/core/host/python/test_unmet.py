@@ -52,9 +52,7 @@ def install(site: Path, name: str, *requires: str, version: str = "1.0", headers
     info.mkdir(parents=True)
     lines = [f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}{headers}"]
     lines += [f"Requires-Dist: {text}" for text in requires]
-    (info / "METADATA").write_text(
-        "\n".join(lines) + "\n\nRequires-Dist: text==9\n", encoding="utf-8"
-    )
+    (info / "METADATA").write_text("\n".join(lines) + "\n\nRequires-Dist: text==9\n", encoding="utf-8")
 
 
 def of_pip(folders: list[Path]) -> Iterator[Problems]:
@@ -124,9 +122,7 @@ def test_forty_drawn_environments_have_the_problems_of_pip_check(tmp_path: Path)
 def edge(site: Path) -> None:
     """Write what draws do not have: URLs, folded and odd headers, old formats, leftovers, duplicates."""
     url = "https://example.org/a;b/part-1.0.whl"
-    install(
-        site, "by-url", f"part @ {url}", f"gone @ {url} ; python_version > '3'", "x@https://e.org/x"
-    )
+    install(site, "by-url", f"part @ {url}", f"gone @ {url} ; python_version > '3'", "x@https://e.org/x")
     install(site, "part", "Part-Of.Part>1")
     install(site, "windows-lines", "part>=9\r")
     install(site, "needs-python", "part", headers="\nRequires-Python: >=3.8, !=3.9.*")

@@ -33,9 +33,7 @@ def needed(folder: Path, *tags: str) -> dict[str, str]:
         (["cp311-cp311-manylinux_2_28_x86_64.manylinux_2_34_x86_64"], "2.28"),
     ],
 )
-def test_the_least_that_a_wheel_asks_for_is_told(
-    tmp_path: Path, tags: list[str], version: str
-) -> None:
+def test_the_least_that_a_wheel_asks_for_is_told(tmp_path: Path, tags: list[str], version: str) -> None:
     assert needed(tmp_path, *tags) == {"thing": version}
 
 

@@ -30,10 +30,7 @@ def test_of_the_command_line_the_parameters_are_kept_that_are_told() -> None:
 
 
 @given(
-    st.lists(
-        st.sampled_from([*table("host/system/kernel_parameters"), "secret", "--"])
-        | st.text(max_size=5)
-    )
+    st.lists(st.sampled_from([*table("host/system/kernel_parameters"), "secret", "--"]) | st.text(max_size=5))
 )
 def test_every_command_line_tells_what_it_told(words: list[str]) -> None:
     line = " ".join(words)

@@ -103,9 +103,7 @@ def test_logins_in_addresses_are_not_written(tmp_path: Path) -> None:
     assert again.env("PIP_INDEX_URL") == "https://***@example.org/x"
 
 
-def test_links_are_written_relative_and_lead_to_the_same_file(
-    machine: Machine, tmp_path: Path
-) -> None:
+def test_links_are_written_relative_and_lead_to_the_same_file(machine: Machine, tmp_path: Path) -> None:
     host = machine(
         {
             "/opt/cuda-12/version": "12\n",
@@ -129,9 +127,7 @@ def test_links_are_written_relative_and_lead_to_the_same_file(
         assert (link.parent / target).resolve().is_relative_to(root.resolve())
 
 
-def test_a_relative_link_that_stays_inside_is_written_as_it_is(
-    machine: Machine, tmp_path: Path
-) -> None:
+def test_a_relative_link_that_stays_inside_is_written_as_it_is(machine: Machine, tmp_path: Path) -> None:
     device = "/sys/devices/pci0000:00/0000:3d:00.0"
     host = machine(
         {
@@ -175,9 +171,7 @@ def test_the_folder_of_the_process_is_no_link(tmp_path: Path) -> None:
     assert not again.is_link("/proc/self")
 
 
-def test_listings_are_complete_and_say_which_names_are_folders(
-    machine: Machine, tmp_path: Path
-) -> None:
+def test_listings_are_complete_and_say_which_names_are_folders(machine: Machine, tmp_path: Path) -> None:
     host = machine({"/dev/null": "", "/dev/dri/card0": "", "/dev/fd": "->null"})
     recording = Recording(host)
     names = recording.listdir("/dev")
@@ -265,9 +259,7 @@ def test_of_a_library_what_was_extracted_is_written(tmp_path: Path, fake_library
     assert symbol_versions(again, str(real)) == versions
 
 
-def test_the_loaders_cache_is_kept_without_names_of_people(
-    machine: Machine, tmp_path: Path
-) -> None:
+def test_the_loaders_cache_is_kept_without_names_of_people(machine: Machine, tmp_path: Path) -> None:
     cache = Path("/etc/ld.so.cache")
     extracts = {
         "/etc/ld.so.cache": {

@@ -79,12 +79,8 @@ def test_an_ancestor_that_is_tighter_than_the_leaf_sets_the_limits_of_v2(machine
     assert cgroups.version(host) == "v2"
     assert cgroups.cpu_quota(host) == Limit(2.0, f"/{top}", "cpu.max")
     assert cgroups.limit(host, "memory_limit_bytes") == Limit(8 * GIB, f"/{top}", "memory.max")
-    assert cgroups.limit(host, "memory_high_bytes") == Limit(
-        6 * GIB, f"/{top}/b.scope", "memory.high"
-    )
-    assert cgroups.limit(host, "swap_limit_bytes") == Limit(
-        0, f"/{top}/b.scope/leaf", "memory.swap.max"
-    )
+    assert cgroups.limit(host, "memory_high_bytes") == Limit(6 * GIB, f"/{top}/b.scope", "memory.high")
+    assert cgroups.limit(host, "swap_limit_bytes") == Limit(0, f"/{top}/b.scope/leaf", "memory.swap.max")
     assert cgroups.limit(host, "process_limit") == Limit(512, f"/{top}/b.scope", "pids.max")
     assert cgroups.allowed_cpus(host) == (0, 1, 2, 3)
     assert cgroups.memory_usage(host) == 123456
@@ -177,9 +173,7 @@ def test_ancestors_of_v1_without_use_hierarchy_do_not_bind(machine: Machine) -> 
     assert limit is not None and limit.value == 5 * GIB
 
 
-@pytest.mark.parametrize(
-    "largest", [(1 << 63) - 4096, (1 << 63) - 65536, (1 << 63) - 1, (1 << 64) - 1]
-)
+@pytest.mark.parametrize("largest", [(1 << 63) - 4096, (1 << 63) - 65536, (1 << 63) - 1, (1 << 64) - 1])
 def test_the_largest_number_of_pages_is_no_limit(machine: Machine, largest: int) -> None:
     host = machine(
         {

@@ -46,9 +46,7 @@ def test_a_gpu_without_a_node_leaves_the_memory_as_it_is(machine: Machine) -> No
 
 def test_a_cache_before_the_memory_has_its_size(machine: Machine) -> None:
     """Xeon Max in cache mode: HBM caches the DDR of its node, which is the only one."""
-    files = node_files(("0-55", 512)) | {
-        f"{NODE}/node0/memory_side_cache/index1/size": str(64 << 30)
-    }
+    files = node_files(("0-55", 512)) | {f"{NODE}/node0/memory_side_cache/index1/size": str(64 << 30)}
 
     assert numa_nodes(machine(files))[0]["memory_side_cache_bytes"] == 64 << 30
 

@@ -111,9 +111,7 @@ def test_a_job_limits_what_its_flags_say(tmp_path: Path, job: Any, limits: dict[
         ({"40000000": [0, 0, 0, 0]}, "unknown"),
     ],
 )
-def test_the_hypervisor_is_named_by_cpuid(
-    tmp_path: Path, leaves: dict[str, list[int]], name: str
-) -> None:
+def test_the_hypervisor_is_named_by_cpuid(tmp_path: Path, leaves: dict[str, list[int]], name: str) -> None:
     assert system.hypervisor(machine(tmp_path, system={"cpuid": leaves}))[0] == name
 
 

@@ -48,9 +48,7 @@ def test_features_are_those_that_numpy_finds() -> None:
 
 
 def test_memory_limits_and_system_are_those_that_others_see() -> None:
-    size, limited, facts, space = (
-        probe.find(Host()).facts for probe in (memory, limits, host, disks)
-    )
+    size, limited, facts, space = (probe.find(Host()).facts for probe in (memory, limits, host, disks))
     version = cast("Any", sys).getwindowsversion()
 
     assert size["total_bytes"] == psutil.virtual_memory().total

@@ -73,9 +73,7 @@ def test_a_machine_of_two_groups_is_decoded() -> None:
 
 
 def test_a_record_that_says_it_has_no_size_ends_the_list() -> None:
-    assert topology(processor(0, 0, (0, 1)) + bytes(64))["cores"] == [
-        {"cpus": "0", "efficiency_class": 0}
-    ]
+    assert topology(processor(0, 0, (0, 1)) + bytes(64))["cores"] == [{"cpus": "0", "efficiency_class": 0}]
 
 
 @pytest.mark.parametrize(

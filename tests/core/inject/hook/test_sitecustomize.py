@@ -39,9 +39,7 @@ def folder(tmp_path: Path) -> Path:
         "import torch.backends.cudnn\n"
         "time.sleep(0.05)\n"
     )
-    (tmp_path / "torch" / "nn.py").write_text(
-        "import torch\nseen = torch.backends.cudnn.benchmark\n"
-    )
+    (tmp_path / "torch" / "nn.py").write_text("import torch\nseen = torch.backends.cudnn.benchmark\n")
     (backends / "__init__.py").write_text("")
     (backends / "cudnn.py").write_text("benchmark = False\nenabled = True\n")
     return tmp_path
@@ -189,9 +187,7 @@ def test_another_hook_that_wraps_what_it_finds_goes_with_ours(folder: Path) -> N
         assert answer(python(folder, code.format(place=place))) == ["True"]
 
 
-def test_a_torch_in_a_zip_file_gets_it(
-    folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_torch_in_a_zip_file_gets_it(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     import shutil
 
     archive = shutil.make_archive(str(tmp_path_factory.mktemp("zip") / "packed"), "zip", folder)
@@ -290,9 +286,7 @@ def test_it_runs_also_where_no_switch_is_carried(folder: Path) -> None:
 
 
 def test_it_may_import_torch_itself(folder: Path) -> None:
-    (folder / "sitecustomize.py").write_text(
-        "import torch; print(torch.backends.cudnn.benchmark)\n"
-    )
+    (folder / "sitecustomize.py").write_text("import torch; print(torch.backends.cudnn.benchmark)\n")
     assert answer(python(folder, "")) == ["True"]
 
 
@@ -358,9 +352,7 @@ def test_it_ends_the_program_from_any_thread(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["x", "3", "[3]", '{"a": 1}'])
-def test_a_variable_that_holds_nonsense_ends_the_program_with_one_line(
-    folder: Path, text: str
-) -> None:
+def test_a_variable_that_holds_nonsense_ends_the_program_with_one_line(folder: Path, text: str) -> None:
     done = python(folder, SHOW, environment={"MLBACKENDS_CARRIED": text})
     assert done.stderr.startswith("backends run: the switches cannot be applied: ")
     assert done.stderr.count("\n") == 1
@@ -397,16 +389,11 @@ def test_on_amd_the_blas_library_is_not_asked_for_since_that_starts_the_gpus(fol
     init.write_text(init.read_text() + "import torch.version, torch.backends.cuda\n")
     (folder / "torch" / "version.py").write_text("hip = '6.4'\n")
     (folder / "torch" / "backends" / "cuda.py").write_text(
-        "asked = []\n"
-        "def preferred_blas_library(backend=None):\n"
-        "    asked.append(backend)\n"
-        "    return 'ck'\n"
+        "asked = []\ndef preferred_blas_library(backend=None):\n    asked.append(backend)\n    return 'ck'\n"
     )
     path = "torch.backends.cuda.preferred_blas_library"
     steps = step(attribute="", call=path, argument="ck", reads=[[path, "ck"]])
-    assert answer(
-        python(folder, "import torch; print(torch.backends.cuda.asked)", steps=steps)
-    ) == ["['ck']"]
+    assert answer(python(folder, "import torch; print(torch.backends.cuda.asked)", steps=steps)) == ["['ck']"]
 
 
 def test_what_was_found_of_torch_before_its_import_can_be_copied(folder: Path) -> None:

@@ -124,9 +124,7 @@ def test_minor_version_compatibility(driver: str, cuda: str, answer: bool | None
         ("GCC version: 555.55.55", "", ""),
     ],
 )
-def test_the_release_of_the_loaded_module(
-    tmp_path: Path, proc: str, module: str, release: str
-) -> None:
+def test_the_release_of_the_loaded_module(tmp_path: Path, proc: str, module: str, release: str) -> None:
     for path, text in (("proc/driver/nvidia/version", proc), ("sys/module/nvidia/version", module)):
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text(text, encoding="latin-1")

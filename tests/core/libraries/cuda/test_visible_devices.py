@@ -46,9 +46,7 @@ def test_the_entries_that_cuda_takes(value: str, entries: tuple[str, ...]) -> No
         ({"CUDA_DEVICE_ORDER": "pci"}, 8, ["override-invalid"]),
     ],
 )
-def test_what_is_wrong_with_the_variables(
-    variables: dict[str, str], count: int, codes: list[str]
-) -> None:
+def test_what_is_wrong_with_the_variables(variables: dict[str, str], count: int, codes: list[str]) -> None:
     host = Host(environment=variables)
 
     assert [warning.code for warning in visibility_warnings(host, count)] == codes

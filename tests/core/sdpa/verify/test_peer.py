@@ -42,9 +42,7 @@ def test_each_kind_of_device_has_its_peers() -> None:
 def test_a_peer_refuses_what_it_would_compute_otherwise(words: str, name: str, said: str) -> None:
     more = "" if "--dtype" in words else "--dtype float16 "
     (wording,) = parse(f"--shape 1,4,64,64 {more}{words}")
-    reasons = BY_NAME[name].unsupported_reasons(
-        wording.problem(Device("cuda", 0, capability="9.0"))
-    )
+    reasons = BY_NAME[name].unsupported_reasons(wording.problem(Device("cuda", 0, capability="9.0")))
     assert any(said in reason.message for reason in reasons), reasons
 
 

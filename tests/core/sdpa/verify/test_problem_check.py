@@ -64,9 +64,7 @@ def timed(processes: Any) -> tuple[dict[str, Any], dict[tuple[str, str], float]]
 
 def test_a_round_in_which_threads_waited_for_a_cpu_is_repeated() -> None:
     slow = (8.0, 1.2)
-    timings, ratios = timed(
-        Scripted(3, a=[(1.0, 0.0)] * 3, b=[(2.0, 0.0), slow, slow, *[(2.0, 0.01)] * 2])
-    )
+    timings, ratios = timed(Scripted(3, a=[(1.0, 0.0)] * 3, b=[(2.0, 0.0), slow, slow, *[(2.0, 0.01)] * 2]))
 
     assert timings["b"].median_seconds == 2.0
     assert not timings["b"].unstable

@@ -46,9 +46,7 @@ def test_a_lower_processor_is_said_in_the_environment(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells whether a process is stopped")
-def test_the_others_are_stopped_while_one_is_timed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_others_are_stopped_while_one_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool of threads that waits for work spins, on the CPU that the one needs which is timed."""
     program = (
         "import os, sys, threading\n"

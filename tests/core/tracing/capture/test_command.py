@@ -106,9 +106,7 @@ def test_trace_and_text_are_told_apart(captures: Captures, printer: str, way: st
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_line_that_is_printed_in_pieces_is_in_the_trace(
-    captures: Captures, printer: str, way: str
-) -> None:
+def test_a_line_that_is_printed_in_pieces_is_in_the_trace(captures: Captures, printer: str, way: str) -> None:
     done = captures.run(printer, "text", "1", "pieces", "part", "end", separation=way)
     assert done.stdout == b"text 0\r\nend"
     assert captures.lines() == ["onednn_verbose,info,prim_template:timestamp,operation,exec_time"]
@@ -152,9 +150,7 @@ def test_descriptors_and_settings_of_ours_do_not_reach_the_command(captures: Cap
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_command_that_is_killed_leaves_its_lines(
-    captures: Captures, printer: str, way: str
-) -> None:
+def test_a_command_that_is_killed_leaves_its_lines(captures: Captures, printer: str, way: str) -> None:
     done = captures.run(printer, "trace", "3", "die", "9", separation=way)
     assert done.returncode == 137
     assert captures.lines() == printed(0, 3)
@@ -298,18 +294,14 @@ def test_an_unknown_tracer_is_refused_before_anything_is_written(tmp_path: Path)
     assert not list(tmp_path.iterdir())
 
 
-def test_what_cannot_be_written_is_counted_and_the_command_goes_on(
-    captures: Captures, printer: str
-) -> None:
+def test_what_cannot_be_written_is_counted_and_the_command_goes_on(captures: Captures, printer: str) -> None:
     command = f"ulimit -f 1; '{printer}' trace 50; echo done"
     done = captures.run("sh", "-c", command)
     assert done.stdout == b"done\n"
     told = captures.told()
     assert told["exit_code"] == 0
     assert told["lost"] > 0
-    assert f"{told['lost']} lines could not be written to the trace: File too large" in (
-        captures.warnings()
-    )
+    assert f"{told['lost']} lines could not be written to the trace: File too large" in (captures.warnings())
     kept = captures.lines()[: 50 - told["lost"]]
     assert kept == printed(0, len(kept))
 
@@ -325,9 +317,7 @@ def test_a_full_disk_loses_lines_and_says_so(
         pytest.skip("a small disk can be mounted by root alone")
     try:
         captures.trace = disk / "trace.log"
-        done = captures.run(
-            printer, "trace", "1000", "text", "1", separation=way, output=str(captures.trace)
-        )
+        done = captures.run(printer, "trace", "1000", "text", "1", separation=way, output=str(captures.trace))
         assert done.returncode == 0
         assert done.stdout == b"text 0\r\n"
         assert "No space left on device" in captures.warnings()
@@ -366,9 +356,7 @@ def test_a_file_that_was_there_and_is_added_to_stays_though_it_is_empty(captures
         (["libopenblas.so.0", "libmkl_rt.so.2"], "the command does not use it"),
     ],
 )
-def test_who_computed_instead_of_mkl_is_reported(
-    captures: Captures, libraries: list[str], why: str
-) -> None:
+def test_who_computed_instead_of_mkl_is_reported(captures: Captures, libraries: list[str], why: str) -> None:
     paths = [str(captures.folder / name) for name in libraries]
     for path in paths:
         subprocess.run(["cc", "-shared", "-o", path, "-x", "c", os.devnull], check=True)
@@ -396,9 +384,7 @@ def test_lines_of_a_static_program_below_a_shell_are_printed_and_a_pipe_takes_th
     source, program = tmp_path / "static.c", tmp_path / "static"
     (line,) = printed(0, 1)
     source.write_text(f'#include <stdio.h>\nint main(void) {{ puts("text\\n{line}"); }}')
-    made = subprocess.run(
-        ["cc", "-static", "-o", program, source], capture_output=True, check=False
-    )
+    made = subprocess.run(["cc", "-static", "-o", program, source], capture_output=True, check=False)
     if made.returncode:
         pytest.skip("no static C library to link with")
     done = captures.run("sh", "-c", f"{program}; true")
@@ -473,9 +459,7 @@ def test_an_older_trace_is_replaced_or_added_to(captures: Captures, printer: str
     assert captures.lines() == printed(0, 2)
 
 
-def test_two_captures_into_one_file_do_not_wipe_each_other(
-    captures: Captures, printer: str
-) -> None:
+def test_two_captures_into_one_file_do_not_wipe_each_other(captures: Captures, printer: str) -> None:
     command = captures.command(printer, "trace", "2", "wait", record="/dev/null")
     with subprocess.Popen(command) as first:
         wait_for(captures.trace, 2)
@@ -581,9 +565,7 @@ def test_a_filter_that_may_have_left_all_out_is_told(captures: Captures) -> None
     assert "filter" not in captures.warnings() and "static" not in captures.warnings()
 
 
-def test_new_lines_are_shown_while_the_command_runs(
-    tmp_path: Path, printer: str, shim: str
-) -> None:
+def test_new_lines_are_shown_while_the_command_runs(tmp_path: Path, printer: str, shim: str) -> None:
     trace = tmp_path / "trace.log"
     seen: list[bytes] = []
 
@@ -599,9 +581,7 @@ def test_new_lines_are_shown_while_the_command_runs(
     assert seen == trace.read_bytes().splitlines()
 
 
-def test_who_shows_lines_is_called_while_there_are_none(
-    tmp_path: Path, printer: str, shim: str
-) -> None:
+def test_who_shows_lines_is_called_while_there_are_none(tmp_path: Path, printer: str, shim: str) -> None:
     calls: list[int] = []
 
     def live(lines: list[bytes]) -> None:
@@ -618,9 +598,7 @@ def test_who_shows_lines_is_called_while_there_are_none(
     assert sum(calls) == 1
 
 
-def test_a_table_that_fails_does_not_end_the_command(
-    tmp_path: Path, printer: str, shim: str
-) -> None:
+def test_a_table_that_fails_does_not_end_the_command(tmp_path: Path, printer: str, shim: str) -> None:
     def live(lines: list[bytes]) -> None:
         raise ZeroDivisionError("no rows")
 

@@ -43,9 +43,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 # Text without the bytes that all markers hold, and text that comes near to one.
 NEAR = [b"onednn_verb", b"MKL_", b"o", b"\n", b"onednn_verbose ", b"mkldnn_\n", b"MKL_VERBOSE is\n"]
-TEXT = st.one_of(
-    st.binary(max_size=30).filter(lambda text: b"_" not in text), st.sampled_from(NEAR)
-)
+TEXT = st.one_of(st.binary(max_size=30).filter(lambda text: b"_" not in text), st.sampled_from(NEAR))
 
 
 @given(
@@ -63,9 +61,7 @@ def test_lines_and_text_come_out_as_they_went_in(
     assert text == b"".join(text + b"\n" for text, _ in parts) + last
 
 
-@given(
-    st.lists(st.sampled_from([*LINES, *NEAR, b"x", b"9,", b","])), st.lists(st.integers(0, 2000))
-)
+@given(st.lists(st.sampled_from([*LINES, *NEAR, b"x", b"9,", b","])), st.lists(st.integers(0, 2000)))
 def test_how_the_stream_is_cut_makes_no_difference(parts: list[bytes], places: list[int]) -> None:
     data = b"".join(parts)
     assert separated(cut(data, places)) == separated([data])
@@ -112,9 +108,7 @@ def test_a_line_that_is_torn_by_another_stays_text() -> None:
     assert separated([LINES[0][:60] + LINES[0]]) == (LINES[0][:60], [LINES[0]])
 
 
-@pytest.mark.parametrize(
-    "text", [b"onednn_verbose,hello", b"onednn_verbose,v1,hello", b"MKL_VERBOSE"]
-)
+@pytest.mark.parametrize("text", [b"onednn_verbose,hello", b"onednn_verbose,v1,hello", b"MKL_VERBOSE"])
 def test_text_like_a_line_is_text_at_the_end_too(text: bytes) -> None:
     assert separated([text]) == (text, [])
 

@@ -47,9 +47,7 @@ def _moved(name: str, theirs: str) -> dict[str, str]:
 
 def test_a_filter_that_was_asked_for_replaces_the_users() -> None:
     wanted = {"ONEDNN_VERBOSE": "1,filter=conv"}
-    assert combined(wanted, {"ONEDNN_VERBOSE": "2,filter=matmul"})[0] == {
-        "ONEDNN_VERBOSE": "2,filter=conv"
-    }
+    assert combined(wanted, {"ONEDNN_VERBOSE": "2,filter=matmul"})[0] == {"ONEDNN_VERBOSE": "2,filter=conv"}
 
 
 def test_timestamps_that_the_user_wants_stay() -> None:

@@ -27,9 +27,9 @@ MKL = (
 
 
 def line(text: str, **more: Any) -> AnyRecord:
-    record = registry.load(
-        "mlbackends.tracing.formats", "mkl" if "MKL" in text[:12] else "onednn"
-    ).parse(text)
+    record = registry.load("mlbackends.tracing.formats", "mkl" if "MKL" in text[:12] else "onednn").parse(
+        text
+    )
     assert record is not None, text
     return cast("AnyRecord", structs.replace(record, **more))
 
@@ -85,9 +85,7 @@ def one(code: str, *records: AnyRecord, machine: Machine = UNKNOWN) -> Finding:
 
 
 def test_a_reference_implementation_is_told_with_its_share() -> None:
-    finding = one(
-        "reference-implementation", run(milliseconds=3), run("softmax", 1, kernel="ref:any")
-    )
+    finding = one("reference-implementation", run(milliseconds=3), run("softmax", 1, kernel="ref:any"))
     assert finding.severity == "high"
     assert finding.share == 0.25
     assert "1 call of softmax ran ref:any: 1 ms, 25% of the time" in finding.seen
@@ -183,14 +181,10 @@ def test_kernels_below_the_headers_instruction_set_are_told() -> None:
 
 def test_a_capped_header_is_told_where_the_processor_is_known() -> None:
     capped = line(ISA.replace("Intel AVX-512 with Intel DL Boost and bfloat16", "Intel AVX2"))
-    finding = one(
-        "isa-below-cpu", capped, run(kernel="jit:avx2"), machine=Machine(capability="AVX512")
-    )
+    finding = one("isa-below-cpu", capped, run(kernel="jit:avx2"), machine=Machine(capability="AVX512"))
     assert finding.severity == "high"
     assert "uses AVX2; this processor has AVX-512" in finding.seen
-    assert not found(
-        "isa-below-cpu", capped, run(kernel="jit:avx2"), machine=Machine(capability="AVX2")
-    )
+    assert not found("isa-below-cpu", capped, run(kernel="jit:avx2"), machine=Machine(capability="AVX2"))
 
 
 # ---- short calls -----------------------------------------------------------------------------
@@ -239,9 +233,7 @@ def test_the_first_calls_of_all_threads_are_told_together() -> None:
 
 def test_what_began_while_the_first_call_ran_is_a_first_call() -> None:
     starts = (0, 1, 20, 21, 22)
-    calls = [
-        run(milliseconds=12 if start < 12 else 1, start_ns=start * 1_000_000) for start in starts
-    ]
+    calls = [run(milliseconds=12 if start < 12 else 1, start_ns=start * 1_000_000) for start in starts]
     assert one("first-calls", *calls).count == 2
 
 
@@ -468,9 +460,7 @@ def test_more_threads_than_a_quota_leaves() -> None:
     records = [cpu(16), *[run(milliseconds=50)] * 4, *[gemm(50, 16)] * 4]
     finding = one("thread-count", *records, machine=machine(4, because="quota"))
     assert finding.severity == "high"
-    assert finding.seen == (
-        "oneDNN had 16 threads and MKL had 16 threads; the CPU quota leaves 4 CPUs"
-    )
+    assert finding.seen == ("oneDNN had 16 threads and MKL had 16 threads; the CPU quota leaves 4 CPUs")
     assert not found("thread-count", *records, machine=machine(15.5, because="quota"))
 
 
@@ -516,9 +506,7 @@ def test_far_fewer_threads_than_cores() -> None:
         "one-cpu",
     ],
 )
-def test_threads_that_are_as_they_should_be(
-    records: list[AnyRecord], cpus: int, cores: int
-) -> None:
+def test_threads_that_are_as_they_should_be(records: list[AnyRecord], cpus: int, cores: int) -> None:
     assert not found("thread-count", *records, machine=machine(cpus, cores))
 
 
@@ -546,10 +534,7 @@ def test_callers_at_the_same_time_with_a_pool_each() -> None:
     ]
     finding = one("concurrent-callers", cpu(4), *calls)
     assert finding.severity == "low"
-    assert (
-        "3.0 calls ran at the same time, each with up to 4 threads: about 12.0 in total"
-        in finding.seen
-    )
+    assert "3.0 calls ran at the same time, each with up to 4 threads: about 12.0 in total" in finding.seen
     assert "parallel region" in finding.why
     several = [
         cpu(4, process=1),
@@ -569,10 +554,7 @@ def test_pools_that_are_shared_or_callers_in_turn_are_no_finding() -> None:
     ]
     assert not found("concurrent-callers", cpu(4, "threadpool"), *calls)
     assert not found("concurrent-callers", cpu(1), *calls)
-    in_turn = [
-        run(milliseconds=10, thread=n % 3, start_ns=n * 10_000_000, clock="epoch")
-        for n in range(24)
-    ]
+    in_turn = [run(milliseconds=10, thread=n % 3, start_ns=n * 10_000_000, clock="epoch") for n in range(24)]
     assert not found("concurrent-callers", cpu(4), *in_turn)
 
 
@@ -606,9 +588,7 @@ def test_processes_at_the_same_time_whose_mkl_has_a_pool_each() -> None:
         for process in (1, 2, 3)
     ]
     finding = one("concurrent-callers", *calls, machine=machine(6))
-    assert (
-        "of 3 processes ran at the same time, each with up to 4 threads: about 12.0" in finding.seen
-    )
+    assert "of 3 processes ran at the same time, each with up to 4 threads: about 12.0" in finding.seen
     assert not found("concurrent-callers", *calls, machine=machine(12))
     serial = [structs.replace(call, start_ns=n * 10_000_000) for n, call in enumerate(calls)]
     assert not found("concurrent-callers", *serial, machine=machine(2))
@@ -617,9 +597,7 @@ def test_processes_at_the_same_time_whose_mkl_has_a_pool_each() -> None:
 def test_mkl_called_from_a_parallel_region_with_several_threads_each() -> None:
     calls = [gemm(5, 8, thread=thread) for thread in range(4)]
     finding = one("concurrent-callers", *calls)
-    assert (
-        "from 4 threads of a parallel region (TID), with up to 8 threads each: 32" in finding.seen
-    )
+    assert "from 4 threads of a parallel region (TID), with up to 8 threads each: 32" in finding.seen
     assert one("concurrent-callers", *calls, machine=machine(16)).severity == "high"
     assert not found("concurrent-callers", *calls, machine=machine(32))
     assert not found("concurrent-callers", *[gemm(5, 1, thread=thread) for thread in range(4)])
@@ -729,9 +707,7 @@ def test_a_cache_that_is_off_is_not_low() -> None:
     assert found("cache-misses", line(HEADER), *[made, run(milliseconds=9)] * 5, hit) == []
     assert found("cache-misses", *[made, run(milliseconds=9)] * 5) == []
     slow = run(event="create:cache_miss", milliseconds=0.2)
-    assert (
-        one("cache-misses", line(HEADER), *[slow, run(milliseconds=9)] * 5, hit).severity == "low"
-    )
+    assert one("cache-misses", line(HEADER), *[slow, run(milliseconds=9)] * 5, hit).severity == "low"
     of_a_process = [structs.replace(call, process=7) for call in [made, run(milliseconds=9)] * 5]
     assert one("cache-misses", *of_a_process).severity == "medium"
     processes = [line(HEADER)] * 5 + [made] * 5 + [run(milliseconds=9)] * 5

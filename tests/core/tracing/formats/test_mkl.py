@@ -151,9 +151,7 @@ def test_times_in_all_units_and_locales(time: str, nanoseconds: float) -> None:
 
 
 def test_decimal_commas_among_the_arguments() -> None:
-    spaced = parse(
-        f"MKL_VERBOSE MKL_DOMATCOPY(c, t, 64, 32, 1,000000, 0x1, 512, 0x2, 512) 1,00us {STATE}"
-    )
+    spaced = parse(f"MKL_VERBOSE MKL_DOMATCOPY(c, t, 64, 32, 1,000000, 0x1, 512, 0x2, 512) 1,00us {STATE}")
     assert spaced.derived.arguments["alpha"] == "1,000000"
     assert (spaced.shape, spaced.flops, spaced.bytes) == ("rows64cols32", 0, 2 * 8 * 64 * 32)
     packed = parse(f"MKL_VERBOSE vdRngGaussian(2,0x1,1000,0x2,0,000000,1,000000) 1,00us {STATE}")
@@ -175,9 +173,7 @@ def test_warnings_and_errors_are_messages() -> None:
 
 
 def test_a_header_may_go_on_and_name_a_patch() -> None:
-    old, patched = (
-        parse(line) for line in trace_lines() if "NMICDev:0" in line or "Patch 2" in line
-    )
+    old, patched = (parse(line) for line in trace_lines() if "NMICDev:0" in line or "Patch 2" in line)
     if isinstance(old, Header) and isinstance(patched, Header):
         assert (old.version, old.facts["threading"]) == ("2018.1", "intel_thread")
         assert (patched.version, patched.facts["build"]) == ("2024.2.2", "20240823")

@@ -186,10 +186,7 @@ def test_a_gpu_that_prints_no_time_ran_for_a_time_that_is_not_known(words: str) 
     assert (record.duration_ns, record.counted, record.gflops) == (None, True, None)
     assert record.signature.engine.startswith("gpu")
     assert record.shape.count("x") > 2
-    assert (
-        load("mlbackends.tracing.formats", "onednn").parse(str(record).replace("gpu", "cpu"))
-        is None
-    )
+    assert load("mlbackends.tracing.formats", "onednn").parse(str(record).replace("gpu", "cpu")) is None
 
 
 @pytest.mark.parametrize(
@@ -307,9 +304,7 @@ def test_a_complaint_about_arguments() -> None:
 
 
 def test_a_complaint_at_execution_is_no_execution() -> None:
-    record = parse(
-        "onednn_verbose,v1,primitive,exec:check,matmul,no memory for src,src/common/memory.cpp:20"
-    )
+    record = parse("onednn_verbose,v1,primitive,exec:check,matmul,no memory for src,src/common/memory.cpp:20")
     assert isinstance(record, Check) and record.event == "exec:check"
     assert not record.executed and not record.counted
 

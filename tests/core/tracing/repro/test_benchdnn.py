@@ -116,9 +116,7 @@ def test_what_a_command_cannot_tell_is_noted(fields: str, note: str) -> None:
 
 def test_strides_and_encodings_stand_for_layouts() -> None:
     strided = F32.replace("ab::f0", "ab:16x1:f0")
-    assert (
-        "--wtag=ba --dtag=ab --strides=16x1::" in made(MATMUL.format(strided, "", "8x8:8x8")).text
-    )
+    assert "--wtag=ba --dtag=ab --strides=16x1::" in made(MATMUL.format(strided, "", "8x8:8x8")).text
     sparse = F32.replace("blocked:ba", "sparse:csr")
     assert "--stag=ab --dtag=ab --encoding=:csr:" in made(MATMUL.format(sparse, "", "8x8:8x8")).text
 
@@ -132,9 +130,7 @@ def test_a_reorder_of_the_first_versions_is_told() -> None:
 
 
 def test_scales_keep_their_arguments_and_masks() -> None:
-    fields = MATMUL.format(
-        F32, "attr-scales:src0:0:f32+wei:2:f32 attr-zero-points:dst:0:s32", "8x8:8x8"
-    )
+    fields = MATMUL.format(F32, "attr-scales:src0:0:f32+wei:2:f32 attr-zero-points:dst:0:s32", "8x8:8x8")
     text = made(fields).text
     assert "--attr-scales=src:common:0.5:f32+wei:per_dim_1:f32" in text
     assert "--attr-zero-points=dst:common:1:s32" in text

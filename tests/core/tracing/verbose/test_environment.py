@@ -87,9 +87,7 @@ def test_each_version_has_its_variables(
 
 
 @given(st.text(), st.sampled_from([None, (0, 21), (2, 0), (2, 7), (3, 1), (3, 13)]))
-def test_any_text_gives_a_level_that_can_be_set(
-    value: str, version: tuple[int, int] | None
-) -> None:
+def test_any_text_gives_a_level_that_can_be_set(value: str, version: tuple[int, int] | None) -> None:
     variables = dict.fromkeys(("MKL_VERBOSE", "ONEDNN_VERBOSE", "DNNL_VERBOSE"), value)
     assert mkl_start(variables).level in {0, 1, 2}
     assert onednn_start(variables, version).level in {0, 1, 2}

@@ -149,9 +149,7 @@ def test_many_threads_leave_the_level_that_was_there(pair: tuple[type, Loaded]) 
 
 
 @pytest.mark.parametrize("wrong", ["1", 1.0, None, [1]])
-def test_a_level_that_is_no_integer_is_a_type_error(
-    pair: tuple[type, Loaded], wrong: object
-) -> None:
+def test_a_level_that_is_no_integer_is_a_type_error(pair: tuple[type, Loaded], wrong: object) -> None:
     verbose, library = pair
     scope = verbose(wrong)
     with pytest.raises(TypeError, match=f"got {type(wrong).__name__}"):
@@ -200,9 +198,7 @@ def test_what_other_code_set_in_between_is_given_back_where_it_can_be_read(load:
     assert library.level == 0
 
 
-@pytest.mark.parametrize(
-    "answer", ["0", "8", "3", "(1ULL << 40)", "-4", "mkl_serv_iface_verbose_mode"]
-)
+@pytest.mark.parametrize("answer", ["0", "8", "3", "(1ULL << 40)", "-4", "mkl_serv_iface_verbose_mode"])
 def test_a_reader_that_returns_no_mode_is_not_believed(load: Load, answer: str) -> None:
     library = load("fake_mkl", "libmkl_rt.so.3", f"WRONG={answer}")
     with MklVerbose(1), MklVerbose(2):
@@ -231,9 +227,7 @@ def test_the_level_that_the_environment_asked_of_onednn_is_given_back(
     assert library.level == 2
 
 
-def test_words_that_no_level_says_are_warned_of_once(
-    load: Load, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_words_that_no_level_says_are_warned_of_once(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     library = load("fake_onednn", "libdnnl.so.3", "MAJOR=3", "MINOR=12")
     monkeypatch.setenv("DNNL_VERBOSE", "1,filter=words_that_no_level_says")
     with (

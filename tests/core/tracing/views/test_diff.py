@@ -89,9 +89,7 @@ def test_another_implementation_is_told_beside_the_verdict() -> None:
 
 
 def test_an_implementation_can_be_a_part_of_what_is_compared() -> None:
-    found = difference(
-        [call("a", 10)], [call("a", 90, "ref:any")], by=("operation", "implementation")
-    )
+    found = difference([call("a", 10)], [call("a", 90, "ref:any")], by=("operation", "implementation"))
     assert {change.verdict for change in found.changes} == {"new", "gone"}
 
 
@@ -186,9 +184,7 @@ def mkl(threads: int, branch: str = "OFF") -> AnyRecord:
 
 def settings(before: list[AnyRecord], after: list[AnyRecord], **options: Any) -> dict[str, str]:
     found = difference(before, after, **options).settings
-    return {
-        change.name: f"{','.join(change.before)} -> {','.join(change.after)}" for change in found
-    }
+    return {change.name: f"{','.join(change.before)} -> {','.join(change.after)}" for change in found}
 
 
 def test_versions_threads_and_instruction_sets_are_named_beside_the_numbers() -> None:

@@ -26,10 +26,7 @@ OTHER = LONG.replace("matmul", "softmax")
 
 
 def records(*lines: str) -> list[AnyRecord]:
-    return [
-        cast("AnyRecord", load("mlbackends.tracing.formats", "onednn").parse(line))
-        for line in lines
-    ]
+    return [cast("AnyRecord", load("mlbackends.tracing.formats", "onednn").parse(line)) for line in lines]
 
 
 def test_refusals_are_counted_in_the_order_in_which_they_were_tried() -> None:
@@ -37,9 +34,7 @@ def test_refusals_are_counted_in_the_order_in_which_they_were_tried() -> None:
     assert isinstance(found, DispatchView)
     first, second = found.operations
     assert (first.operation, first.count, first.chosen) == ("matmul", 3, (("ref:any", 1),))
-    assert [
-        (refusal.implementation, refusal.reason, refusal.count) for refusal in first.refusals
-    ] == [
+    assert [(refusal.implementation, refusal.reason, refusal.count) for refusal in first.refusals] == [
         ("brg_matmul:avx512_core_amx", "unsupported isa, and more", 2),
         ("jit_brgemm_utils", "unsupported format tag", 1),
     ]

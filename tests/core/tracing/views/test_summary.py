@@ -31,9 +31,7 @@ def summary(records: list[AnyRecord], **options: Any) -> Summary:
 
 
 def test_groups_come_with_their_times_the_longest_first() -> None:
-    records = [onednn("exec", "matmul", number) for number in (1, 2, 6)] + [
-        onednn("exec", "softmax", 27)
-    ]
+    records = [onednn("exec", "matmul", number) for number in (1, 2, 6)] + [onednn("exec", "softmax", 27)]
     found = summary(records, by=("operation",))
     assert [row.values for row in found.rows] == [("softmax",), ("matmul",)]
     row = found.rows[1]
@@ -73,9 +71,7 @@ def test_what_is_nested_or_made_is_in_no_total_and_told() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("of", "count"), [("work", 1), ("creations", 1), ("partitions", 0), ("all", 3)]
-)
+@pytest.mark.parametrize(("of", "count"), [("work", 1), ("creations", 1), ("partitions", 0), ("all", 3)])
 def test_other_calls_can_be_asked_for(of: str, count: int) -> None:
     records = [
         onednn("exec", "matmul", 1),
@@ -86,9 +82,7 @@ def test_other_calls_can_be_asked_for(of: str, count: int) -> None:
 
 
 def test_what_has_no_row_is_told_together() -> None:
-    records = [
-        onednn("exec", name, time) for name, time in (("a", 5), ("b", 3), ("c", 1), ("c", 1))
-    ]
+    records = [onednn("exec", name, time) for name, time in (("a", 5), ("b", 3), ("c", 1), ("c", 1))]
     found = summary(records, by=("operation",), top=1)
     assert (found.groups, len(found.rows)) == (3, 1)
     assert found.others is not None

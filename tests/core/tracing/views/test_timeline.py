@@ -32,9 +32,7 @@ def call(start: int | None, duration: float, operation: str = "matmul", **more: 
     clock = "" if start is None else "epoch"
     return cast(
         "AnyRecord",
-        structs.replace(
-            record, **({"start_ns": start, "clock": clock, "duration_ns": duration} | more)
-        ),
+        structs.replace(record, **({"start_ns": start, "clock": clock, "duration_ns": duration} | more)),
     )
 
 
@@ -125,9 +123,7 @@ def test_an_earlier_call_that_is_told_later_has_its_place() -> None:
     ),
     st.integers(2, 30),
 )
-def test_any_stamps_and_times_make_a_timeline(
-    calls: list[tuple[int | None, float]], spans: int
-) -> None:
+def test_any_stamps_and_times_make_a_timeline(calls: list[tuple[int | None, float]], spans: int) -> None:
     found = timeline([call(start, duration) for start, duration in calls], spans=spans)
     believed = [duration for _, duration in calls if 0 <= duration <= 1e18]
     assert sum(lane.count for lane in found.lanes) == len(believed)

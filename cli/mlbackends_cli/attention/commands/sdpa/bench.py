@@ -57,8 +57,7 @@ from mlbackends_cli.terminal import ProgressLine, page
 )
 @option(
     "--plot plots [FILE.svg|FILE.png]",
-    "Draw speed over length, and a roofline; bars on the terminal without a FILE. PNG needs"
-    " extra png.",
+    "Draw speed over length, and a roofline; bars on the terminal without a FILE. PNG needs extra png.",
     many=True,
     is_flag=False,
     flag_value="",
@@ -96,9 +95,7 @@ def command(
     # A table and plots of characters are one text; every other output needs its own file.
     is_one = form == "table" or "" not in plots
     refuse_unwritable(*([] if is_one else ["-"]), output or "-", *files)
-    drawings = {
-        path: svg.drawing(path, attention.sheet) for path in files
-    }  # what cannot be drawn fails now
+    drawings = {path: svg.drawing(path, attention.sheet) for path in files}  # what cannot be drawn fails now
     before = speed.read_saved(then, Benched, texts) if then else None
     if run is None:
         plan = Plan(also=(against,) if against else (), **options)

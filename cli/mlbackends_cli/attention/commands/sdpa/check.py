@@ -48,12 +48,8 @@ from mlbackends_cli.terminal import ProgressLine, page
 
 @documented()
 @run_options(0, 7, 60.0)
-@backend_option(
-    "Exit 1 unless this backend computes every problem correctly.", "--require required NAME"
-)
-@written(
-    "outcome", about="How to print it; a format for CI has whether each is right, and no more."
-)
+@backend_option("Exit 1 unless this backend computes every problem correctly.", "--require required NAME")
+@written("outcome", about="How to print it; a format for CI has whether each is right, and no more.")
 def command(saved: str, form: str, output: str, color: str, **options: Any) -> int:
     if saved:
         refuse_beside_saved(options)

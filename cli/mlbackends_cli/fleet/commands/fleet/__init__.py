@@ -267,9 +267,7 @@ def diff(old: str, new: str, fail_on: str, details: bool, **written_to: Any) -> 
 @EXPECT
 @option("--all details", "Show every node.")
 @written(also=("table", "markdown"))
-def facts(
-    words: tuple[str, ...], differing: bool, expect: str, details: bool, **written_to: Any
-) -> None:
+def facts(words: tuple[str, ...], differing: bool, expect: str, details: bool, **written_to: Any) -> None:
     """Show how many nodes have which value of a fact, the rarest first.
 
     NAME is a dotted name such as nvidia.version; a name includes all names below it, as
@@ -282,9 +280,7 @@ def facts(
       backends fleet facts --differing reports/
     """
     if not (words or differing):
-        raise BadInput(
-            "no fact: name one, such as nvidia.version", "--differing shows all that differ"
-        )
+        raise BadInput("no fact: name one, such as nvidia.version", "--differing shows all that differ")
     names, sources = ((), words) if differing else (words[:1], words[1:])
     is_path = bool(names) and os.path.exists(names[0])
     hint = f"name the fact first, as in nvidia.version {names[0]}, or --differing" if names else ""

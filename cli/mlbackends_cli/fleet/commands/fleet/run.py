@@ -60,9 +60,7 @@ _MOST_LATE = 8
     usual=64,
     kind=click.IntRange(min=1, max=65536),
 )
-@option(
-    "--program PATH", "Path of backends on the nodes.  [default: the path of this one]", usual=""
-)
+@option("--program PATH", "Path of backends on the nodes.  [default: the path of this one]", usual="")
 @EXPECT
 @SUMMARY
 @COMMAND

@@ -54,6 +54,4 @@ def command(
         raise BadInput(f"the engine {name} has no workers that read files")
     if not sources:
         raise BadInput("workers cannot read standard input", "name files that they have too")
-    return summary.of(
-        lambda _: read_by(workers.each, where, sources, expect, looks=summary.hazards)
-    )
+    return summary.of(lambda _: read_by(workers.each, where, sources, expect, looks=summary.hazards))

@@ -55,34 +55,26 @@ command = FolderGroup(__name__, name="flags")
 complete = completing(lambda: SWITCHES)
 
 
-def complete_setting(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> "list[CompletionItem]":
+def complete_setting(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
     """Complete a switch's name, and behind the = its values."""
     from click.shell_completion import CompletionItem
 
     del ctx, param
     name, sign, _ = incomplete.partition("=")
-    completions = {
-        f"{switch.name}=": switch.doc for switch in SWITCHES.values() if not switch.read_only
-    }
+    completions = {f"{switch.name}=": switch.doc for switch in SWITCHES.values() if not switch.read_only}
     if sign:
         kind = SWITCHES[name].kind if name in SWITCHES else None
         words = () if getattr(kind, "name", "") == "order" else getattr(kind, "words", ())
         words = ("true", "false") if getattr(kind, "name", "") == "bool" else words
         completions = {f"{name}={word}": "" for word in words}
     return [
-        CompletionItem(text, help=about)
-        for text, about in completions.items()
-        if text.startswith(incomplete)
+        CompletionItem(text, help=about) for text, about in completions.items() if text.startswith(incomplete)
     ]
 
 
 #: The options for the values of switches; for `apply`.
 with_values = together(
-    option(
-        "--flags files FILE.toml", "Apply the switches of this file first (repeatable).", many=True
-    ),
+    option("--flags files FILE.toml", "Apply the switches of this file first (repeatable).", many=True),
     option(
         "--set settings NAME=VALUE",
         "Assume that NAME is set to VALUE (repeatable).",
@@ -169,14 +161,10 @@ def _print(name: str, values: Mapping[str, object]) -> None:
     word = "switch" if count == 1 else "switches"
     write(log_line(f"{name}: {count} {word}, all right"))
     for switch, value in (
-        (SWITCHES[switch_name], value)
-        for switch_name, value in values.items()
-        if switch_name in SWITCHES
+        (SWITCHES[switch_name], value) for switch_name, value in values.items() if switch_name in SWITCHES
     ):
         if switch.needed_torch(value) and (torch := lacking(switch, value, installed_torch())):
-            log(
-                f"{switch.name}={value} needs torch {switch.needed_torch(value)}; installed here is {torch}"
-            )
+            log(f"{switch.name}={value} needs torch {switch.needed_torch(value)}; installed here is {torch}")
 
 
 @command.command("env")
@@ -192,9 +180,7 @@ def _print(name: str, values: Mapping[str, object]) -> None:
 )
 @with_values
 @OUTPUT
-def env(
-    form: str, shell: str | None, files: tuple[str, ...], settings: tuple[str, ...], output: str
-) -> int:
+def env(form: str, shell: str | None, files: tuple[str, ...], settings: tuple[str, ...], output: str) -> int:
     """Print the variables that reproduce the current state; nothing if everything is at its default.
 
     Those named TORCH_..., OMP_NUM_THREADS and so on are read by torch and the libraries themselves.

@@ -76,9 +76,7 @@ def _number(text: str, otherwise: str, whole: float) -> float:
     usual="1%",
     kind=lambda text: _number(text, "neither a part such as 0.01 nor a share such as 1%", 0.0),
 )
-@option(
-    "--whole-threshold RATIO", "Fail also if all calls together take this much longer.", kind=_ratio
-)
+@option("--whole-threshold RATIO", "Fail also if all calls together take this much longer.", kind=_ratio)
 @option(
     "--all everything",
     "Show the calls too that stayed the same or are noise; the formats for programs always do.",

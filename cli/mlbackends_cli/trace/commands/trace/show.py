@@ -214,9 +214,7 @@ def _write_records(logs: "Logs", request: Request, where: "Where") -> None:
 
     form, output = request.form, request.output
     if form == "parquet" and output in ("", "-") and is_terminal(sys.stdout):
-        raise BadInput(
-            "Parquet is binary and cannot be shown on a terminal", "--output trace.parquet"
-        )
+        raise BadInput("Parquet is binary and cannot be shown on a terminal", "--output trace.parquet")
     if form in exporting.LINES and not request.most:
         with (
             exporting.opened(output or "-") as file,

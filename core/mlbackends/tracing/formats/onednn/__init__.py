@@ -19,9 +19,7 @@ MARKERS = tuple(f"{marker},".encode() for marker in grammar.MARKERS)
 parse, split, cut = grammar.parse, grammar.split, grammar.cut
 
 _LEVELS = {"exec": "1", "create": "2", "dispatch": "2,dispatch", "all": "2,all"}
-_ISA = re.compile(
-    r"(?:sse|avx|amx|sve|rvv|rv64|xe|gen|neon|asimd|vsx|zvfh|lasx|lsx)\d*(?:_[a-z0-9]+)*"
-)
+_ISA = re.compile(r"(?:sse|avx|amx|sve|rvv|rv64|xe|gen|neon|asimd|vsx|zvfh|lasx|lsx)\d*(?:_[a-z0-9]+)*")
 
 
 def environment(

@@ -375,9 +375,7 @@ def _signature(head: _Head, event: str, fields: dict[str, str]) -> PrimitiveSign
 
 def _partition(head: _Head, event: str, rest: list[str]) -> GraphPartition | None:
     """Read a partition; since 3.13 the eighth field is the scratchpad."""
-    place, scratchpad = next(
-        (item for item in enumerate(rest) if item[1].startswith("scratchpad:")), (0, "")
-    )
+    place, scratchpad = next((item for item in enumerate(rest) if item[1].startswith("scratchpad:")), (0, ""))
     found = _fitted(_PARTITION, [*rest[:place], *rest[place + 1 :]] if scratchpad else rest)
     if found is None:
         return None

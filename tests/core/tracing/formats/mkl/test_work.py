@@ -110,9 +110,7 @@ def test_what_work_is_known_of_is_in_the_table() -> None:
 
 @pytest.mark.parametrize("path", sorted(TRACES.glob("*.log")), ids=lambda path: path.stem)
 def test_real_calls_have_as_many_arguments_as_the_table_says(path: Path) -> None:
-    for name, arguments in re.findall(
-        r"MKL_VERBOSE ([A-Za-z_]\w*)\((.*)\) .*CNR", path.read_text()
-    ):
+    for name, arguments in re.findall(r"MKL_VERBOSE ([A-Za-z_]\w*)\((.*)\) .*CNR", path.read_text()):
         names = routine(name)[2]
         if name != "FFT":
             assert names, name

@@ -40,9 +40,7 @@ def call(primitive: str, problem: str, tensors: str = F32, **more: str) -> Primi
         ("inner_product", "mb2ic3ih4iw5oc6", BIAS, 2 * 2 * 60 * 6, 120 + 360 + 6 + 12),
     ],
 )  # fmt: skip
-def test_products(
-    primitive: str, problem: str, tensors: str, flops: float, elements: float
-) -> None:
+def test_products(primitive: str, problem: str, tensors: str, flops: float, elements: float) -> None:
     assert work(call(primitive, problem, tensors)) == (flops, 4 * elements)
 
 
@@ -56,9 +54,7 @@ def test_products(
     ],
 )
 def test_recurrent_cells_count_their_gates(auxiliary: str, propagation: str, flops: int) -> None:
-    found = work(
-        call("rnn", "l1t10mb4sic64slc32dhc64dic64", auxiliary=auxiliary, propagation=propagation)
-    )
+    found = work(call("rnn", "l1t10mb4sic64slc32dhc64dic64", auxiliary=auxiliary, propagation=propagation))
     assert found[0] == flops * 2 * 10 * 4 * 64 * (32 + 64)
 
 
