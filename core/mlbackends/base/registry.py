@@ -134,7 +134,7 @@ def _rows(package: str) -> frozenset[str]:
         with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
             import msgspec  # `backends --help` needs no table
 
-            found.update(msgspec.json.decode(file.read(), type=dict[str, Any]))
+            found.update(msgspec.json.decode(file.read(), type=dict[str, msgspec.Raw]))
     return frozenset(found)
 
 

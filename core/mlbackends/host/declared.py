@@ -48,8 +48,8 @@ def facts_of(probe: str) -> dict[str, Fact]:
     if probe not in names(PROBES):
         return {}
     facts = {fact.name: fact for fact in getattr(load(PROBES, probe), "FACTS", ())}
-    for row in _facts_file().get(probe, ()):
-        rows = _facts_file()[row] if isinstance(row, str) else (row,)
+    for row in _facts_in_file(probe):
+        rows = _facts_in_file(row) if isinstance(row, str) else (row,)
         facts |= {fact.name: replace(fact, kind=_KINDS[fact.kind]) for fact in rows if isinstance(fact, Fact)}
     if probe in table("host/variables"):
         steering = Fact("environment", dict[str, str], "The variables that affect it and are set.")
@@ -58,11 +58,17 @@ def facts_of(probe: str) -> dict[str, Fact]:
 
 
 @cache
-def _facts_file() -> dict[str, tuple[Fact | str, ...]]:
-    """Return the facts in facts.json: by probe, and those of several probes by a name with "_"."""
+def _facts_in_file(name: str) -> tuple[Fact | str, ...]:
+    """Return the facts in facts.json of a probe, or those of several probes, whose name begins with "_"."""
+    row = _facts_file().get(name)
+    return msgspec.json.decode(row, type=tuple[Fact | str, ...]) if row else ()
+
+
+@cache
+def _facts_file() -> dict[str, msgspec.Raw]:
     folder = os.path.dirname(str(import_module(PROBES).__file__))
     with open(os.path.join(folder, "facts.json"), "rb") as file:
-        return msgspec.json.decode(file.read(), type=dict[str, tuple[Fact | str, ...]])
+        return msgspec.json.decode(file.read(), type=dict[str, msgspec.Raw])
 
 
 def steering(host: Host, probe: str) -> dict[str, FactValue]:

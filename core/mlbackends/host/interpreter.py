@@ -48,7 +48,9 @@ def query(executable: str, timeout: float = 10.0) -> dict[str, Any]:
         hint = f"write --python {at if exists else f'venv/{inside}'}"
         if os.name == "nt" and not exists:
             hint += "; `py -0p` lists the interpreters"
-        raise BadInput(f"{executable} is not a program that can be run", hint)
+        is_missing = "/" in executable and not call_or(True, os.path.exists, executable)
+        why = "does not exist" if is_missing else "is not a program that can be run"
+        raise BadInput(f"{executable} {why}", hint)
     # A bare -I would also hide the user's site-packages.
     outcome = outcome_of((program, "-c", _QUESTION), timeout, os.environ)
     if outcome.timed_out:

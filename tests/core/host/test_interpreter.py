@@ -76,9 +76,17 @@ def test_an_old_python_that_can_be_read_is_taken(tmp_path: Path) -> None:
     assert interpreter.query(program(tmp_path, telling("3.6.0")))["version"] == "3.6.0"
 
 
-@pytest.mark.parametrize("name", ["/nonexistent/python", "/", "", "null\0byte"])
-def test_what_cannot_be_run_is_bad_input(name: str) -> None:
-    with pytest.raises(BadInput, match="is not a program that can be run"):
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("/nonexistent/python", "does not exist"),
+        ("/", "is not a program that can be run"),
+        ("", "is not a program that can be run"),
+        ("null\0byte", "is not a program that can be run"),
+    ],
+)
+def test_what_cannot_be_run_is_bad_input(name: str, why: str) -> None:
+    with pytest.raises(BadInput, match=why):
         interpreter.query(name)
 
 

@@ -112,7 +112,7 @@ def test_the_cpus_that_are_held_below_their_base_are_named() -> None:
     held = with_facts("alder-lake-hybrid", "cpu", held_cpus="16-19")
 
     (check,) = checks(held, "cpu-frequency-capped")
-    assert check.message.startswith("CPUs 16-19 are limited to less than their base")
+    assert check.message.startswith("CPU 16-19 may not reach its base frequency")
     assert check.command == "cpupower -c 16-19 frequency-set -u 5.00GHz"
 
 
