@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import hashlib
 import json
@@ -322,3 +323,32 @@ def windows_machine(tmp_path: Path) -> WindowsMachine:
         return Host(str(folder))
 
     return recorded
+
+
+@pytest.fixture
+def unprivileged() -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """Return a context in which this thread reads what its user may, even if that is root.
+
+    The user stays the same, so that what is ours, and only readable for us, can still be imported.
+    """
+    return _unprivileged
+
+
+@contextlib.contextmanager
+def _unprivileged() -> Iterator[None]:
+    if os.geteuid() != 0:
+        yield
+        return
+    if sys.platform != "linux":
+        pytest.skip("root may read everything, and has no capabilities that could be given up")
+    libc = ctypes.CDLL(None, use_errno=True)
+    header, sets = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    assert libc.capget(header, sets) == 0
+    effective = sets[0]
+    sets[0] &= ~0b110  # CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH
+    assert libc.capset(header, sets) == 0
+    try:
+        yield
+    finally:
+        sets[0] = effective
+        assert libc.capset(header, sets) == 0

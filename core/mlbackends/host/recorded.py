@@ -177,9 +177,13 @@ def opened(folder: str, has_environment: bool) -> Opened:
     inner = inside(call, folder, "root")
     top = inner if call(os.path.isdir, inner) else folder
     is_root = any(call(os.path.lexists, posixpath.join(top, name)) for name in TOP_FOLDERS)
-    if call is _directly and not os.access(folder, os.R_OK | os.X_OK):
-        raise BadInput(f"{folder} cannot be read: Permission denied")
     if not (has_environment or has_description or is_root):
+        try:
+            call(os.listdir, folder)
+        except PermissionError as error:
+            raise BadInput(f"{folder} cannot be read: {error.strerror}") from None
+        except OSError:  # an archive without a machine
+            pass
         raise BadInput(
             f"{folder} contains neither proc/ nor sys/ nor a host.json: it is not a machine description",
             hint_near(folder),

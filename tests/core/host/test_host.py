@@ -16,6 +16,8 @@ from mlbackends.host.files import READ_LIMIT
 from mlbackends.host.host import Host
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 
@@ -178,17 +180,14 @@ def test_the_current_folder_of_a_drive_is_no_part_of_a_path(
     assert resolved == ["C:/Windows"]
 
 
-def test_a_file_that_may_not_be_read_is_told(root: Path) -> None:
+def test_a_file_that_may_not_be_read_is_told(
+    root: Path, unprivileged: Callable[[], AbstractContextManager[None]]
+) -> None:
     (root / "secret").write_text("x")
     (root / "secret").chmod(0)
     host = Host(str(root))
-    user = os.geteuid()
-    if user == 0:
-        os.seteuid(65534)  # root may read everything; nobody may not
-    try:
+    with unprivileged():
         assert host.read("/secret") == ""
-    finally:
-        os.seteuid(user)
     assert host.denied == ["/secret"]
 
 

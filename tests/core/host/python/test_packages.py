@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,9 @@ from mlbackends.host.python.wheel_files import missing_files
 from mlbackends.model.records import Presence
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from tests.conftest import Machine
 
     from mlbackends.model.records import Finding
@@ -92,7 +94,9 @@ def test_metadata_without_files_is_a_reason(machine: Machine) -> None:
     assert [reason.code for reason in finding.reasons] == ["metadata-only"]
 
 
-def test_a_folder_that_this_user_may_not_read_does_not_count_as_missing() -> None:
+def test_a_folder_that_this_user_may_not_read_does_not_count_as_missing(
+    unprivileged: Callable[[], AbstractContextManager[None]],
+) -> None:
     """Installed by root with umask 077, as on shared clusters."""
     with TemporaryDirectory() as name:
         Path(name, "site/thing/libs").mkdir(parents=True)
@@ -102,15 +106,12 @@ def test_a_folder_that_this_user_may_not_read_does_not_count_as_missing() -> Non
         (info / "RECORD").write_text("thing/libs/_core.so,,\n")
         Path(name).chmod(0o755)
         Path(name, "site/thing").chmod(0)
-        user = os.geteuid()
-        if user == 0:
-            os.seteuid(65534)  # root may read everything; nobody may not
         try:
-            host = Host(name, python=on("/site"))
-            (reason,) = about(host).reasons
-            lacking = missing_files(host, distributions(host)["thing"])
+            with unprivileged():
+                host = Host(name, python=on("/site"))
+                (reason,) = about(host).reasons
+                lacking = missing_files(host, distributions(host)["thing"])
         finally:
-            os.seteuid(user)
             Path(name, "site/thing").chmod(0o755)
 
     assert reason.message == "thing 1.2 is installed, but this user may not read /site/thing"
