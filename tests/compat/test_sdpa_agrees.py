@@ -146,7 +146,14 @@ def test_sixteen_bits_between_the_steps_are_torchs_where_both_allow_it(
     seen = ours(*tensors, **options)
 
     relative, absolute = CLOSE[str(wanted.dtype).removeprefix("torch.")]
-    torch.testing.assert_close(seen, wanted, rtol=relative * 4, atol=absolute * 4, equal_nan=True)
+    # Both round the scores: where those are large, torch is as far from the exact result as we may be.
+    mask = options.get("attn_mask")
+    if mask is not None and mask.is_floating_point():
+        options = {**options, "attn_mask": mask.double()}
+    with torch_kernel(TorchKind.MATH):
+        exact = attention(*(tensor.double() for tensor in tensors), **options)
+    rounded = float(torch.nan_to_num((wanted.double() - exact).abs()).max()) if wanted.numel() else 0.0
+    torch.testing.assert_close(seen, wanted, rtol=relative * 4, atol=absolute * 4 + rounded, equal_nan=True)
 
 
 @given(calls())
