@@ -39,7 +39,7 @@ def fleet_page(fleet: Fleet, page: Page) -> str:
                 ("what", "which nodes, and why"),
                 [
                     [
-                        element("th", escaped(word), scope="row"),
+                        element("th", escaped(word), scope="row") if word else element("td"),
                         element("td", "<br>".join(map(breakable, lines))),
                     ]
                     for word, lines in rows
