@@ -18,6 +18,7 @@ from mlbackends.host.python.frameworks import (
     Package,
     assigned_text,
     built_for_torch,
+    cache_folder,
     config_facts,
     entry_points,
     gpu_unused,
@@ -270,10 +271,10 @@ def facts_xformers(host: Host, xformers: Package) -> _Read:
 
 def facts_hf_kernels(host: Host, _: Package) -> _Read:
     """List the kernels in the cache, with their builds."""
-    home = host.env("HF_HOME") or f"{host.env('XDG_CACHE_HOME') or host.env('HOME') + '/.cache'}/huggingface"
-    cache = host.env("KERNELS_CACHE") or host.env("HF_HUB_CACHE") or f"{home}/hub"
+    home = host.env("HF_HOME") or cache_folder(host, "huggingface")
+    cache = host.env("KERNELS_CACHE") or host.env("HF_HUB_CACHE") or (f"{home}/hub" if home else "")
     builds: dict[str, list[str]] = {}
-    for folder in host.listdir(cache):
+    for folder in host.listdir(cache) if cache else ():
         kind, *name = folder.split("--")
         for path in host.glob(f"{cache}/{folder}/snapshots/*/build/*") if name else ():
             if kind in ("kernels", "models"):

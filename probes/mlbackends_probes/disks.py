@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from mlbackends.base.quantities import one_line
 from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
+from mlbackends.host.python.frameworks import cache_folder
 from mlbackends.host.system.kernel import mounted_above
 from mlbackends.model.records import FactValue, Finding, Presence
 
@@ -55,12 +56,13 @@ def _places(host: Host) -> Iterator[tuple[str, str]]:
     windows_temporary = (host.env("TEMP"), host.env("TMP")) if host.platform == "win32" else ()
     if temporary := host.env("TMPDIR") or next(filter(None, windows_temporary), "/tmp"):  # noqa: S108
         yield "temporary files", temporary
-    caches = host.env("XDG_CACHE_HOME") or (f"{home}/.cache" if home else "")
-    models = host.env("HF_HOME") or (f"{caches}/huggingface" if caches else "")
     for use, folder in (
-        ("Hugging Face", host.env("HF_HUB_CACHE") or models),
-        ("torch", host.env("TORCH_HOME") or (f"{caches}/torch" if caches else "")),
-        ("pip", host.env("PIP_CACHE_DIR") or (f"{caches}/pip" if caches else "")),
+        (
+            "Hugging Face",
+            host.env("HF_HUB_CACHE") or host.env("HF_HOME") or cache_folder(host, "huggingface"),
+        ),
+        ("torch", host.env("TORCH_HOME") or cache_folder(host, "torch")),
+        ("pip", host.env("PIP_CACHE_DIR") or cache_folder(host, "pip")),
     ):
         if folder:
             yield use, folder

@@ -100,6 +100,13 @@ def named(host: Host, names: Sequence[str]) -> list[Distribution]:
     return sorted(dists, key=lambda dist: folders.index(dist.folder))
 
 
+def cache_folder(host: Host, name: str) -> str:
+    """Return the folder in which a library of this name caches files of the user, "" if no home is known."""
+    home = host.env("HOME") or host.env("USERPROFILE")
+    caches = host.env("XDG_CACHE_HOME") or (f"{home}/.cache" if home else "")
+    return f"{caches}/{name}" if caches else ""
+
+
 def found(
     host: Host,
     package: Package | None,
