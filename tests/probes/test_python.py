@@ -166,11 +166,11 @@ def test_the_marker_of_pep_668_counts_outside_of_environments(
 
 
 def test_another_active_environment_is_a_warning_with_the_way_to_it(tmp_path: Path) -> None:
-    found = look(tmp_path, {"work/.venv/bin/python": ""}, {"VIRTUAL_ENV": "/work/.venv"})
+    found = look(tmp_path, {"project/.venv/bin/python": ""}, {"VIRTUAL_ENV": "/project/.venv"})
     (warning,) = found.warnings
     assert warning.code == "other-environment"
-    assert warning.message == ("VIRTUAL_ENV names /work/.venv; the environment that is inspected is /env")
-    assert warning.hint == "inspect that one with --python /work/.venv/bin/python"
+    assert warning.message == ("VIRTUAL_ENV names /project/.venv; the environment that is inspected is /env")
+    assert warning.hint == "inspect that one with --python /project/.venv/bin/python"
 
 
 def test_an_active_environment_that_is_gone_is_to_be_unset(tmp_path: Path) -> None:

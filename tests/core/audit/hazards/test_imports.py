@@ -15,6 +15,22 @@ HAS = ("package-cannot-be-imported", "package-falls-back")
 CUDNN = "ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory"
 
 
+#: The library that NumPy's wheel includes.
+BLAS = "/site/numpy.libs/libscipy_openblas64_-32a4b2a6.so"
+
+
+def openblas(reason: Reason) -> dict[str, ProbeReport]:
+    """Return the report of NumPy's OpenBLAS, which does not open for this reason."""
+    library = Library(
+        *("openblas", BLAS, BLAS.rpartition("/")[2]),
+        found_by="site-packages",
+        owner="numpy 2.4.6",
+        wins=True,
+        reasons=(reason,),
+    )
+    return {"openblas": ProbeReport(Presence.FOUND, libraries=(library,))}
+
+
 def failing(module: str, words: str, code: str = "import-failed", **changes: Any) -> dict[str, ProbeReport]:
     """Return the report of a package whose import ended with these words."""
     message = f"import {module} fails: {words}" if code == "import-failed" else words
@@ -112,39 +128,23 @@ def test_a_module_whose_metadata_is_left_is_reinstalled() -> None:
 
 @pytest.mark.parametrize("said", ["file too short", "cannot read file data", "invalid ELF header"])
 def test_a_library_that_is_cut_off_is_reported_with_the_import_alone(said: str) -> None:
-    path = "/site/numpy.libs/libscipy_openblas64_-32a4b2a6.so"
-    library = Library(
-        *("openblas", path, "libscipy_openblas64_-32a4b2a6.so"),
-        found_by="site-packages",
-        owner="numpy 2.4.6",
-        wins=True,
-        reasons=(Reason("dlopen-failed", f"the loader reports: {path}: {said}"),),
-    )
-    blas = {"openblas": ProbeReport(Presence.FOUND, libraries=(library,))}
+    blas = openblas(Reason("dlopen-failed", f"the loader reports: {BLAS}: {said}"))
 
-    (check,) = failed(report(failing("numpy", f"ImportError: {path}: {said}"), blas), *FINDINGS)
+    (check,) = failed(report(failing("numpy", f"ImportError: {BLAS}: {said}"), blas), *FINDINGS)
 
     assert check.code == "package-cannot-be-imported"
     assert check.command.endswith("--force-reinstall --no-deps numpy==2.4.6")
 
 
 def test_a_crash_because_of_a_library_that_is_cut_off_is_one_finding_with_the_file() -> None:
-    path = "/site/numpy.libs/libscipy_openblas64_-32a4b2a6.so"
-    library = Library(
-        *("openblas", path, "libscipy_openblas64_-32a4b2a6.so"),
-        found_by="site-packages",
-        owner="numpy 2.4.6",
-        wins=True,
-        reasons=(Reason("not-a-library", f"{path}: the file is cut short"),),
-    )
-    blas = {"openblas": ProbeReport(Presence.FOUND, libraries=(library,))}
+    blas = openblas(Reason("not-a-library", f"{BLAS}: the file is cut short"))
     crash = "import {} ended the process with SIGBUS"
     packages = [failing(name, crash.format(name), "crashed") for name in ("numpy", "scipy")]
 
     (check,) = failed(report(*packages, blas), *FINDINGS)
 
     assert check.message == (
-        f"numpy and scipy cannot be imported: ended the process with SIGBUS; {path}: the file is cut short"
+        f"numpy and scipy cannot be imported: ended the process with SIGBUS; {BLAS}: the file is cut short"
     )
     assert check.command.endswith("--force-reinstall --no-deps numpy==2.4.6")
 

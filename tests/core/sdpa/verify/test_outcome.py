@@ -43,18 +43,24 @@ def test_an_error_where_none_is_allowed_is_the_worst() -> None:
     assert replace(RIGHT, gradients={"mask": tiny}).worst == ("mask", tiny)
 
 
-def test_ci_reads_the_errors_of_every_gradient() -> None:
-    (wording,) = parse("--shape 1,2,8,4 --backward")
-    result = replace(RIGHT, gradients={"query": NEAR, "key": FAR})
+def checked(words: str, chosen: str, *results: Result) -> Checked:
+    """Return the check of one problem with these results. chosen: the backend that would be used."""
+    (wording,) = parse(words)
     problem = CheckedProblem(
         text=wording.text,
         problem=wording.problem(Device("cpu", 0)),
-        chosen="fast",
+        chosen=chosen,
         torch_chosen="MATH",
         flops=1,
-        results=(result, replace(RIGHT, errors=None, incomparable="it draws for itself")),
+        results=results,
     )
-    wrong, open_ = outcome_of(Checked(SCHEMA, "backends 1", "", "", 1, (problem,))).checks
+    return Checked(SCHEMA, "backends 1", "", "", 1, (problem,))
+
+
+def test_ci_reads_the_errors_of_every_gradient() -> None:
+    result = replace(RIGHT, gradients={"query": NEAR, "key": FAR})
+    unknown = replace(RIGHT, errors=None, incomparable="it draws for itself")
+    wrong, open_ = outcome_of(checked("--shape 1,2,8,4 --backward", "fast", result, unknown)).checks
 
     assert wrong.status is Status.FAILED
     assert wrong.evidence["gradients.key.largest_absolute"] == 9e-7
@@ -63,19 +69,10 @@ def test_ci_reads_the_errors_of_every_gradient() -> None:
 
 
 def test_a_problem_that_no_backend_ran_is_neither_passed_nor_counted_as_right() -> None:
-    (wording,) = parse("--shape 1,2,8,4")
-    problem = CheckedProblem(
-        text=wording.text,
-        problem=wording.problem(Device("cpu", 0)),
-        chosen="math",
-        torch_chosen="MATH",
-        flops=1,
-        results=(replace(RIGHT, ended=Ended.CANNOT, errors=None),),
-    )
-    checked = Checked(SCHEMA, "backends 1", "", "", 1, (problem,))
+    nothing = checked("--shape 1,2,8,4", "math", replace(RIGHT, ended=Ended.CANNOT, errors=None))
 
-    assert [(check.code, check.status) for check in outcome_of(checked).checks] == [
+    assert [(check.code, check.status) for check in outcome_of(nothing).checks] == [
         ("nothing-ran", Status.UNKNOWN),
         ("fast", Status.SKIPPED),
     ]
-    assert checked.glance() == "check of attention: 0 of 1 problems right"
+    assert nothing.glance() == "check of attention: 0 of 1 problems right"
