@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from mlbackends.audit.canonical import UNDETERMINED, ComparedReport, Values
+from mlbackends.audit.canonical import UNDETERMINED, ComparedReport, Values, prefix_of
 from mlbackends.audit.causes import causes, joined, records, text_of
 from mlbackends.audit.pairs import devices, libraries
 from mlbackends.audit.weights import weighed
@@ -63,10 +63,7 @@ def compare(before: Report, after: Report, names: tuple[str, str] = ("", "")) ->
             " the deeper one has were not compared"
         )
     changes = weighed(tuple(change for name in common for change in comparison.probe(name)))
-    prefixes = [
-        report.probes["python"].facts.get("prefix") if "python" in report.probes else None
-        for report in (before, after)
-    ]
+    prefixes = [prefix_of(report.probes.get("python")) for report in (before, after)]
     if (
         all(prefixes)
         and prefixes[0] != prefixes[1]

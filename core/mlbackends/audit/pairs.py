@@ -4,15 +4,15 @@ A label names a pair by what it is: a soname, an address. Where several have the
 numbers distinguish them.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from mlbackends.base.patterns import pattern
 from mlbackends.model.records import Device, Library
 
 #: What auditwheel and delvewheel add to the name of a library that a wheel includes: a hash of its content.
-_HASH = re.compile(r"(?:-[0-9a-f]{8,64})+(?=\.)")
+_HASH = pattern(r"(?:-[0-9a-f]{8,64})+(?=\.)")
 
 _Entry = TypeVar("_Entry", Library, Device)
 

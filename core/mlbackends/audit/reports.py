@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from mlbackends.base import mounts
 from mlbackends.base.errors import BadInput, why_not
+from mlbackends.base.patterns import pattern
 from mlbackends.host.files import named_bytes
 from mlbackends.host.host import Host
 from mlbackends.host.redaction import Names, names_of, redacted
@@ -27,19 +28,19 @@ _DEEPEST = 40
 _HEAD_BYTES = 4096
 #: How the output of other tools begins.
 _OTHERS = {
-    "a trace of oneDNN, which `backends trace show` reads": re.compile(
+    "a trace of oneDNN, which `backends trace show` reads": pattern(
         r'^[^"\n]*\b(?:onednn|dnnl|mkldnn)_verbose,', re.MULTILINE
     ),
-    "a trace of MKL, which `backends trace show` reads": re.compile(r'^[^"\n]*\bMKL_VERBOSE ', re.MULTILINE),
-    "the XML of `nvidia-smi -q -x`": re.compile(r"<!DOCTYPE nvidia_smi_log|<nvidia_smi_log>"),
-    "the text of `nvidia-smi -q`": re.compile(r"=+NVSMI LOG=+"),
-    "the table of `nvidia-smi`": re.compile(r"\| NVIDIA-SMI \d"),
-    "the JSON of `rocm-smi --json`": re.compile(r'^\s*\{\s*"(?:card\d+|system)"\s*:'),
-    "the text of `rocminfo`": re.compile(r"^ROCk module|^HSA System Attributes", re.MULTILINE),
-    "the XML of `lstopo`": re.compile(r'<!DOCTYPE topology SYSTEM "hwloc'),
-    "the JSON of `lscpu --json`": re.compile(r'^\s*\{\s*"lscpu"\s*:'),
-    "the text of `lscpu`": re.compile(r"^Architecture:\s.*\n(?:Byte Order|CPU op-mode)", re.MULTILINE),
-    "the text of torch's collect_env": re.compile(r"^PyTorch version: ", re.MULTILINE),
+    "a trace of MKL, which `backends trace show` reads": pattern(r'^[^"\n]*\bMKL_VERBOSE ', re.MULTILINE),
+    "the XML of `nvidia-smi -q -x`": pattern(r"<!DOCTYPE nvidia_smi_log|<nvidia_smi_log>"),
+    "the text of `nvidia-smi -q`": pattern(r"=+NVSMI LOG=+"),
+    "the table of `nvidia-smi`": pattern(r"\| NVIDIA-SMI \d"),
+    "the JSON of `rocm-smi --json`": pattern(r'^\s*\{\s*"(?:card\d+|system)"\s*:'),
+    "the text of `rocminfo`": pattern(r"^ROCk module|^HSA System Attributes", re.MULTILINE),
+    "the XML of `lstopo`": pattern(r'<!DOCTYPE topology SYSTEM "hwloc'),
+    "the JSON of `lscpu --json`": pattern(r'^\s*\{\s*"lscpu"\s*:'),
+    "the text of `lscpu`": pattern(r"^Architecture:\s.*\n(?:Byte Order|CPU op-mode)", re.MULTILINE),
+    "the text of torch's collect_env": pattern(r"^PyTorch version: ", re.MULTILINE),
 }
 _HINT = "`backends info --format json --output FILE` or `backends snapshot FILE.json` writes one"
 

@@ -90,7 +90,6 @@ def survey(
     replies = search.opened(requested, not names, progress, meanwhile)
     modules, findings, reports = search.modules, search.findings, search.reports
     for name, finding in findings.items():
-        has_check = bool(finding.imports and registry.check_of(name, modules[name]))
         theirs = [job for job in search.jobs if job.probe == name and job.id in replies]
         own = {job.library.path: replies[job.id] for job in theirs}
         if host.pid is not None:
@@ -103,6 +102,7 @@ def survey(
                 for library in finding.libraries
             ]
             finding, own = replace(finding, libraries=tuple(libraries)), {}
+        has_check = bool(own and finding.imports and registry.check_of(name, modules[name]))
         total = search.seconds[name] + sum(reply.seconds for reply in own.values())
         reports[name] = replace(
             merged(name, finding, own, depth, has_check),

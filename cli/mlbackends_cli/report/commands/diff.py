@@ -17,7 +17,6 @@ Examples:
   backends diff old/ new/ --only 'cud*' --ignore '*.found_by'
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -27,6 +26,7 @@ from mlbackends.audit.causes import Cause, Record, causes, joined, text_of
 from mlbackends.audit.causes import records as records_of
 from mlbackends.audit.compare import ANOTHER_ENVIRONMENT, check_globs, compare, narrowed, outcome_of
 from mlbackends.audit.reports import LIVE, environments, name_of, reports_of
+from mlbackends.base.patterns import pattern
 from mlbackends.model.audit import Severity
 from mlbackends.model.difference import Change, Difference, Kind
 from mlbackends_cli import formats
@@ -51,7 +51,7 @@ from mlbackends_cli.text.elements import (
 )
 from mlbackends_cli.text.plain import Group, Listing, amount, one_line, without_commands, wrapped
 
-_VERSION = re.compile(r"(?:^|[._])(?:version|release)$|^packages\.distributions\.")
+_VERSION = pattern(r"(?:^|[._])(?:version|release)$|^packages\.distributions\.")
 _COLOURS = {Kind.ADDED: "green", Kind.REMOVED: "red", Kind.CHANGED: "yellow"}
 
 
