@@ -18,6 +18,9 @@ MEANINGS = {
 }
 YES, NO, USAGE, UNKNOWN, BUG, _, INTERRUPTED, CLOSED_PIPE, _ = MEANINGS
 
+#: Of `backends resolve` alone, whose help explains it.
+FALLS_BACK = 4
+
 
 @contextmanager
 def cleared_up() -> Iterator[None]:

@@ -20,7 +20,7 @@ from mlbackends_cli.text.plain import cleaned, log_line
 #: Errors of writing that are not ours: no space, or standard output was closed before the start.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 #: The packages with commands; `backends A B` is SUBJECT/commands/A/B.py.
-_SUBJECTS = ("report", "attention", "trace", "fleet", "switches")
+_SUBJECTS = ("report", "attention", "trace", "fleet", "switches", "loading")
 
 main = FolderGroup(
     "mlbackends_cli.commands",

@@ -222,12 +222,15 @@ class ElfImage(FileImage):
         if entry_size != struct.calcsize(layout) or not 0 < count <= _SEGMENTS_LIMIT:
             raise NotALibrary("the ELF file is damaged: its program headers have an impossible size")
         self.segments: list[tuple[int, int, int, int]] = []
+        self.has_executable_stack = False
         for fields in struct.iter_unpack(layout, self.exactly(start, entry_size * count)):
             if self.bits == _WIDE_BITS:
-                kind, _, offset, address, _, size, _, _ = fields
+                kind, flags, offset, address, _, size, _, _ = fields
             else:
-                kind, offset, address, _, size, _, _, _ = fields
+                kind, offset, address, _, size, _, flags, _ = fields
             self.segments.append((kind, offset, address, size))
+            if kind == _PT_GNU_STACK:
+                self.has_executable_stack = bool(flags & _PF_X)
         end = max((s[1] + s[3] for s in self.segments if s[0] == _PT_LOAD), default=0)
         if end > self.size:
             raise NotALibrary(f"the file is cut short: it has {self.size} bytes and its segments need {end}")
@@ -253,6 +256,13 @@ class ElfImage(FileImage):
                 self.tags[tag] = value
         if len(self.needed) > _NEEDED_LIMIT:
             raise NotALibrary("the ELF file is damaged: it needs more libraries than any real one")
+
+    def interpreter(self) -> str:
+        """Return the path of the loader that a program names, "" for a library."""
+        for kind, offset, _, size in self.segments:
+            if kind == _PT_INTERP:
+                return text_of(self.exactly(offset, min(size, BLOCK_BYTES)).partition(b"\0")[0])
+        return ""
 
     def string(self, position: int) -> str:
         """Return the string at a position of the dynamic string table."""
@@ -293,7 +303,7 @@ _BLOCKS_LIMIT = 256
 _TEXT_BYTES = (1 << 10, 16 << 10)
 _LINKER_SCRIPT_WORDS = (b"GNU ld script", b"OUTPUT_FORMAT", b"GROUP", b"INPUT")
 
-_PT_LOAD, _PT_DYNAMIC = 1, 2
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP, _PT_GNU_STACK, _PF_X = 1, 2, 3, 0x6474E551, 1
 _WIDE_BITS = 64
 _IMAGES_LIMIT = 16
 _SEGMENTS_LIMIT = 1024

@@ -1,0 +1,278 @@
+"""What `import NAME` imports, in its order, from the text of the modules; no module is run.
+
+Only what surely runs at import counts as certain: statements of a module and of its classes, and the branches
+of conditions on the platform and on Python's version. What a `try` that catches the failure or another
+condition guards is reported as uncertain; what is inside functions is left out.
+"""
+
+import ast
+import posixpath
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from mlbackends.base.patterns import bytes_pattern
+from mlbackends.host.host import Host, once_per_host
+from mlbackends.host.python.packages import (
+    Distribution,
+    distributions,
+    listed_files,
+    python_folders,
+    record_bytes,
+)
+
+#: The most modules of one package that are read; the largest packages import fewer.
+_MOST_MODULES = 2000
+#: Exceptions that a failed import raises, or that include those.
+_CATCHING = frozenset(
+    ["ImportError", "ModuleNotFoundError", "OSError", "Exception", "BaseException", "RuntimeError", ""]
+)
+_MODULE_BYTES = 4 << 20
+_SHARED = bytes_pattern(rb'\.so(?=[.,"\s]|\Z)[^\n]*')
+
+
+class Import(NamedTuple):
+    """A module that another one imports. path: its file, "" if there is none.
+
+    is_certain: whether importing the package surely imports it, and fails where it fails. line: where that
+    is written, "torch/__init__.py:443".
+    """
+
+    module: str
+    path: str
+    is_certain: bool
+    line: str = ""
+
+    @property
+    def is_extension(self) -> bool:
+        """Whether it is compiled."""
+        return self.path.endswith((".so", ".pyd"))
+
+
+@once_per_host
+def imports_of(host: Host, module: str) -> tuple[Import, ...]:
+    """Return what importing a module imports, itself first; of other packages only the names.
+
+    A module whose file is gone, which its package's RECORD lists, is included with the path that it had.
+    """
+    walk = _Walk(host, module.partition(".")[0])
+    walk.follow(module, is_certain=True, line="")
+    return tuple(walk.found.values())
+
+
+@once_per_host
+def module_file(host: Host, module: str) -> str:
+    """Return the file that a module is imported from, as Python's finders choose it; "" for none."""
+    parts = module.split(".")
+    for base in python_folders(host):
+        folder = "/".join([base, *parts[:-1]])
+        names = _names(host, folder)
+        if parts[-1] in names:
+            inside = _names(host, f"{folder}/{parts[-1]}")
+            file = _module_in(host, inside, "__init__")
+            if file:
+                return f"{folder}/{parts[-1]}/{file}"
+        if file := _module_in(host, names, parts[-1]):
+            return f"{folder}/{file}"
+    return ""
+
+
+def _module_in(host: Host, names: frozenset[str], stem: str) -> str:
+    for suffix in suffixes(host):
+        if stem + suffix in names:
+            return stem + suffix
+    return ""
+
+
+@once_per_host
+def suffixes(host: Host) -> tuple[str, ...]:
+    """Return how the names of modules end, in the order of Python's finders: EXTENSION_SUFFIXES, then .py.
+
+    Source: CPython, Python/dynload_shlib.c; the tag of the platform is that of the machine.
+    """
+    major, minor = (*str(host.python.get("version", "3")).split("."), "", "")[:2]
+    if host.platform == "win32":
+        return (f".cp{major}{minor}-win_amd64.pyd", ".pyd", ".py")
+    if host.platform == "darwin":
+        return (f".cpython-{major}{minor}-darwin.so", f".abi{major}.so", ".so", ".py")
+    libc = "musl" if "musl" in str(host.system("libc") or "") else "gnu"
+    tag = f"cpython-{major}{minor}"
+    return (f".{tag}-{host.machine}-linux-{libc}.so", f".{tag}.so", f".abi{major}.so", ".so", ".py")
+
+
+@once_per_host
+def _names(host: Host, folder: str) -> frozenset[str]:
+    return frozenset(host.listdir(folder))
+
+
+@once_per_host
+def shared_objects(host: Host, dist: Distribution) -> tuple[str, ...]:
+    """Return the paths of the shared objects that a distribution installed, as its RECORD lists them."""
+    paths = (
+        posixpath.normpath(f"{dist.folder}/{name}")
+        for name in listed_files(record_bytes(host, dist), _SHARED)
+        if name.endswith(".so") or ".so." in posixpath.basename(name)
+    )
+    return tuple(dict.fromkeys(paths))
+
+
+def module_name(host: Host, dist: Distribution, path: str) -> str:
+    """Return the name under which Python can import a file of a distribution, "" if it can under none."""
+    for suffix in suffixes(host):
+        if path.endswith(suffix) and path.startswith(f"{dist.folder}/"):
+            parts = path[len(dist.folder) + 1 : -len(suffix)].split("/")
+            return ".".join(parts) if all(part.isidentifier() for part in parts) else ""
+    return ""
+
+
+@once_per_host
+def lost_modules(host: Host) -> dict[str, str]:
+    """Return the path of each extension module that a distribution installed and that is gone."""
+    lost = {}
+    for dists in distributions(host).values():
+        for path in shared_objects(host, dists[0]):
+            if not host.exists(path) and not host.closed_above(path):
+                lost[module_name(host, dists[0], path)] = path
+    lost.pop("", None)
+    return lost
+
+
+class _Walk:
+    """One walk through the modules of a package. found: the imports by module, in their order."""
+
+    def __init__(self, host: Host, top: str) -> None:
+        self.host, self.top = host, top
+        self.found: dict[str, Import] = {}
+        self._certain: set[str] = set()
+
+    def follow(self, module: str, is_certain: bool, line: str) -> None:
+        """Add a module, the packages above it, and what they import."""
+        parts = module.split(".")
+        for count in range(1, len(parts) + 1):
+            self._add(".".join(parts[:count]), is_certain, line)
+
+    def _add(self, module: str, is_certain: bool, line: str) -> None:
+        known = self.found.get(module)
+        if known and (known.is_certain or not is_certain):
+            return
+        top = module.partition(".")[0]
+        if top != self.top:
+            if top == module or top not in self.found:
+                self.found[top] = Import(top, "", is_certain, line)
+            return
+        path = module_file(self.host, module) or lost_modules(self.host).get(module, "")
+        if not path and known is None and "." in module:
+            return  # a name of the package above it, or a module of another system
+        if known is None and len(self.found) >= _MOST_MODULES:
+            return
+        self.found[module] = Import(module, path, is_certain, line)
+        if not path.endswith(".py"):
+            return
+        is_package = path.endswith("/__init__.py")
+        place = path[path.rindex(f"/{self.top}/") + 1 :] if f"/{self.top}/" in path else path
+        tree = parsed(self.host, path)
+        for statement, is_sure in _statements(tree.body if tree else [], True, self.host):
+            at = f"{place}:{statement.lineno}"
+            for name in _imported(statement, module, is_package):
+                is_module = module_file(self.host, name) or name in lost_modules(self.host)
+                if name.partition(".")[0] == self.top and not is_module:
+                    name = name.rpartition(".")[0]  # `from .module import function`
+                if name:
+                    self.follow(name, is_certain and is_sure, at)
+
+
+@once_per_host
+def parsed(host: Host, path: str) -> ast.Module | None:
+    """Return the syntax tree of a module, None for one that cannot be read."""
+    try:
+        return ast.parse(host.read_bytes(path, _MODULE_BYTES))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _statements(
+    body: list[ast.stmt], is_sure: bool, host: Host
+) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+    """Yield the imports among statements, each with whether it surely runs and its failure is not caught."""
+    for statement in body:
+        match statement:
+            case ast.Import() | ast.ImportFrom():
+                yield statement, is_sure
+            case ast.ClassDef():
+                yield from _statements(statement.body, is_sure, host)
+            case ast.With():
+                suppresses = any("suppress" in ast.unparse(item.context_expr) for item in statement.items)
+                yield from _statements(statement.body, is_sure and not suppresses, host)
+            case ast.Try():
+                caught = any(_catches(handler) for handler in statement.handlers)
+                yield from _statements(statement.body, is_sure and not caught, host)
+                for handler in statement.handlers:
+                    yield from _statements(handler.body, False, host)
+                yield from _statements(statement.orelse, is_sure and not caught, host)
+                yield from _statements(statement.finalbody, is_sure, host)
+            case ast.If():
+                answer = _decided(statement.test, host)
+                # A constant that is not known here, such as LINUX, chooses among what is there; a call asks
+                # for something that may be missing.
+                asks = any(isinstance(node, ast.Call | ast.Subscript) for node in ast.walk(statement.test))
+                if answer is not False:
+                    yield from _statements(statement.body, is_sure and (answer is True or not asks), host)
+                if answer is not True:
+                    yield from _statements(statement.orelse, is_sure and (answer is False or not asks), host)
+            case ast.For() | ast.While():
+                yield from _statements(statement.body, False, host)
+
+
+def _catches(handler: ast.ExceptHandler) -> bool:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    names = {kind.id if isinstance(kind, ast.Name) else "" for kind in kinds}
+    if not names & _CATCHING:
+        return False
+    # One that only adds words raises again.
+    return not any(isinstance(statement, ast.Raise) for statement in handler.body)
+
+
+def _decided(test: ast.expr, host: Host) -> bool | None:
+    """Return the value of a condition on the platform or on Python's version, None for any other."""
+    text = ast.unparse(test)
+    if text in ("TYPE_CHECKING", "typing.TYPE_CHECKING", "False"):
+        return False
+    version = tuple(int(part) for part in str(host.python.get("version", "3")).split(".") if part.isdigit())
+    match test:
+        case ast.UnaryOp(ast.Not(), operand):
+            answer = _decided(operand, host)
+            return None if answer is None else not answer
+        case ast.Compare(left, [operator], [ast.Constant(str() as value)]):
+            system = {"linux": "Linux", "darwin": "Darwin", "win32": "Windows"}.get(host.platform, "")
+            known = {
+                "sys.platform": host.platform,
+                "os.name": "nt" if host.platform == "win32" else "posix",
+                "platform.system()": system,
+            }.get(ast.unparse(left))
+            if known is not None and isinstance(operator, ast.Eq | ast.NotEq):
+                return (known == value) is isinstance(operator, ast.Eq)
+        case ast.Compare(left, [operator], [ast.Tuple(elements)]):
+            wanted = tuple(part.value for part in elements if isinstance(part, ast.Constant))
+            if ast.unparse(left).startswith("sys.version_info") and all(isinstance(w, int) for w in wanted):
+                if isinstance(operator, ast.GtE | ast.Gt):
+                    return version >= wanted
+                if isinstance(operator, ast.Lt | ast.LtE):
+                    return version < wanted
+        case ast.Call(ast.Attribute(value, "startswith"), [ast.Constant(str() as start)]):
+            if ast.unparse(value) == "sys.platform":
+                return host.platform.startswith(start)
+    return None
+
+
+def _imported(statement: ast.Import | ast.ImportFrom, module: str, is_package: bool) -> Iterator[str]:
+    """Yield the modules that a statement may import."""
+    if isinstance(statement, ast.Import):
+        yield from (alias.name for alias in statement.names)
+        return
+    base = statement.module or ""
+    if statement.level:
+        parts = module.split(".")
+        parts = parts[: len(parts) - statement.level + is_package]
+        base = ".".join([*parts, *([base] if base else [])])
+    if base:
+        yield base
+        yield from (f"{base}.{alias.name}" for alias in statement.names if alias.name != "*")

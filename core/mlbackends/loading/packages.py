@@ -1,0 +1,243 @@
+"""Whether installed packages and single files load: the verdict for each, with the loader's own words.
+
+Each shared object that a package opens itself is opened in a process of its own. What fails there is judged
+by what the package's code imports: a failing extension module that importing the package surely imports makes
+the package fail, one behind a `try` or inside a function costs a part of it. Nothing is opened or imported.
+"""
+
+import posixpath
+from collections.abc import Callable, Iterable, Sequence
+
+from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.version import __version__
+from mlbackends.host.host import Host
+from mlbackends.host.python.packages import Distribution, distribution, distributions, normalised
+from mlbackends.host.python.requirements import required
+from mlbackends.loading.environment import Environment, extension_modules, modules_of, providers
+from mlbackends.loading.imports import imports_of, lost_modules, shared_objects
+from mlbackends.loading.linker import Opening
+from mlbackends.loading.preloads import preload_of
+from mlbackends.model.loading import SCHEMA, Fault, LoadedFile, PackageLoading, Resolution, Verdict
+
+
+def resolve(
+    host: Host,
+    subjects: Sequence[str] = (),
+    *,
+    with_files: bool = False,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Resolution:
+    """Return whether packages, files, or the files of folders load in a host's environment.
+
+    subjects: all packages with shared objects where there are none. with_files: whether the answer lists
+    every file that is mapped. progress: called before each subject with how many are done, of how many.
+    Raises UnknownName for a package that is not installed, BadInput for a file that does not exist.
+    """
+    environment = Environment(host)
+    packages = _Packages(environment, with_files)
+    answers: list[PackageLoading] = []
+    chosen = subjects or _with_shared_objects(host)
+    for i, subject in enumerate(chosen):
+        if progress:
+            progress(i, len(chosen), subject)
+        if "/" in subject:
+            paths = _files_of(host, subject)
+            answers += [_file(environment, path, with_files) for path in paths]
+        else:
+            answers.append(packages.answer(_distribution(host, subject)))
+    python = host.python
+    return Resolution(
+        schema=SCHEMA,
+        tool=f"backends {__version__}",
+        python=f"{python.get('executable', '')} ({python.get('version', '')})",
+        machine=host.machine,
+        packages=tuple(answers),
+    )
+
+
+def _with_shared_objects(host: Host) -> list[str]:
+    return [name for name, dists in distributions(host).items() if shared_objects(host, dists[0])]
+
+
+def _distribution(host: Host, name: str) -> Distribution:
+    """Return a distribution by its name or by the name of a module that it installs. Raises UnknownName."""
+    installed = distributions(host)
+    if normalised(name) in installed:
+        return installed[normalised(name)][0]
+    for dists in installed.values():
+        if name in modules_of(host, dists[0]):
+            return dists[0]
+    raise UnknownName("package", name, tuple(installed), "pip list")
+
+
+def _files_of(host: Host, path: str) -> list[str]:
+    """Return a file, or the shared objects in a folder and those below it."""
+    if host.is_dir(path):
+        found = []
+        folders = [path.rstrip("/")]
+        for folder in folders:  # grows as it is walked
+            for name in host.listdir(folder):
+                at = f"{folder}/{name}"
+                if host.is_dir(at) and not host.is_link(at):
+                    folders.append(at)
+                elif name.endswith(".so") or ".so." in name:
+                    found.append(at)
+        if not found:
+            raise BadInput(f"{path} has no shared object in it")
+        return found
+    if not host.exists(path):
+        raise BadInput(f"{path} does not exist")
+    return [path]
+
+
+# ---- one file -------------------------------------------------------------------------------------
+
+
+def _file(environment: Environment, path: str, with_files: bool) -> PackageLoading:
+    absolute = path if path.startswith("/") else posixpath.abspath(path)
+    opening, after = opened(environment, absolute, ())
+    return PackageLoading(
+        name=path,
+        verdict=verdict_of(opening.faults, ()),
+        faults=opening.faults,
+        after=after,
+        opened=1,
+        files=opening.files() if with_files else (),
+    )
+
+
+def opened(environment: Environment, path: str, modules: tuple[str, ...]) -> tuple[Opening, tuple[str, ...]]:
+    """Open a file in a new process, or else after importing the packages that have what it lacks.
+
+    modules: what is imported first in any case. Returns also what has to be imported beyond that.
+    """
+    opening = environment.after(modules).open(path)
+    if not opening.faults:
+        return opening, ()
+    for module in _having(environment, opening):
+        if module not in modules:
+            second = environment.after((*modules, module)).open(path)
+            if not second.faults:
+                return second, (module,)
+            if len(second.faults) < len(opening.faults):
+                opening = second  # what is left is what is really wrong
+    return opening, ()
+
+
+def _having(environment: Environment, opening: Opening) -> Iterable[str]:
+    """Return the modules of installed packages that have a library which an object does not find."""
+    having: dict[str, None] = {}
+    for fault in opening.faults:
+        name = providers(environment.host).get(fault.name, ("", ""))[0]
+        dist = distributions(environment.host).get(name, [None])[0]
+        for module in modules_of(environment.host, dist)[:1] if dist else ():
+            having[module] = None
+    return having
+
+
+def verdict_of(faults: tuple[Fault, ...], fallbacks: tuple[Fault, ...]) -> Verdict:
+    """Return the verdict that faults and fallbacks mean."""
+    if any(fault.code != "not-read" for fault in faults):
+        return Verdict.FAILS
+    if faults:
+        return Verdict.UNKNOWN
+    return Verdict.FALLS_BACK if fallbacks else Verdict.LOADS
+
+
+# ---- a package ------------------------------------------------------------------------------------
+
+
+class _Packages:
+    """The answers for the packages of one environment, each made once."""
+
+    def __init__(self, environment: Environment, with_files: bool) -> None:
+        self.environment, self.host = environment, environment.host
+        self._with_files = with_files
+        self._answers: dict[str, PackageLoading] = {}
+
+    def answer(self, dist: Distribution) -> PackageLoading:
+        """Return whether a package loads."""
+        if dist.name not in self._answers:
+            self._answers[dist.name] = PackageLoading(dist.name)  # for requirements that lead back here
+            self._answers[dist.name] = self._answer(dist)
+        return self._answers[dist.name]
+
+    def _answer(self, dist: Distribution) -> PackageLoading:
+        host = self.host
+        before = _imported_before(host, dist)
+        failing: dict[str, Opening] = {}
+        after: dict[str, None] = {}
+        files: dict[str, LoadedFile] = {}
+        roots = extension_modules(host, dist)
+        for name, path in roots.items():
+            if name in lost_modules(host):
+                words = f"No module named '{name}'"
+                failing[path] = Opening(None, (Fault("missing-file", name, words, (path,)),))
+                continue
+            opening, modules = opened(self.environment, path, before)
+            after |= dict.fromkeys(modules)
+            files |= {file.path: file for file in opening.files()}
+            if opening.faults:
+                failing[path] = opening
+        faults, fallbacks, parts = (
+            self._judged(dist, failing) if failing or self._is_held_back(dist) else ((),) * 3
+        )
+        return PackageLoading(
+            name=dist.name,
+            version=dist.version,
+            verdict=verdict_of(faults, fallbacks),
+            faults=faults,
+            fallbacks=fallbacks,
+            parts=parts,
+            after=() if faults else tuple(after),
+            opened=len(roots),
+            files=tuple(files.values()) if self._with_files else (),
+        )
+
+    def _is_held_back(self, dist: Distribution) -> bool:
+        """Return whether a package that this one requires does not load, or is not installed."""
+        for need in required(self.host, dist):
+            if not need.installed:
+                return True
+            other = distribution(self.host, need.name)
+            if other and self.answer(other).verdict is not Verdict.LOADS:
+                return True
+        return False
+
+    def _judged(
+        self, dist: Distribution, failing: dict[str, Opening]
+    ) -> tuple[tuple[Fault, ...], tuple[Fault, ...], tuple[Fault, ...]]:
+        """Return the faults that importing a package meets, those that cost it a part, and others.
+
+        failing: the extension modules that do not open.
+        """
+        certain: list[Fault] = []
+        caught: list[Fault] = []
+        met: set[str] = set()
+        for module in modules_of(self.host, dist):
+            if module.startswith("_") and met:
+                continue
+            for step, opening in self.environment.import_module(self.environment.start.copy(), module):
+                if step.path not in met:
+                    (certain if step.is_certain else caught).extend(opening.faults)
+                met.add(step.path)
+        rest: list[Fault] = []
+        for path, opening in failing.items():
+            if path not in met:
+                is_public = self._is_imported_by_its_package(dist, path)
+                (caught if is_public else rest).extend(opening.faults)
+        return tuple(certain), tuple(caught), tuple(rest)
+
+    def _is_imported_by_its_package(self, dist: Distribution, path: str) -> bool:
+        """Return whether importing the package right around an extension module surely imports it."""
+        folder = posixpath.dirname(path).removeprefix(dist.folder).strip("/")
+        package = folder.replace("/", ".")
+        return any(step.path == path and step.is_certain for step in imports_of(self.host, package))
+
+
+def _imported_before(host: Host, dist: Distribution) -> tuple[str, ...]:
+    """Return the modules that are imported before a package's extension modules, by its row."""
+    for module in modules_of(host, dist):
+        if row := preload_of(host, module):
+            return (*row.imports, row.module)
+    return ()
