@@ -320,6 +320,23 @@ def test_a_file_that_holds_no_report_is_an_error_with_its_first_line(tmp_path: P
         assert fleet["configurations"][0]["nodes"] == ["n5"]
 
 
+def test_the_output_of_another_tool_is_named_and_is_no_fleet(tmp_path: Path) -> None:
+    text = "Architecture:        x86_64\nCPU op-mode(s):      32-bit, 64-bit\nModel:               1\n"
+    (tmp_path / "lscpu.txt").write_text(text)
+    for command in (["summarize"], ["doctor"], ["facts", "cpu.model_name"]):
+        done = backends("fleet", *command, str(tmp_path / "lscpu.txt"))
+        assert (done.returncode, "is the text of `lscpu`, not a report" in done.stderr) == (2, True)
+    done = backends("fleet", "summarize", data=text)
+    assert done.stderr.startswith("backends: standard input is the text of `lscpu`, not a report")
+    done = backends("fleet", "summarize", str(tmp_path))
+    assert "lscpu: there is no report in its file, but: the text of `lscpu`" in " ".join(done.stdout.split())
+
+
+def test_a_summary_is_a_source_on_standard_input_too(reports: Path) -> None:
+    stored = backends("fleet", "summarize", str(reports), "--format", "json").stdout
+    assert backends("fleet", "summarize", "--format", "json", data=stored).stdout == stored
+
+
 def test_the_name_of_an_exception_is_not_a_node() -> None:
     done = backends("fleet", "summarize", data="ImportError: no\nUserWarning: x\n")
     assert done.returncode == 3 and "no node reported" in done.stderr

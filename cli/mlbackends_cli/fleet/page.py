@@ -110,7 +110,7 @@ def sheet(fleet: Fleet, style: str = "") -> str:
     for kind in fleet.kinds[:_MOST_KINDS]:
         rows.heading(fleets.heading(kind))
         rows.row(kind.alike, "series s2", fleets.agreement(kind, fleet.compared_with), "")
-        found = fleets.blocks(kind)
+        found = fleets.blocks(kind, fleet.compared_with)
         for nodes, (first, *others) in found[:_MOST_ROWS]:
             text = first + (f", and {len(others)} more" if others else "")
             rows.row(len(nodes), "series s1", text, fleets.nodes_of(nodes))

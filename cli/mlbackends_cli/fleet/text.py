@@ -9,6 +9,7 @@ from typing import Any
 
 from mlbackends.base.errors import counted
 from mlbackends.fleet.collection import MOST_VALUES
+from mlbackends.fleet.groups import MAJORITY
 from mlbackends.fleet.nodesets import folded
 from mlbackends.fleet.records import merged
 from mlbackends.model.fleet import RECORD, Fleet, FleetDifference, FleetFacts, Kind, Status
@@ -85,12 +86,15 @@ def nodes_of(nodes: Sequence[str], *, whole: bool = False) -> str:
     return folded(nodes, 0 if whole else _MOST_RANGES)
 
 
-def blocks(kind: Kind, *, whole: bool = False) -> list[tuple[tuple[str, ...], list[str]]]:
+def blocks(
+    kind: Kind, compared_with: str = MAJORITY, *, whole: bool = False
+) -> list[tuple[tuple[str, ...], list[str]]]:
     """Return nodes, and in sentences what they have otherwise than the majority, or without one.
 
-    whole: with all groups without a majority, and all names.
+    compared_with: of the fleet. whole: with all groups without a majority, and all names.
     """
     found: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    others = "others" if compared_with == MAJORITY else "baseline"
     for deviation in kind.deviations:
         found[deviation.nodes] = [
             (fact.name, *unlike(fact.name, fact.value, fact.usual)) for fact in deviation.differences
@@ -109,7 +113,7 @@ def blocks(kind: Kind, *, whole: bool = False) -> list[tuple[tuple[str, ...], li
     for nodes, triples in found.items():
         alike: dict[str, list[str]] = {}
         for name, value, usual in triples:
-            text = f"{value} ({f'others {usual}' if usual else 'no majority'})"
+            text = f"{value} ({f'{others} {usual}' if usual else 'no majority'})"
             alike.setdefault(text, []).append(one_line(name))
         limit = 0 if whole else _MOST_ALSO
         told.append((nodes, [f"{n[0]}: {text}{_also(n[1:], limit)}" for text, n in alike.items()]))
@@ -194,8 +198,6 @@ def _whole(name: str, value: Any) -> str:
         return "none"
     if isinstance(value, dict):
         return ", ".join(f"{count}x {text}" for text, count in value.items())
-    if isinstance(value, tuple):  # the least and the greatest measured value
-        return " to ".join(amount(name, end) for end in value)
     if isinstance(value, list):
         sign = "; " if any(isinstance(item, dict) for item in value) else ", "
         return sign.join(amount(name, item) for item in value) or "empty"
@@ -272,7 +274,7 @@ def fleet_parts(fleet: Fleet, page: Page) -> _Parts:
     for kind in fleet.kinds:
         alike = f"{kind.alike:,} of {kind.nodes:,} {agreement(kind, fleet.compared_with)}"
         rows = [("", [alike])]
-        for nodes, texts in blocks(kind, whole=page.details):
+        for nodes, texts in blocks(kind, fleet.compared_with, whole=page.details):
             if most and texts[most:]:
                 texts[most:] = [f"and {len(texts) - most} more; --all shows them"]
             number = f"{len(nodes):,} of {kind.nodes:,}"

@@ -69,6 +69,8 @@ def amount(name: str, value: Any) -> str:
         return quantity(name, value)
     if isinstance(value, list):
         return ", ".join(amount(name, item) for item in value) or "none"
+    if isinstance(value, tuple):  # the least and the greatest measured value
+        return " to ".join(amount(name, end) for end in value)
     if isinstance(value, dict):
         return ", ".join(f"{key} {amount(str(key), item)}" for key, item in value.items()) or "none"
     return "none" if value is None else str(value)

@@ -7,8 +7,9 @@ import msgspec
 from msgspec.structs import replace
 
 from mlbackends.base.version import __version__
-from mlbackends.fleet.collection import MISSING, MOST_VALUES, Collection, are_near
+from mlbackends.fleet.collection import MISSING, MOST_VALUES, Collection, Section
 from mlbackends.fleet.fingerprint import Facts, of_all_devices
+from mlbackends.fleet.groups import values_of
 from mlbackends.model.fleet import DIFFERENCE_SCHEMA, Change, FleetDifference, Silent, Status, Step
 
 _Steps = dict[str, tuple[Any, Any]]
@@ -80,7 +81,9 @@ def _changes(
         stayed = nodes_of(
             pair
             for pair in pairs
-            if name not in steps[pair] and comparison.of(0, pair[0]).get(name) in formers
+            if name not in steps[pair]
+            and (was := comparison.of(0, pair[0]).get(name)) in formers
+            and (was is None) == (comparison.of(1, pair[1]).get(name) is None)
         )
         behind = stayed if len(nodes) > len(stayed) else ()
         alike.setdefault((nodes, behind), []).extend(
@@ -105,30 +108,24 @@ class _Comparison:
 
     def steps(self, before: int, after: int) -> _Steps:
         """Return the facts that differ, with both values."""
-        was, now = self.of(0, before), self.of(1, after)
-        return {
-            name: (was.get(name), now.get(name))
-            for name in {**was, **now}
-            if was.get(name) != now.get(name)
-            and name not in self._left_out
-            and not self._is_near(name, was.get(name), now.get(name))
-        }
+        both = {0: self._sections(0, before), 1: self._sections(1, after)}
+        found: _Steps = {}
+        for name, values in values_of(both).items():
+            states = {side: value for value, sides in values for side in sides}
+            if len(values) < 2 or name in self._left_out:
+                continue
+            if not self._sides[0].is_near(name, states[0], self._sides[1], states[1]):
+                found[name] = (states[0], states[1])
+        return found
 
     def of(self, side: int, machine: int) -> Facts:
         """Return the facts of a machine, before (0) or after (1)."""
         if machine not in self._facts[side]:
-            numbers = self._numbers[side][machine]
-            sections = (self._sides[side].sections[number] for number in numbers)
             facts = self._facts[side].setdefault(machine, {})
-            for section in sections:
+            for section in self._sections(side, machine):
                 facts |= of_all_devices(section.facts)
         return self._facts[side][machine]
 
-    def _is_near(self, name: str, *values: Any) -> bool:
-        """Return whether the measured values of two rounded metrics are within the tolerance."""
-        sides = zip(self._sides, values, strict=True)
-        known = [
-            side.ranges.get(name, {}).get(value) if isinstance(value, int | float) else None
-            for side, value in sides
-        ]
-        return all(known) and are_near(*(end for ends in known if ends for end in ends))
+    def _sections(self, side: int, machine: int) -> list[Section]:
+        numbers = self._numbers[side][machine]
+        return [self._sides[side].sections[number] for number in numbers]

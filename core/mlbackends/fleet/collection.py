@@ -19,6 +19,7 @@ from mlbackends.audit.canonical import Canonical, prefix_of
 from mlbackends.audit.compare import TOLERANCE
 from mlbackends.audit.reports import is_deeper
 from mlbackends.base.errors import why_not
+from mlbackends.base.patterns import bytes_pattern, pattern
 from mlbackends.fleet.fingerprint import Facts, canonical_facts, fingerprint, rounded
 from mlbackends.fleet.reader import Head
 from mlbackends.fleet.records import Figures, contents
@@ -45,7 +46,7 @@ _REPORTS = REPORT_SCHEMA.partition("/")[0]
 #: The section with the depth of a report and the tool that made it.
 HEAD = "report"
 
-_DURATION = re.compile(rb',\s*"duration_seconds"\s*:\s*[0-9.eE+-]+\s*\}$')
+_DURATION = bytes_pattern(rb',\s*"duration_seconds"\s*:\s*[0-9.eE+-]+\s*\}$')
 #: The most sections whose canonical form is remembered.
 _CACHED = 50_000
 _PREFIXES = 64
@@ -53,7 +54,7 @@ _DEEPEST = 40
 _LONGEST_NAME = 255
 _LONGEST_ERROR = 200
 _NOT_COMPARED = frozenset({"volatile", "uuid", "serial", "duration_seconds", "source"})
-_UNFIT_FOR_NAMES = re.compile(r"^-|[^\w.@:+-]")
+_UNFIT_FOR_NAMES = pattern(r"^-|[^\w.@:+-]")
 
 
 class _Report(Struct):
@@ -222,14 +223,26 @@ class Collection:
             number = self._number(name, canonical_facts(name, probe, canonical))
             self._forms[form] = number
         for fact, value in metrics.items():
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                self._range(f"{name}.{fact}", rounded(value), value, value)
+            self._ranges_in(f"{name}.{fact}", value)
         self._texts[key] = number
         return number
 
+    def _ranges_in(self, name: str, value: Any) -> None:
+        """Extend the ranges of the numbers in a metric; those of a table have its name and their key."""
+        if isinstance(value, list):
+            for item in value:
+                self._ranges_in(name, item)
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                self._ranges_in(f"{name}.{key}", item)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            self._range(name, rounded(value), value, value)
+
     def _range(self, name: str, value: FactValue, least: float, most: float) -> None:
         """Extend the range of measured values that were rounded to a value."""
-        ranges = self.ranges.setdefault(name, {})
+        ranges = self.ranges.get(name, {})
+        if not ranges and len(self.ranges) < MOST_FIGURES:
+            self.ranges[name] = ranges
         if value in ranges:
             before = ranges[value]
             ranges[value] = (min(before[0], least), max(before[1], most))
@@ -301,10 +314,31 @@ class Collection:
 
         Where the greatest one is not equal within the tolerance, return both.
         """
+        if isinstance(value, list):
+            return [self.real(name, item) for item in value]
+        if isinstance(value, dict):
+            return {key: self.real(f"{name}.{key}", item) for key, item in value.items()}
         ranges = self.ranges.get(name, {})
         if not isinstance(value, int | float | str) or value not in ranges:
             return value
         return ranges[value][0] if are_near(*ranges[value]) else ranges[value]
+
+    def is_near(self, name: str, value: Any, others: "Collection", other: Any) -> bool:
+        """Return whether the measured values of two rounded metrics are equal within the tolerance.
+
+        other: the second one, of the collection `others`.
+        """
+        if isinstance(value, list) and isinstance(other, list):
+            pairs = zip(value, other, strict=False)
+            return len(value) == len(other) and all(self.is_near(name, a, others, b) for a, b in pairs)
+        if isinstance(value, dict) and isinstance(other, dict):
+            return value.keys() == other.keys() and all(
+                self.is_near(f"{name}.{key}", item, others, other[key]) for key, item in value.items()
+            )
+        if value == other or not all(isinstance(one, int | float) for one in (value, other)):
+            return bool(value == other)
+        ends = (self.ranges.get(name, {}).get(value), others.ranges.get(name, {}).get(other))
+        return all(ends) and are_near(*(end for pair in ends if pair for end in pair))
 
     # ---- several collections -----------------------------------------------------------------------
 

@@ -10,13 +10,13 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from mlbackends.audit.canonical import UNDETERMINED, Canonical, prefix_of
 from mlbackends.host.declared import facts_of
-from mlbackends.model.records import FactValue, Library, ProbeReport, Report
+from mlbackends.model.records import IMPORTED, OPENED, FactValue, Library, Presence, ProbeReport, Report
 from mlbackends.survey.dotted import is_certain
 
 VERSION = 1
@@ -106,6 +106,34 @@ def of_all_devices(facts: Facts) -> Facts:
         if isinstance(value, dict)
         and [*value.values()] == [counts.get(f"{name.partition('.devices.')[0]}.devices.")]
     }
+
+
+class Depth(NamedTuple):
+    """How far a probe was asked. level: of the report's depth. is_imported: its package, not only opened."""
+
+    level: int
+    is_imported: bool
+
+
+def to_depth(facts: Facts, depth: Depth) -> Facts:
+    """Return a probe's facts with no presence, and no outcome of an import, beyond those of a depth."""
+    level = min(depth.level, Presence.USABLE.level if depth.is_imported else Presence.LOADABLE.level)
+    words = {str(presence): str([*Presence][level]) for presence in Presence if presence.level > level}
+    words |= {} if depth.is_imported else {IMPORTED: OPENED}
+    found = dict(facts)
+    for name, value in facts.items():
+        if not name.endswith(".presence") and ".imports." not in name:
+            continue
+        if isinstance(value, dict):  # of devices
+            counts: Counter[str] = Counter()
+            for text, count in value.items():
+                counts[words.get(text, text)] += count
+            found[name] = dict(counts)
+        elif isinstance(value, list):  # of several copies of a library
+            found[name] = [words.get(str(text), text) for text in value]
+        else:
+            found[name] = words.get(str(value), value)
+    return found
 
 
 def rounded(value: Any) -> Any:

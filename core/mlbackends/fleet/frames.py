@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from mlbackends.base.errors import why_not
+from mlbackends.base.patterns import bytes_pattern, pattern
 from mlbackends.model.fleet import Envelope, Status
 
 MARK = b"BK1 "
@@ -34,8 +35,8 @@ PENDING_LIMIT = 512 << 20
 _PIECE_BYTES = 200
 
 _LONGEST_NODE = 63
-_NOT_OF_A_NAME = re.compile(r"[^\w.-]", re.ASCII)
-_LINE = re.compile(rb"BK1 ([\w.-]{1,63}) ([0-9a-f]{8}) (\d{1,5})/(\d{1,5}) ([0-9a-f]{8}) ([\w+/=]+)")
+_NOT_OF_A_NAME = pattern(r"[^\w.-]", re.ASCII)
+_LINE = bytes_pattern(rb"BK1 ([\w.-]{1,63}) ([0-9a-f]{8}) (\d{1,5})/(\d{1,5}) ([0-9a-f]{8}) ([\w+/=]+)")
 _MOST_PIECES = (REPORT_LIMIT // 350) + 1
 
 

@@ -2,17 +2,18 @@
 
 import fnmatch
 from collections.abc import Container as Names
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
+from mlbackends.audit.canonical import UNDETERMINED
 from mlbackends.base.errors import BadInput, Incomplete, UnknownName, counted
 from mlbackends.base.version import __version__
-from mlbackends.fleet.collection import HEAD, Collection, Section, are_near, roles_of
-from mlbackends.fleet.fingerprint import Facts, of_all_devices, whole
+from mlbackends.fleet.collection import HEAD, Collection, Section, roles_of
+from mlbackends.fleet.fingerprint import Depth, Facts, of_all_devices, to_depth, whole
 from mlbackends.fleet.nodesets import folded
 from mlbackends.fleet.records import outliers
 from mlbackends.model.fleet import (
@@ -31,7 +32,7 @@ from mlbackends.model.fleet import (
     Silent,
     Split,
 )
-from mlbackends.model.records import FactValue, Report
+from mlbackends.model.records import OPENED, FactValue, Presence, Report
 
 MAJORITY = "the majority"
 #: The facts that define a kind. Not the number of GPUs: a node that lost one would be a separate kind.
@@ -41,31 +42,27 @@ BY = ("cpu.model_name", "*.devices.name", "*.processor")
 _MANY = 50
 #: A kind of few nodes is drift: one node next to a kind of 3, and up to 3 next to a kind 20 times as large.
 _FEW, _TIMES = 3, 20
+#: The machine in whose place the baseline is compared.
+_GOLDEN = -1
+_LEVELS: dict[Any, int] = {str(presence): presence.level for presence in Presence}
+#: How facts end that state from where another one is known, which depends on the depth.
+_ABOUT_KNOWLEDGE = ("_source", ".found_by")
 #: The ranges of nodes that a note names.
 _MOST_RANGES = 12
 
 
 class Baseline(Struct):
-    """What nodes should be. name: for people. metrics: the rounded and the measured value of each metric."""
+    """What nodes should be. name: for people. collection: of its report alone."""
 
     name: str
-    facts: Facts
-    metrics: dict[str, tuple[FactValue, float]]
+    collection: Collection
 
 
 def baseline_of(report: Report, name: str) -> Baseline:
     """Return a report as the baseline that nodes are compared with."""
     collection = Collection()
     collection.add(Envelope(node=name, report=Raw(msgspec.json.encode(report))))
-    facts: Facts = {}
-    for section in collection.sections.values():
-        facts |= of_all_devices(section.facts)
-    metrics = {
-        name: (value, least)
-        for name, ranges in collection.ranges.items()
-        for value, (least, _) in ranges.items()
-    }
-    return Baseline(name, facts, metrics)
+    return Baseline(name, collection)
 
 
 def fleet_of(collection: Collection, by: Sequence[str] = (), baseline: Baseline | None = None) -> Fleet:
@@ -113,7 +110,7 @@ def fleet_of(collection: Collection, by: Sequence[str] = (), baseline: Baseline 
         compared_with=baseline.name if baseline else MAJORITY,
         kinds=tuple(kinds),
         unexpected=unexpected,
-        notes=tuple(_notes(collection, unexpected)),
+        notes=tuple(_notes(collection, view, unexpected)),
         expected=expected,
         silent=silent,
         repeated=dict(collection.repeated),
@@ -139,7 +136,7 @@ def fleet_of(collection: Collection, by: Sequence[str] = (), baseline: Baseline 
     )
 
 
-def _notes(collection: Collection, unexpected: Sequence[str]) -> Iterable[str]:
+def _notes(collection: Collection, view: "_View", unexpected: Sequence[str]) -> Iterable[str]:
     count = len(collection.nodes) + len(collection.silent)
     if isinstance(collection.expected, int) and count != collection.expected:
         few = "fewer" if count < collection.expected else "more"
@@ -160,13 +157,14 @@ def _notes(collection: Collection, unexpected: Sequence[str]) -> Iterable[str]:
             f"{pieced} came as JSON in pieces, which has no checksum, so a lost piece can go unnoticed;"
             " --format frame has one"
         )
-    depths = {
-        str(section.facts.get(f"{HEAD}.depth"))
-        for section in collection.sections.values()
-        if section.probe == HEAD
-    }
+    depths: dict[str, list[str]] = {}
+    for machine, sections in view.machines.items():
+        for section in sections:
+            if section.probe == HEAD:
+                depths.setdefault(str(section.facts.get(f"{HEAD}.depth")), []).extend(view.nodes[machine])
     if len(depths) > 1:
-        yield f"nodes were inspected to different depths: {', '.join(sorted(depths))}"
+        listed = ", ".join(f"{depth} ({folded(depths[depth], _MOST_RANGES)})" for depth in sorted(depths))
+        yield f"nodes were inspected to different depths, and compared in what all can have: {listed}"
 
 
 class _View:
@@ -248,11 +246,11 @@ class _Comparison:
         baseline: Baseline | None,
         others: Sequence[int] = (),
     ) -> None:
-        self._view, self._machines, self._baseline = view, [*machines, *others], baseline
+        self._view, self._machines = view, [*machines, *others]
+        self._golden = baseline.collection if baseline else None
         self._others = frozenset(others)
         self._sizes = {machine: len(view.nodes[machine]) for machine in self._machines}
         self._total = sum(self._sizes.values())
-        self._own = self._total - sum(self._sizes[machine] for machine in others)
 
     def kind(self, title: dict[str, FactValue | None]) -> Kind:
         """Return what the machines have in common and how they differ."""
@@ -260,25 +258,29 @@ class _Comparison:
         alike: dict[frozenset[int], list[Difference]] = {}
         splits: dict[tuple[tuple[str, ...], ...], dict[str, tuple[Any, ...]]] = {}
         for name, values in self.values().items():
-            if len(values) == 1 and self._baseline is None:
+            if len(values) == 1:
                 continue
             values = self._merged(name, values)
             if self._total >= _MANY and len(values) > self._total // 2:
                 not_compared.append(name)
                 continue
-            if self._baseline is not None:
-                usual = self._baseline.facts.get(name)
-            elif most := [value for value, machines in values if self._is_majority(machines)]:
-                (usual,) = most
+            if self._golden is not None:
+                most = [value for value, machines in values if _GOLDEN in machines]
             else:
-                holders = self.holders(name, values)
-                groups = tuple(group.nodes for group in holders)
-                splits.setdefault(groups, {})[name] = tuple(group.value for group in holders)
+                own = self._size(frozenset().union(*(machines for _, machines in values)) - self._others)
+                most = [value for value, having in values if 2 * self._size(having - self._others) > own]
+            if not most:
+                if self._golden is None:  # else only a report that is deeper than the baseline can have it
+                    holders = self.holders(name, values)
+                    groups = tuple(group.nodes for group in holders)
+                    splits.setdefault(groups, {})[name] = tuple(group.value for group in holders)
                 continue
+            every = self._view.collection
+            usual = (self._golden or every).real(name, most[0])
             for value, machines in values:
-                if value != usual:
-                    real = (self._real(name, value), self._real(name, usual))
-                    alike.setdefault(machines, []).append(Difference(name, *real))
+                if value != most[0]:
+                    difference = Difference(name, every.real(name, value), usual)
+                    alike.setdefault(machines, []).append(difference)
         others = self._nodes(self._others)
         deviations = sorted(
             (
@@ -308,82 +310,112 @@ class _Comparison:
             others,
         )
 
-    def _is_majority(self, machines: frozenset[int]) -> bool:
-        """Return whether machines have more than half of the nodes that are of this kind."""
-        return 2 * sum(self._sizes[machine] for machine in machines - self._others) > self._own
+    def values(self, names: Names[str] | None = None) -> dict[str, list[tuple[Any, frozenset[int]]]]:
+        """Return what `values_of` does for the machines, and for the baseline as the machine _GOLDEN."""
+        sections = {machine: self._view.machines[machine] for machine in self._machines}
+        golden = {_GOLDEN: [*self._golden.sections.values()]} if self._golden else {}
+        return values_of(sections | golden, names)
+
+    def _size(self, machines: Iterable[int]) -> int:
+        return sum(self._sizes[machine] for machine in machines)
 
     def _nodes(self, machines: Iterable[int]) -> tuple[str, ...]:
-        return tuple(sorted(node for machine in machines for node in self._view.nodes[machine]))
+        return tuple(sorted(node for machine in machines for node in self._view.nodes.get(machine, ())))
 
     def holders(self, name: str, values: list[tuple[Any, frozenset[int]]]) -> tuple[Holders, ...]:
         """Return the values of a fact with their nodes, the rarest first."""
         found = [
-            Holders(self._real(name, value), self._nodes(machines))
+            Holders(self._view.collection.real(name, value), self._nodes(machines))
             for value, machines in self._merged(name, values)
         ]
         return tuple(sorted(found, key=lambda each: (len(each.nodes), each.nodes)))
-
-    def values(self, names: Names[str] | None = None) -> dict[str, list[tuple[Any, frozenset[int]]]]:
-        """Return by fact each value with the machines that have it; None for machines without the fact.
-
-        names: the facts; None for those that differ, or that are in the baseline.
-        """
-        holders: dict[int, tuple[Section, set[int]]] = {}
-        for machine in self._machines:
-            for section in self._view.machines[machine]:
-                holders.setdefault(id(section), (section, set()))[1].add(machine)
-        by_name: dict[str, dict[bytes, tuple[Any, set[int]]]] = {}
-        everywhere = frozenset(self._machines)
-        for section, machines in holders.values():
-            is_common = len(machines) == len(everywhere)
-            if is_common and self._baseline is None and names is None:
-                continue  # nobody differs in it
-            facts = of_all_devices(section.facts) if names is None else section.facts
-            for name, value in facts.items():
-                if names is not None and name not in names:
-                    continue
-                by_name.setdefault(name, {}).setdefault(_text(value), (value, set()))[1].update(machines)
-        if self._baseline is not None:
-            for name in self._baseline.facts:
-                by_name.setdefault(name, {})
-        found: dict[str, list[tuple[Any, frozenset[int]]]] = {}
-        for name, values in by_name.items():
-            pairs = [(value, frozenset(machines)) for value, machines in values.values()]
-            without = everywhere.difference(*(machines for _, machines in pairs))
-            found[name] = pairs + ([(None, without)] if without else [])
-        return found
 
     def _merged(
         self, name: str, values: list[tuple[Any, frozenset[int]]]
     ) -> list[tuple[Any, frozenset[int]]]:
         """Return the values of a metric; those whose measured values are within the tolerance are merged."""
-        ranges = dict(self._view.collection.ranges.get(name, {}))
-        if not ranges:
+        probe, _, fact = name.partition(".")
+        if len(values) < 2 or roles_of(probe).get(fact.partition(".")[0]) != "metric":
             return values
-        own = [pair for pair in values if isinstance(pair[0], int | float) and pair[0] in ranges]
-        found = [pair for pair in values if pair not in own]
-        if self._baseline and name in self._baseline.metrics:
-            value, real = self._baseline.metrics[name]
-            near = [value for value in own if are_near(real, *ranges[value[0]])]
-            own = [value for value in own if value not in near]
-            if near:
-                found.append((value, frozenset().union(*(machines for _, machines in near))))
-        least = None
-        for value, machines in sorted(own):
-            low, high = ranges[value]
-            if least is not None and are_near(least, high):
-                found[-1] = (found[-1][0], found[-1][1] | machines)
+        every = self._view.collection
+        found: list[tuple[Any, frozenset[int]]] = []
+        # What is near the baseline's value counts as that.
+        for value, machines in sorted(values, key=lambda pair: (_GOLDEN not in pair[1], _ascending(pair[0]))):
+            for at, (first, others) in enumerate(found):
+                side = self._golden if self._golden and _GOLDEN in others else every
+                if every.is_near(name, value, side, first):
+                    found[at] = (first, others | machines)
+                    break
             else:
                 found.append((value, machines))
-                least = low
         return found
 
-    def _real(self, name: str, value: Any) -> Any:
-        """Return the smallest measured value that was rounded to a metric's value; other values unchanged."""
-        rounded, real = (self._baseline.metrics if self._baseline else {}).get(name, (None, 0.0))
-        if value is not None and value == rounded:
-            return real
-        return self._view.collection.real(name, value)
+
+def values_of(
+    sections_by_machine: Mapping[int, Sequence[Section]], names: Names[str] | None = None
+) -> dict[str, list[tuple[Any, frozenset[int]]]]:
+    """Return by fact each value with the machines that have it; None for machines without the fact.
+
+    names: the facts; None for those that are in a section in which machines differ. These are compared as
+    reports of the least depth have them: a machine that was not asked for a fact has no value of it.
+    """
+    holders: dict[tuple[str, str], tuple[Section, set[int]]] = {}
+    levels = dict.fromkeys(sections_by_machine, 0)
+    for machine, sections in sections_by_machine.items():
+        for section in sections:
+            holders.setdefault((section.probe, section.fingerprint), (section, set()))[1].add(machine)
+            if section.probe == HEAD:
+                levels[machine] = _LEVELS.get(section.facts.get(f"{HEAD}.depth"), 0)
+    depths: dict[str, dict[int, Depth]] = {}
+    unknown: dict[str, set[int]] = {}
+    for section, machines in holders.values():
+        probe, facts = section.probe, section.facts
+        outcomes = {facts[name] for name in facts if name.startswith(f"{probe}.imports.")}
+        row = depths.setdefault(probe, {machine: Depth(level, True) for machine, level in levels.items()})
+        row.update((machine, Depth(levels[machine], outcomes != {OPENED})) for machine in machines)
+        if facts.get(f"{probe}.presence") == UNDETERMINED:
+            unknown.setdefault(probe, set()).update(machines)
+    least = {
+        probe: Depth(min(levels.values()), all(depth.is_imported for depth in row.values()))
+        for probe, row in depths.items()
+        if names is None and len({*row.values()}) > 1
+    }
+    by_name: dict[str, dict[bytes, tuple[Any, set[int]]]] = {}
+    for section, machines in holders.values():
+        if len(machines) == len(sections_by_machine) and names is None:
+            continue  # nobody differs in it
+        facts = section.facts
+        if names is None:
+            facts = to_depth(facts, least[section.probe]) if section.probe in least else facts
+            facts = of_all_devices(facts)
+        for name, value in facts.items():
+            if names is None or name in names:
+                by_name.setdefault(name, {}).setdefault(_text(value), (value, set()))[1].update(machines)
+    if names is None:
+        by_name.pop(f"{HEAD}.depth", None)
+    found: dict[str, list[tuple[Any, frozenset[int]]]] = {}
+    for name, values in by_name.items():
+        probe = name.partition(".")[0]
+        pairs = [(value, frozenset(machines)) for value, machines in values.values()]
+        having = frozenset().union(*(machines for _, machines in pairs))
+        without = frozenset(sections_by_machine) - having
+        if names is None:
+            without -= unknown.get(probe, set())
+        if probe in least and not name.endswith(".presence"):
+            row = depths[probe]
+            deepest = max(row[machine] for machine in having)
+            without = frozenset(machine for machine in without if row[machine] >= deepest)
+            if name.endswith(_ABOUT_KNOWLEDGE):
+                less = {machine for machine in having if row[machine] < deepest}
+                pairs = [(value, machines - less) for value, machines in pairs if not machines <= less]
+        found[name] = pairs + ([(None, without)] if without else [])
+    return found
+
+
+def _ascending(value: FactValue | None) -> tuple[bool, float, bytes]:
+    """Return the sort key of a value: numbers first."""
+    is_number = isinstance(value, int | float)
+    return (not is_number, value if isinstance(value, int | float) else 0, _text(value))
 
 
 def _text(value: object) -> bytes:

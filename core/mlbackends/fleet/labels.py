@@ -4,6 +4,7 @@ import re
 from typing import NamedTuple
 
 from mlbackends.base.errors import BadInput
+from mlbackends.base.patterns import bytes_pattern, pattern
 from mlbackends.fleet.nodesets import expanded
 from mlbackends.model.fleet import Status
 
@@ -29,7 +30,7 @@ class Failure(NamedTuple):
     error: str
 
 
-_LABEL = re.compile(
+_LABEL = bytes_pattern(
     rb"""
       \[(?P<job>[^\]\[\s,]{1,200},\d{1,9})\]                 # mpirun --tag-output, Open MPI 4 and 5
         (?:\[(?P<host>[\w.-]{1,255}):\d+\])?<std(?:out|err|diag)>:
@@ -41,12 +42,12 @@ _LABEL = re.compile(
     """,
     re.VERBOSE,
 )
-_ANSIBLE = re.compile(
+_ANSIBLE = bytes_pattern(
     rb"(?P<host>[\w.:@-]{0,254}[\w.-]) \| (?P<word>CHANGED|SUCCESS|FAILED|UNREACHABLE)!?"
     rb"(?: \| rc=(?P<code>-?\d+))?(?: >>| => (?P<json>.*)| \| \(stdout\) ?(?P<text>.*))?$",
     re.DOTALL,
 )
-_OWN = re.compile(
+_OWN = bytes_pattern(
     rb"(?:clush|pdsh@[\w.-]+|srun: error|parallel-ssh): "
     rb"(?P<nodes>[\w.-]+(?:\[[\d,-]+\][\w.-]*)?(?:,[\w.-]+(?:\[[\d,-]+\][\w.-]*)?)*)"
     rb"(?: \(\d+\))?: (?P<what>.*)"
@@ -56,13 +57,13 @@ NOT_NODES = frozenset({
     b"srun", b"slurmstepd", b"salloc", b"clush", b"pdsh", b"ssh", b"bash", b"sh", b"mpirun", b"prterun",
     b"kubectl", b"error", b"warning", b"info", b"debug", b"note", b"hint", b"backends", b"traceback",
 })  # fmt: skip
-_LATE = re.compile(r"time.?out|timed out|TIME LIMIT|exit code 124|code 137|rc=124", re.IGNORECASE)
+_LATE = pattern(r"time.?out|timed out|TIME LIMIT|exit code 124|code 137|rc=124", re.IGNORECASE)
 #: Coreutils' `timeout` is itself a word of these.
-_ABSENT = re.compile(
+_ABSENT = pattern(
     r"not found|no such file|failed to run command|cannot execute|unable to find|exit code 12[67]",
     re.IGNORECASE,
 )
-_AWAY = re.compile(
+_AWAY = pattern(
     r"connection (?:refused|timed out|reset|closed)|no route|could not resolve|unreachable|host key"
     r"|permission denied \(|name or service|connect failed|exit code 255|dial tcp",
     re.IGNORECASE,

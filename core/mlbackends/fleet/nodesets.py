@@ -1,6 +1,5 @@
 """Node sets such as node[001-064,070], read and written by ClusterShell; the limit and errors are ours."""
 
-import re
 from collections.abc import Iterable
 from itertools import islice
 from math import prod
@@ -9,15 +8,16 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 from ClusterShell.NodeUtils import GroupResolverError
 
 from mlbackends.base.errors import BadInput, shown
+from mlbackends.base.patterns import pattern
 
 #: The most nodes that a set may name: node[0-999999999] is a typing error.
 _MOST = 1_000_000
 _HINT = "write it as in node[001-064,070],login1"
 #: A blank separates names, unless it is next to an operator.
-_SEPARATOR = re.compile(r"\s*([,!&^])[\s,]*|\s+")
+_SEPARATOR = pattern(r"\s*([,!&^])[\s,]*|\s+")
 #: The brackets of one name: rack[1-2]node[01-16].
-_BRACKETS = re.compile(r"(?:\[[^\]]*\][^\s,!&^\[\]]*)+")
-_RANGE = re.compile(r"(?<=[\[,])([0-9]{1,63})-([0-9]{1,63})(?![0-9])")
+_BRACKETS = pattern(r"(?:\[[^\]]*\][^\s,!&^\[\]]*)+")
+_RANGE = pattern(r"(?<=[\[,])([0-9]{1,63})-([0-9]{1,63})(?![0-9])")
 
 
 def expanded(text: str) -> tuple[str, ...]:

@@ -14,7 +14,6 @@ envelope with the error.
 """
 
 import codecs
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -25,20 +24,21 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from mlbackends.base.errors import why_not
+from mlbackends.base.patterns import bytes_pattern
 from mlbackends.fleet import labels
 from mlbackends.fleet.frames import MARK, REPORT_LIMIT, Assembly
 from mlbackends.fleet.labels import Line
 from mlbackends.model.fleet import ENVELOPE_SCHEMA, Envelope, Status
 
-_TOKEN = re.compile(rb'["\\{}\[\]]')
+_TOKEN = bytes_pattern(rb'["\\{}\[\]]')
 _BEGINNING = b'{"schema":"backends.'
 _SCHEMA = b'"schema": "backends.'
 _ENVELOPE = b'{"schema":"backends.envelope/'
 #: The end of an envelope's head: the report that begins next belongs to it.
 _BEFORE_REPORT = b'"report":'
 #: How an object of JSON begins.
-_OBJECT = re.compile(rb'\{\s*(?:["}]|$)')
-_COLOR = re.compile(rb"\x1b\[[\d;]*[mK]")
+_OBJECT = bytes_pattern(rb'\{\s*(?:["}]|$)')
+_COLOR = bytes_pattern(rb"\x1b\[[\d;]*[mK]")
 _BLOCK = 1 << 20
 _LONGEST_LINE = REPORT_LIMIT + (1 << 16)
 _LONGEST_ERROR = 200
@@ -288,7 +288,7 @@ class Reader:
             error = f"its report is larger than {REPORT_LIMIT >> 20} MiB"
             envelope = Envelope(status=Status.ERROR, error=error)
         line = Line(stream.label, stream.is_name, b"")
-        return self._named([_with_failure(envelope, stream)], line)
+        return self._named([with_failure(envelope, stream.failure)], line)
 
     def _end(self) -> Iterator[Envelope]:
         """Yield an envelope for each incomplete message or record, and for each label without a record."""
@@ -296,7 +296,7 @@ class Reader:
             stream = self._streams.get(label or envelope.node.encode())
             if stream is not None:
                 stream.has_record = True
-                envelope = _with_failure(envelope, stream)
+                envelope = with_failure(envelope, stream.failure)
             is_name = bool(label) and stream is not None and stream.is_name
             yield from self._named([envelope], Line(label, is_name, b""))
         if self._frames.damaged:
@@ -338,8 +338,10 @@ def _without_record(stream: _Stream) -> Iterator[Envelope]:
         yield Envelope(status=status, error=error)
 
 
-def _with_failure(envelope: Envelope, stream: _Stream) -> Envelope:
-    """Return an incomplete report with the transport's reason, if it was late or unreachable."""
-    if stream.failure is None or stream.failure.status is Status.ERROR:
+def with_failure(envelope: Envelope, failure: labels.Failure | Envelope | None) -> Envelope:
+    """Return an incomplete report with the transport's reason, which explains it if the node was lost."""
+    if failure is None:
         return envelope
-    return replace(envelope, status=stream.failure.status, error=stream.failure.error)
+    if failure.status is Status.ERROR:
+        return replace(envelope, error=f"{envelope.error}; {failure.error}")
+    return replace(envelope, status=failure.status, error=failure.error)

@@ -12,6 +12,7 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from mlbackends.base.errors import shown
+from mlbackends.base.patterns import pattern
 from mlbackends.base.tables import table
 from mlbackends.fleet.fingerprint import Facts
 from mlbackends.fleet.nodesets import folded
@@ -20,14 +21,14 @@ from mlbackends.model.fleet import Envelope, Hazard, Outlier
 
 Figures = dict[str, float]
 
-_OUR_SCHEMA = re.compile(r"backends\.([a-z-]+)/\d+")
+_OUR_SCHEMA = pattern(r"backends\.([a-z-]+)/\d+")
 #: The fields that name an element of a list, the first that it has.
 _NAMED_BY = ("backend", "code", "name", "id", "text", "title")
 _NO_FACTS = frozenset({"schema", "tool", "created", "subject", "host_name"})
 _OUTCOME = b'"backends.outcome/'
 _HEAD_BYTES = 100
 _MOST_VALUES = 20_000
-_NUMBERS = re.compile(r"([\w.:/~-]*\d[\w.:/~-]*)")
+_NUMBERS = pattern(r"([\w.:/~-]*\d[\w.:/~-]*)")
 _DEEPEST = 40
 #: The most values of one text that are listed with their nodes, and the most ranges of each.
 _MOST_LISTED, _MOST_RANGES = 8, 6

@@ -1,9 +1,11 @@
 """The sources of reports: standard input, files, folders of files, and recorded machines."""
 
+import io
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -12,6 +14,7 @@ from msgspec.structs import replace
 from mlbackends.audit.reports import recognised, report_of
 from mlbackends.base import mounts
 from mlbackends.base.errors import BadInput, why_not
+from mlbackends.base.patterns import bytes_pattern, pattern
 from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.reader import Head, Reader, lines_of
 from mlbackends.host.files import open_named, read_regular
@@ -19,10 +22,10 @@ from mlbackends.model.fleet import SCHEMA, Envelope, Fleet, Status
 
 STANDARD_INPUT = "-"
 #: Files in a folder that are not a node's, unless they begin with a report.
-_NOT_OF_NODES = re.compile(r"\.(?:bak|cfg|conf|csv|err|html|ini|md|pdf|png|py|sh|svg|tmp|toml|xml|ya?ml)$")
-_OF_A_FILE = re.compile(r"(\.(?:frames?|jsonl?|log|out|txt|machine|tar|tgz|gz))+$")
-_FLEET = re.compile(rb'\s*\{\s*"schema"\s*:\s*"backends\.fleet/')
-_REPORT = re.compile(rb'BK1 |\s*\{\s*"schema"\s*:\s*"backends\.')
+_NOT_OF_NODES = pattern(r"\.(?:bak|cfg|conf|csv|err|html|ini|md|pdf|png|py|sh|svg|tmp|toml|xml|ya?ml)$")
+_OF_A_FILE = pattern(r"(\.(?:frames?|jsonl?|log|out|txt|machine|tar|tgz|gz))+$")
+_FLEET = bytes_pattern(rb'\s*\{\s*"schema"\s*:\s*"backends\.fleet/')
+_REPORT = bytes_pattern(rb'BK1 |\s*\{\s*"schema"\s*:\s*"backends\.')
 _LONGEST_LINE = 160
 #: The most bytes of a file with a fleet; most of it is the names of the nodes.
 FLEET_LIMIT = 512 << 20
@@ -107,30 +110,36 @@ def taken(
 def _envelopes(source: Source, reader: Reader, collection: Collection) -> Iterator[Envelope]:
     """Yield the envelopes of a source; one with the error for a node's file that holds none."""
     path, name, head = source.path, source.node, b""
-    if path == STANDARD_INPUT:
-        if sys.stdin is not None:
-            yield from reader.read(lines_of(sys.stdin.buffer))
-        return
+    is_stdin = path == STANDARD_INPUT
+    if is_stdin:
+        if sys.stdin is None:
+            return
+        path, name = "standard input", ""
     has_any = False
     try:
-        if mounts.call(_is_machine, path):
+        if not is_stdin and mounts.call(_is_machine, path):
             yield Envelope(node=name, report=Raw(msgspec.json.encode(report_of(path))))
             return
         # What was not named, such as a FIFO in a folder, may never end.
         if source.is_listed and mounts.call(os.path.exists, path) and not os.path.isfile(path):
             raise ValueError("it is not a regular file")  # noqa: TRY301
-        with open_named(path) as file:
+        with _standard_input() if is_stdin else open_named(path) as file:
             if _FLEET.match(file.peek(200)):
                 collection.merge(fleet_in(file.read(FLEET_LIMIT + 1), path))
                 has_any = True
             else:
                 head = file.peek(_LONGEST_LINE)
-                envelopes = reader.read(lines_of(file), name, is_of_node=source.is_of_node)
+                what = recognised(head)  # of which each line before a colon is no node
+                envelopes = reader.read(
+                    lines_of(file), name or "stdin" * bool(what), is_of_node=source.is_of_node or bool(what)
+                )
                 if source.is_of_node:
                     envelopes = _of_file(envelopes, reader, name)
                 for envelope in envelopes:
                     has_any = True
                     yield envelope
+                if what and not (has_any or source.is_of_node):
+                    raise BadInput(f"{path} is {what}, not a report of backends")  # noqa: TRY301
     except (OSError, ValueError, msgspec.DecodeError, RecursionError, BadInput) as error:
         failure: Exception = error
         if not isinstance(error, BadInput):
@@ -145,6 +154,15 @@ def _envelopes(source: Source, reader: Reader, collection: Collection) -> Iterat
         what = recognised(head) or text
         why = "there is no report in its file" + (f", but: {what}" if what else "")
         yield Envelope(node=name, status=Status.ERROR, error=why)
+
+
+@contextmanager
+def _standard_input() -> Iterator[io.BufferedReader]:
+    file: io.BufferedReader = io.BufferedReader(cast("io.RawIOBase", sys.stdin.buffer))
+    try:
+        yield file
+    finally:
+        file.detach()  # else it would be closed
 
 
 def _of_file(envelopes: Iterator[Envelope], reader: Reader, name: str) -> Iterator[Envelope]:

@@ -148,7 +148,7 @@ class Fleet(Struct, frozen=True):
     garbled: dict[str, int]
     configurations: tuple[Configuration, ...]
     sections: dict[str, dict[str, dict[str, FactValue]]]
-    ranges: dict[str, dict[str, tuple[float, float]]]
+    ranges: dict[str, dict[str, tuple[int | float, int | float]]]
     varying: tuple[str, ...]
     hazards: tuple[Hazard, ...] = ()
     figures: dict[str, dict[str, float]] = {}

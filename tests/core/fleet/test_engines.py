@@ -80,6 +80,26 @@ def test_output_of_a_node_without_a_report_is_what_failed() -> None:
     assert [envelope.node for envelope in envelopes_of(report, "n1", failure)] == ["n1"]
 
 
+def test_a_report_that_was_cut_keeps_the_exit_code_of_its_command() -> None:
+    """Of frames, of a record, and of a line that is damaged."""
+    whole = [line.encode() for line in frames(streams.envelope_of("n1", text=os.urandom(900).hex()))]
+    failure = Envelope(node="n1", status=Status.ERROR, error="exit code 7: disk full")
+    for output, what in (
+        (b"\n".join(whole[:-1]), f"{len(whole) - 1} of {len(whole)} pieces arrived"),
+        (streams.report_of()[:-9], "its report is incomplete; --format frame avoids that"),
+        (b"BK1 n1 cut", "of what it printed came: damaged frames"),
+    ):
+        (found,) = envelopes_of(output, "n1", failure)
+        assert (found.status, found.error) == (Status.GARBLED, f"{what}; exit code 7: disk full")
+    late = Envelope(node="n1", status=Status.TIMEOUT, error="it was stopped")
+    assert envelopes_of(whole[0], "n1", late) == [late]
+
+    srun = b"srun: error: n1: task 0: Exited with exit code 7"
+    assert streams.collected([*whole[:-1], srun]).silent["n1"] == (
+        Status.GARBLED, f"{len(whole) - 1} of {len(whole)} pieces arrived; task 0: Exited with exit code 7",
+    )  # fmt: skip
+
+
 def test_workers_that_call_themselves_alike_stay_two_nodes() -> None:
     taken: set[str] = set()
     output = "\n".join(frames(streams.envelope_of("vm")))

@@ -6,11 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from streams import envelope_of
 
 from mlbackends.base.errors import UnknownName
+from mlbackends.base.reasons import Reason
 from mlbackends.fleet.changes import difference_of
 from mlbackends.fleet.collection import Collection
+from mlbackends.fleet.fingerprint import rounded
 from mlbackends.fleet.groups import baseline_of, facts_of_fleet, fleet_of
 from mlbackends.model.fleet import Envelope, Fleet
 from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Report
@@ -113,7 +116,7 @@ def test_where_no_value_has_most_nodes_there_is_no_majority(groups: dict[str, li
     assert dict(zip(found.facts["cpu.driver"], map(list, found.groups), strict=True)) == groups
 
 
-def node(name: str, gpus: int = 0, model: str = "H100", **memory: int) -> Envelope:
+def node(name: str, gpus: int = 0, model: str = "H100", **memory: Any) -> Envelope:
     devices = tuple(Device("cuda", at, model) for at in range(gpus))
     probes = {
         "cpu": ProbeReport(FOUND, facts={"model_name": "Xeon"}),
@@ -289,3 +292,102 @@ def test_memory_that_wobbles_is_no_change() -> None:
         collection.add(node("n1", total_bytes=total))
 
     assert not difference_of(*collections).changes
+
+
+def test_numbers_in_a_table_that_are_near_are_equal_and_shown_as_measured() -> None:
+    """14.2 and 14.3 GiB are within 1 % and on two sides of where a metric is rounded."""
+    near, far = (15_250_000_000, 15_350_000_000), 18_300_000_000
+
+    def of(*sizes: int) -> Collection:
+        collection = Collection()
+        for at, size in enumerate(sizes):
+            facts: dict[str, Any] = {
+                "nodes": [{"node": 0, "total_bytes": size}, {"node": 1, "total_bytes": size}]
+            }
+            collection.add(node(f"n{at}", **facts))
+        return collection
+
+    assert rounded(near[0]) != rounded(near[1])
+    assert not fleet_of(of(*near)).drifts
+    assert not difference_of(of(near[0]), of(near[1])).changes
+    golden = baseline_of(report(node("", nodes=[{"node": 0, "total_bytes": near[0]}])), "good.json")
+    collection = Collection()
+    collection.add(node("n0", nodes=[{"node": 0, "total_bytes": near[1]}]))
+    assert not fleet_of(collection, baseline=golden).drifts
+    (kind,) = fleet_of(of(*near, far)).kinds
+    assert [(deviation.nodes, deviation.differences[0].value) for deviation in kind.deviations] == [
+        (("n2",), [{"node": 0, "total_bytes": far}, {"node": 1, "total_bytes": far}])
+    ]
+
+
+def asked(name: str, depth: Presence, driver: str = "570", **numpy: Any) -> Envelope:
+    """Return a node inspected to a depth. numpy: its facts, of which `imports` decides its presence."""
+    outcomes = {*numpy.get("imports", {}).values()}
+    levels = {"imported": Presence.USABLE, "opened": Presence.LOADABLE}
+    presence = levels.get(next(iter(outcomes), ""), FOUND)
+    probes = {
+        "cpu": ProbeReport(FOUND, facts={"model_name": "Xeon"}),
+        "mkl": ProbeReport(depth, version="" if depth is FOUND else "2025.1"),
+        "numpy": ProbeReport(presence, version="2.1", facts={"build": "wheel", **numpy}),
+        "nvidia": ProbeReport(FOUND, version=driver),
+    }
+    record = Report(SCHEMA, "backends 0", depth, "/", "", 0.0, True, probes)
+    return Envelope(node=name, report=msgspec.Raw(msgspec.json.encode(record)))
+
+
+IMPORTED: dict[str, Any] = {"imports": {"numpy": "imported"}, "simd_found": "AVX2"}
+OPENED: dict[str, Any] = {"imports": {"numpy": "opened"}}
+#: Reports of one machine: `snapshot` imports its packages, `info` opens them, a recorded machine is read.
+ONE_MACHINE = [
+    asked("snapshot", Presence.USABLE, **IMPORTED),
+    asked("info", Presence.USABLE, **OPENED),
+    asked("recorded", FOUND),
+]
+
+
+@pytest.mark.parametrize("golden", [None, *range(3)])
+def test_what_only_deeper_reports_can_have_is_not_compared(golden: int | None) -> None:
+    baseline = None if golden is None else baseline_of(report(ONE_MACHINE[golden]), "good.json")
+    collection = Collection()
+    for envelope in ONE_MACHINE:
+        collection.add(envelope)
+    fleet = fleet_of(collection, baseline=baseline)
+    assert not fleet.drifts and fleet.kinds[0].alike == 3
+    (note,) = fleet.notes
+    assert note.endswith("found (recorded), usable (info,snapshot)")
+
+    collection.add(asked("old", FOUND, driver="550"))
+    collection.add(asked("broken", Presence.USABLE, imports={"numpy": "import numpy fails: no"}))
+    (kind,) = fleet_of(collection, baseline=baseline).kinds
+    found = {deviation.nodes: {fact.name for fact in deviation.differences} for deviation in kind.deviations}
+    assert "nvidia.version" in found["old",]
+    assert ("numpy.imports.numpy" in found.get(("broken",), ())) == (golden != 2)
+    assert not {"info", "recorded", "snapshot"} & {name for nodes in found for name in nodes}
+
+
+def test_a_deeper_report_is_no_change_of_the_node() -> None:
+    for before in ONE_MACHINE:
+        for after in ONE_MACHINE:
+            collections = (Collection(), Collection())
+            for collection, envelope in zip(collections, (before, after), strict=True):
+                collection.add(replace(envelope, node="n1"))
+            assert not difference_of(*collections).changes
+
+
+def test_a_probe_that_could_not_be_determined_lacks_nothing() -> None:
+    collection = Collection()
+    for name in ("n1", "n2", "n3"):
+        collection.add(asked(name, Presence.USABLE, **IMPORTED))
+    record = report(asked("n4", Presence.USABLE))
+    unknown = {"numpy": ProbeReport(None, reasons=(Reason("timeout", "it hangs"),))}
+    document = msgspec.json.encode(replace(record, probes=record.probes | unknown))
+    collection.add(Envelope(node="n4", report=msgspec.Raw(document)))
+    assert split(fleet_of(collection)) == [(("n4",), ["numpy.presence"])]
+
+
+def test_a_baseline_is_not_called_others() -> None:
+    baseline = baseline_of(report(node("", gpus=8)), "good.json")
+    collection = Collection()
+    collection.add(node("n1", gpus=7))
+    fleet = fleet_of(collection, baseline=baseline)
+    assert blocks(fleet.kinds[0], fleet.compared_with) == [(("n1",), ["nvidia.devices: 7 (baseline 8)"])]

@@ -34,7 +34,7 @@ from mlbackends.base.errors import BadInput, MlBackendsError, why_not
 from mlbackends.fleet import labels
 from mlbackends.fleet.frames import MARK
 from mlbackends.fleet.payload import run
-from mlbackends.fleet.reader import Reader, lines_of
+from mlbackends.fleet.reader import Reader, lines_of, with_failure
 from mlbackends.host.command import kill_group, start_group
 from mlbackends.model.fleet import Envelope, Status
 
@@ -95,14 +95,16 @@ def envelopes_of(output: bytes, node: str, failure: Envelope | None = None) -> l
     found = [replace(envelope, node=node) for envelope in reader.read(output.split(b"\n"), node)]
     if found and failure is not None:  # a whole report is suspect then
         return [
-            replace(envelope, error=failure.error) if envelope.status is Status.OK else envelope
+            replace(envelope, error=failure.error)
+            if envelope.status is Status.OK
+            else with_failure(envelope, failure)
             for envelope in found
         ]
     if found:
         return found
     if reader.garbled:
         error = f"of what it printed came: {', '.join(reader.garbled)}"
-        return [failure or Envelope(node=node, status=Status.GARBLED, error=error)]
+        return [with_failure(Envelope(node=node, status=Status.GARBLED, error=error), failure)]
     text = output.strip().rpartition(b"\n")[2][:100].decode(errors="replace")
     error = f"it printed no report but: {text}" if text else "it printed no report"
     return [failure or Envelope(node=node, status=Status.ERROR, error=error)]

@@ -1,18 +1,18 @@
 """Slurm: srun, one task on each node of the allocation that it is run in."""
 
 import os
-import re
 import tempfile
 from collections.abc import Sequence
 
 from mlbackends.base.errors import BadInput
+from mlbackends.base.patterns import pattern
 from mlbackends.fleet.engines import Job, Take, run_launcher
 from mlbackends.fleet.nodesets import expanded
 from mlbackends.host.command import outcome_of
 from mlbackends.model.fleet import Envelope, Status
 
 _LAUNCH_SECONDS = 60.0
-_NOT_LAUNCHED = re.compile(r"Task launch for \S+ failed on node ([\w.-]+): (.*)")
+_NOT_LAUNCHED = pattern(r"Task launch for \S+ failed on node ([\w.-]+): (.*)")
 
 
 def expected(job: Job) -> tuple[str, ...]:
