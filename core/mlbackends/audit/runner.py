@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
 from mlbackends.audit import catalogue
 from mlbackends.audit.catalogue import Hazard
 from mlbackends.audit.gpus import of_all_gpus
@@ -68,7 +70,7 @@ def _checks(hazard: Hazard, report: ReportView) -> Iterator[Check]:
         text = f"not checked: the report has values of unexpected types ({type(error).__name__})"
         unfinished = Status.UNKNOWN, text
     is_windows = report.fact("host.platform") == "win32"
-    for symptom in of_all_gpus(symptoms):
+    for symptom in _of_one_command(of_all_gpus(symptoms)):
         yield check(
             severity=symptom.severity or hazard.severity,
             status=Status.FAILED,
@@ -81,3 +83,16 @@ def _checks(hazard: Hazard, report: ReportView) -> Iterator[Check]:
         )
     if unfinished or not symptoms:
         yield check(hazard.severity, *(unfinished or ()))
+
+
+def _of_one_command(symptoms: Iterator[Symptom]) -> Iterator[Symptom]:
+    """Yield the symptoms; those that the same command fixes are one, with all messages."""
+    groups: dict[object, list[Symptom]] = {}
+    for number, symptom in enumerate(symptoms):
+        groups.setdefault((symptom.command or number, symptom.severity), []).append(symptom)
+    for group in groups.values():
+        yield replace(
+            group[0],
+            message="; ".join(dict.fromkeys(one.message for one in group)),
+            evidence={name: value for one in group for name, value in one.evidence.items()},
+        )

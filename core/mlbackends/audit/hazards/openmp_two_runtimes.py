@@ -22,7 +22,7 @@ def symptoms(report: ReportView) -> Symptoms:
     if makers >= _DEADLOCK or (is_windows and len(own) > 1):
         severity = Severity.ERROR
     elif len(meeting) > 1 and (is_windows or (len(makers) == 1 and not own)):
-        severity = Severity.NOTE
+        return
     owners = {package_of(library)[0] for library in meeting}
     command = uninstall(report, _STANDALONE) if len(owners) > 1 and _STANDALONE in owners else ""
     for warning in report.warnings("openmp", "conflict"):

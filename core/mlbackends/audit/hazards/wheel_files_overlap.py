@@ -17,7 +17,8 @@ def symptoms(report: ReportView) -> Symptoms:
     pairs = report.fact("packages.owned_twice", [])
     for pair, warning in zip(pairs, report.warnings("packages", "file-owned-twice"), strict=False):
         names = {pair["first"], pair["second"]}
-        if any(names <= together for together in flavours):
+        majors = [names.isdisjoint(own) for own in report.fact("packages.cuda_majors", {}).values()]
+        if any(names <= together for together in flavours) or majors.count(False) > 1:
             continue
         top, slash, rest = pair["example"].partition("/")
         is_library = rest.endswith(_LIBRARIES) or ".so." in rest

@@ -154,7 +154,18 @@ def radeon(target: str, libraries: list[str], targets: list[str] | None = None, 
 
 def windows(used: float, limit: float, **probes: ProbeReport) -> Report:
     memory = told(total_bytes=32 * GIB, committed_bytes=int(used * GIB), commit_limit_bytes=int(limit * GIB))
+    memory.facts["swap_total_bytes"] = max(0, int(limit - 32) * GIB)
     return report(host=told(platform="win32"), memory=memory, **probes)
+
+
+def meeting(*makers: str) -> Report:
+    """Return a report in which the OpenMP runtimes of these makers meet in a process."""
+    copies = tuple(
+        Library("openmp", f"/site/{at}.so", facts={"runtime": maker}) for at, maker in enumerate(makers)
+    )
+    paths = [copy.path for copy in copies]
+    warnings = (Reason("conflict", "they meet", "set OMP_NUM_THREADS"),)
+    return report(openmp=told(libraries=copies, conflicting_copies=paths, warnings=warnings))
 
 
 def with_docker(passes: bool | None, container: str = "none", driver: bool = True) -> Report:
@@ -309,8 +320,8 @@ CASES += [
     ("torch-device-wheel-missing", report(torch=told("2.13.0+rocm10.0.0")), None),
     *(("triton-cache-on-network", report(triton=told("3.5.0", cache_file_system=kind),
      environment=variables(**values)), severity) for kind, values, severity in (("nfs4", {}, N), ("nfs4",
-     {"LOCAL_WORLD_SIZE": "8"}, W), ("nfs4", {"LOCAL_WORLD_SIZE": "1"}, N), ("ext4",
-     {"LOCAL_WORLD_SIZE": "8"}, None))),
+     {"LOCAL_WORLD_SIZE": "8"}, W), ("nfs4", {"LOCAL_WORLD_SIZE": "1"}, N), ("fuse.juicefs", {}, N),
+     ("fuse.squashfuse", {}, None), ("ext4", {"LOCAL_WORLD_SIZE": "8"}, None))),
     *(("triton-windows-does-not-fit", report(torch=told(torch), nvidia=gpu(capability),
      packages=environment_of(triton_windows=triton)), severity) for torch, triton, capability,
      severity in (("2.8.0+cu128", "3.4.0.post20", "8.6", None), ("2.8.0+cu128", "3.3.1.post19", "8.6", W),
@@ -342,11 +353,17 @@ CASES += [
     ("ollama-without-rocm", radeon("gfx1151", ["rocm"], ["gfx1100", "gfx1151"]), None),
     ("ollama-without-rocm", radeon("gfx1151", ["rocm"], ["gfx1100"],
      environment=variables(OLLAMA_VULKAN="1")), None),
+    ("openmp-two-runtimes", meeting("gnu", "gnu"), None),  # as torch and scikit-learn have
+    ("openmp-two-runtimes", meeting("gnu", "llvm"), W),
+    ("openmp-two-runtimes", meeting("llvm", "llvm"), W),
+    ("openmp-two-runtimes", meeting("intel", "llvm"), E),
     ("commit-limit-reached", windows(46, 48), W),
     ("commit-limit-reached", windows(40, 48), None),
     ("commit-limit-reached", windows(20, 32, torch=TORCH), N),
     ("commit-limit-reached", windows(20, 34, torch=TORCH), None),
     ("commit-limit-reached", windows(20, 32), None),
+    *(("commit-limit-reached", windows(3.9, 4, limits=told(effective_memory_because=why)), severity)
+      for why, severity in (("machine", W), ("process_memory_limit", None))),
 ]  # fmt: skip
 HAS = tuple(code for code, _, severity in CASES if severity)
 LACKS = tuple(code for code, _, severity in CASES if not severity)

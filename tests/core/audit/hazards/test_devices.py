@@ -359,10 +359,16 @@ def waiting(**facts: FactValue) -> Report:
     return report(nvidia=nvidia(gpu(facts={"remapped_rows": 1, **facts}), warnings=(WAITS,)))
 
 
-def communicating(variable: str, model: str, **facts: FactValue) -> Report:
+def communicating(variable: str, model: str, cpu: str = "Intel", **facts: FactValue) -> Report:
     """Return a machine with two GPUs and a variable of NCCL that is 1."""
     gpus = nvidia(gpu(0, name=model), gpu(1, name=model), facts=facts)
-    return report(nvidia=gpus, host=server(), environment=environment(**{variable: "1"}))
+    vendor = told(facts={"vendor": cpu})
+    return report(nvidia=gpus, cpu=vendor, host=server(), environment=environment(**{variable: "1"}))
+
+
+def pairs(*paths: str) -> list[dict[str, Any]]:
+    """Return pairs of GPUs, connected over these paths and without NVLink."""
+    return [{"gpus": [0, at + 1], "path": path} for at, path in enumerate(paths)]
 
 
 def redirected(**facts: FactValue) -> Report:
@@ -497,6 +503,11 @@ CASES: dict[str, list[tuple[Report, Status | Severity]]] = {
         ),
         (communicating("NCCL_SHM_DISABLE", GEFORCE), FAILED),
         (communicating("NCCL_SHM_DISABLE", "NVIDIA L40S"), PASSED),
+        (communicating("NCCL_P2P_DISABLE", "NVIDIA L40S", topology=pairs("one-switch")), FAILED),
+        (communicating("NCCL_P2P_DISABLE", "NVIDIA L40S", topology=pairs("host-bridge")), PASSED),
+        (communicating("NCCL_P2P_DISABLE", "NVIDIA L40S", "AMD", topology=pairs("host-bridge")), FAILED),
+        (communicating("NCCL_SHM_DISABLE", "NVIDIA L40S", topology=pairs("host-bridge")), FAILED),
+        (communicating("NCCL_SHM_DISABLE", "NVIDIA L40S", topology=pairs("one-switch", "node")), FAILED),
     ],
     "nvidia-device-nodes-missing": [
         (report(nvidia=nvidia(gpu(), warnings=NO_UVM)), FAILED),

@@ -89,7 +89,7 @@ MACHINES = {
     "nvidia-throttled": ("hgx-h100-failing.json", "hgx-h100-sound.json"),
     "omp-one-thread": ("ci-leftovers", "slurm-job"),
     "open-files-limit": ("untuned-slurm-node", "ivy-bridge-desktop"),
-    "openmp-two-runtimes": ("stale-conda-workstation", "broken-environment"),
+    "openmp-two-runtimes": ("", "stale-conda-workstation"),
     "other-environment-active": ("broken-environment", "stale-conda-workstation"),
     "other-warning": ("", "hgx-h100-eight-gpus"),
     "overcommit-never": ("untuned-slurm-node", "hgx-h100-eight-gpus"),
@@ -121,7 +121,7 @@ MACHINES = {
     "user-site-shadows": ("stale-conda-workstation", "cluster-modules-node"),
     "variable-invalid": ("icelake-ec2", "hgx-h100-eight-gpus"),
     "wheel-files-missing": ("cluster-modules-node", "hgx-h100-eight-gpus"),
-    "wheel-files-overlap": ("broken-environment", "hgx-h100-eight-gpus"),
+    "wheel-files-overlap": ("stale-conda-workstation", "broken-environment"),
     "wheel-needs-newer-cpu": ("cluster-modules-node", "hgx-h100-eight-gpus"),
     "wsl-first-version": ("wsl1-laptop", "wsl2-nvidia"),
     "wsl-linux-driver": ("wsl2-nvidia", "broken-environment"),
@@ -178,3 +178,27 @@ def test_no_hazard_of_devices_is_on_a_machine_without_them_or_a_healthy_one() ->
     for code in (code for code in MACHINES if code.startswith(("cuda-d", "nvidia", "rocm", "pcie"))):
         assert statuses(machine("epyc-eight-nodes"), code) <= {Status.PASSED, Status.SKIPPED}, code
         assert Status.FAILED not in statuses(machine("hgx-h100-sound.json"), code), code
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("arc-desktop-no-render", "intel-gpu-not-accessible", ["GPU 0-1"]),
+        ("podman-rocm-no-access", "rocm-kfd-not-accessible", ["/dev/kfd", "/dev/dri/renderD128"]),
+        ("stale-conda-workstation", "user-site-shadows", ["numpy 2.0.2", "triton"]),
+    ],
+)
+def test_what_the_same_command_fixes_is_one_finding(name: str, code: str, words: list[str]) -> None:
+    (check,) = checks(machine(name), code)
+
+    assert all(word in check.message for word in words)
+
+
+def test_a_requirement_that_another_hazard_reports_is_not_reported_again() -> None:
+    subject = machine("stale-conda-workstation")
+
+    (check,) = checks(subject, "requirements-not-met")
+
+    assert "numpy" not in check.message and "torchvision" not in check.message
+    assert "jaxlib<=0.4.30" in check.command
+    assert statuses(subject, "numpy-abi") == statuses(subject, "torch-extension-mismatch") == {Status.FAILED}

@@ -133,6 +133,13 @@ def test_an_old_glibc_checks_its_heap_by_itself_and_musl_never() -> None:
     assert on(libc="musl", libc_version="1.2.5") == []
 
 
+def test_p2p_is_not_switched_on_where_access_control_makes_it_hang() -> None:
+    subject = with_variables("gpu-server-degraded", NCCL_P2P_DISABLE="1")
+
+    (check,) = checks(subject, "nccl-leftovers")
+    assert check.command == "" and "pcie-access-control" in check.hint
+
+
 def test_what_nccl_conf_sets_counts_where_the_environment_says_nothing() -> None:
     rows = [
         {"name": "NCCL_P2P_DISABLE", "value": "1", "file": "/etc/nccl.conf"},
@@ -148,17 +155,19 @@ def test_what_nccl_conf_sets_counts_where_the_environment_says_nothing() -> None
 
 
 @pytest.mark.parametrize(
-    ("layers", "severity"), [(["Ethernet"], Severity.NOTE), (["InfiniBand"], Severity.WARNING)]
+    ("layers", "severities"),
+    [(["Ethernet"], [Severity.NOTE]), (["InfiniBand"], [Severity.WARNING]), (["Unknown"], [])],
 )
-def test_tcp_between_nodes_is_a_note_where_all_ports_are_ethernet(
-    layers: list[str], severity: Severity
+def test_tcp_between_nodes_is_a_note_where_all_ports_are_ethernet_and_nothing_with_efa(
+    layers: list[str], severities: list[Severity]
 ) -> None:
     base = with_variables("ci-leftovers", NCCL_IB_DISABLE="1")
     host = base.probes["host"]
     host = msgspec.structs.replace(host, facts={**host.facts, "rdma_link_layers": layers})
     subject = msgspec.structs.replace(base, probes={**base.probes, "host": host})
 
-    assert [check.severity for check in checks(subject, "nccl-leftovers")] == [severity]
+    failed = [check for check in checks(subject, "nccl-leftovers") if check.status is Status.FAILED]
+    assert [check.severity for check in failed] == severities
 
 
 def test_the_variable_of_nvidias_containers_is_a_note() -> None:

@@ -114,14 +114,14 @@ def meeting(*runtimes: str) -> ProbeReport:
     [
         (("intel", "intel"), Severity.ERROR),
         (("intel", "llvm"), Severity.ERROR),
-        (("intel", "microsoft"), Severity.NOTE),
-        (("microsoft", "microsoft"), Severity.NOTE),
+        (("intel", "microsoft"), None),
+        (("microsoft", "microsoft"), None),
     ],
 )
 def test_two_of_intels_runtime_end_a_process_of_windows(
-    runtimes: tuple[str, ...], severity: Severity
+    runtimes: tuple[str, ...], severity: Severity | None
 ) -> None:
     (check,) = examined("openmp-two-runtimes", openmp=meeting(*runtimes))
 
-    assert check.severity is severity
-    assert "torch" in check.hint
+    assert (check.severity if check.status is Status.FAILED else None) is severity
+    assert severity is None or "torch" in check.hint
