@@ -373,6 +373,11 @@ def test_what_is_required_must_run() -> None:
     assert data["exit"] == 1
     assert results(data["problems"][0])["efficient_cuda"]["ended"] == "cannot"
     assert record(*quick, "math")["exit"] == 0
+    why = "required, but needs cuda tensors; these are on cpu"
+    for form in ("table", "markdown", "junit", "html"):
+        page = ran(*quick, "efficient_cuda", "--format", form).stdout
+        assert why in " ".join(page.split())
+        assert "--backend efficient_cuda" not in page  # it would be refused again
 
 
 def test_a_peer_computes_in_its_own_process_and_is_not_to_blame(additions: dict[str, str]) -> None:

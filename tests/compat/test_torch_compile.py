@@ -553,6 +553,8 @@ def test_a_softmax_of_no_scores_is_not_taken_for_attention() -> None:
     before = mlbackends.last_attention()
     compiled(lambda q: F.softmax(q, -1) @ q.mT)(x)
     compiled(lambda q: (q @ q.mT).softmax(-1).sum())(x)
+    gate, rows = (torch.nn.Parameter(torch.randn(4, 16)) for _ in range(2))
+    compiled(lambda q: torch.softmax(q @ gate.t(), -1) @ rows)(x)
 
     assert mlbackends.last_attention() is before
 
@@ -563,6 +565,19 @@ def test_weights_that_are_returned_are_torchs() -> None:
         compiled(module)(*3 * [torch.randn(1, 8, 32)], need_weights=needed)
         call = mlbackends.last_attention()
         assert call is not None and call.backend == backend
+
+
+def test_weights_that_are_refused_by_position_are_not_the_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("mlbackends.sdpa.calls._IS_LOGGED", True)
+    x, weights, out = torch.randn(8, 1, 32), torch.randn(96, 32), torch.randn(32, 32)
+    given = (32, 2, weights, None, None, None, False, 0.0, out, None, False, None)
+    for needed in (False, True):
+        compiled(lambda q, needed=needed: F.multi_head_attention_forward(q, q, q, *given, needed)[0])(x)
+        logged = capsys.readouterr().err.splitlines()
+        assert ("need_weights=True" in logged[0]) is needed
+        assert len(logged) == 1
 
 
 def test_the_fast_path_of_torchs_layers_is_named() -> None:

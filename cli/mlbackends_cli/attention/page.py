@@ -80,7 +80,7 @@ def _document(
             "note" if result.peer else "error",
             f"{result.backend}: {summary(result)}",
             "wrong" if result.ended is Ended.RAN else str(result.ended),
-            words("pre", result.command),
+            words("pre", result.command) if result.ended is not Ended.CANNOT else "",
         )
         for problem, _ in problems
         for result in problem.results

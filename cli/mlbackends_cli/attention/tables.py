@@ -290,7 +290,9 @@ def why_lines(result: Result, page: Page, hints: set[str]) -> Iterator[str]:
     hints: the remedies that were printed already.
     """
     if result.ended is not Ended.RAN:
-        word = "" if result.ended is Ended.CANNOT else f"{result.ended}: "
+        word = f"{result.ended}: "
+        if result.ended is Ended.CANNOT:
+            word = "required, but " if result.required else ""
         start = f"{mark(result, page)} {result.backend}: {word}"
         for reason in result.reasons:
             text = f"  {start}{one_line(reason.message)} [{reason.code}]"
@@ -306,7 +308,7 @@ def why_lines(result: Result, page: Page, hints: set[str]) -> Iterator[str]:
     elif result.incomparable:
         text = f"    {result.backend} is not compared: {result.incomparable}"
         yield from wrapped(text, page.width, "", " " * 6)
-    if not result.good:
+    if not result.good and result.ended is not Ended.CANNOT:
         # On a separate line and never broken, so that it can be copied.
         yield f"      {result.command}"
 

@@ -167,13 +167,14 @@ def refuse_unreadable(named: dict[str, Any], operation: str) -> None:
     torch's meta device are accepted, since shapes are enough for them.
     """
     fx: Any = sys.modules.get("torch.fx")
+    traced = _why_traced() if any(map(is_torch, named.values())) else ""
     for argument, tensor in named.items():
         name = f"{operation}(): {argument}"
         if fx is not None and isinstance(tensor, getattr(fx, "Proxy", ())):
             raise RuntimeError(f"{name} is being traced by torch.fx and has no values: {_OUTSIDE}")
         if not is_torch(tensor):
             continue
-        if reason := _why_unreadable(tensor):
+        if reason := _why_unreadable(tensor) or traced:
             raise RuntimeError(f"{name} {reason}")
 
 
@@ -201,6 +202,18 @@ def _why_unreadable(tensor: Any) -> str:
         return f"is being traced by torch.func, and has no storage to read: {_OUTSIDE}"
     if getattr(torch, "_is_functional_tensor", lambda _: False)(tensor):
         return f"is being traced by functionalization, and has no storage to read: {_OUTSIDE}"
+    unpack = getattr(getattr(torch.autograd, "forward_ad", None), "unpack_dual", None)
+    if unpack is not None and unpack(tensor).tangent is not None:
+        return (
+            "carries a tangent of forward-mode differentiation, which would be lost; pass the primal,"
+            " torch.autograd.forward_ad.unpack_dual(tensor).primal"
+        )
+    return ""
+
+
+def _why_traced() -> str:
+    """Return why no operation of this thread may read values, "" if nothing traces it."""
+    core: Any = getattr(sys.modules["torch"], "_C", None)
     mode = getattr(core, "_get_dispatch_mode", lambda _: None)
     operators: Any = sys.modules.get("torch._ops")
     mode_before_autograd = getattr(operators, "_get_dispatch_mode_pre_dispatch", lambda _: None)
@@ -214,10 +227,4 @@ def _why_unreadable(tensor: Any) -> str:
             return f"is being traced: the result would be a constant of the graph; {_OUTSIDE}"
     if getattr(core, "_get_tracing_state", lambda: None)() is not None:
         return "is being traced by torch.jit.trace: the result would be a constant of the graph"
-    unpack = getattr(getattr(torch.autograd, "forward_ad", None), "unpack_dual", None)
-    if unpack is not None and unpack(tensor).tangent is not None:
-        return (
-            "carries a tangent of forward-mode differentiation, which would be lost; pass the primal,"
-            " torch.autograd.forward_ad.unpack_dual(tensor).primal"
-        )
     return ""

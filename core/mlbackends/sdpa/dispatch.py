@@ -115,9 +115,8 @@ def in_order(
     environment: Environment | None = None,
 ) -> list[AttentionBackend]:
     """Return the backends in the order in which they are asked."""
-    kinds = priority_order()
-    if any(backend.answers_to is SDPBackend.CUDNN_ATTENTION for backend in among):
-        kinds = torch_order(problem, environment)
+    with_cudnn = any(backend.answers_to is SDPBackend.CUDNN_ATTENTION for backend in among)
+    kinds = torch_order(problem, environment) if with_cudnn else priority_order()
 
     def place(backend: AttentionBackend) -> tuple[int, int, str]:
         kind = kinds.index(backend.answers_to)

@@ -12,6 +12,7 @@ second-order gradients the backward pass recomputes attention with torch's kerne
 
 import contextlib
 import functools
+import inspect
 import threading
 import types
 import warnings
@@ -27,6 +28,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from mlbackends.base.errors import NoBackend
 from mlbackends.sdpa import attend, calls, switches
 from mlbackends.sdpa.switches import SDPBackend
+from mlbackends.switches import store
 from mlbackends_kernels.bridges import torch_gradients
 
 _NAME = "scaled_dot_product_attention"
@@ -35,6 +37,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _FLASH = 1
 #: The most nodes between a softmax and its products.
 _FARTHEST = 50
+_NEED_WEIGHTS = [*inspect.signature(functional.multi_head_attention_forward).parameters].index("need_weights")
 
 
 def compile_graph(
@@ -122,8 +125,15 @@ def _unreplaced(node: torch.fx.Node) -> tuple[torch.fx.Node, str] | None:
     if name != "softmax":
         return None
     scores, result = _product(node, "all_input_nodes"), _product(node, "users")
+    if not scores or not result:
+        return None
     # The query is the last but one: baddbmm adds its first tensor to the product.
-    return (scores.all_input_nodes[-2:][0], _WRITTEN) if scores and result else None
+    query, key = scores.all_input_nodes[-2:][0], scores.all_input_nodes[-1]
+    while key.op in ("call_function", "call_method") and len(key.all_input_nodes) == 1:
+        key = key.all_input_nodes[0]
+    # Products with a parameter are a linear layer: the softmax weighs choices, such as experts.
+    is_layer = isinstance(key.meta.get("example_value"), torch.nn.Parameter)
+    return None if is_layer else (query, _WRITTEN)
 
 
 def _product(node: torch.fx.Node, side: str) -> torch.fx.Node | None:
@@ -148,7 +158,7 @@ def _name(node: torch.fx.Node) -> str:
 
 def multi_head_attention_forward(query: Any, *args: Any, **kwargs: Any) -> Any:
     """Run torch.nn.functional.multi_head_attention_forward with our attention inside."""
-    if kwargs.get("need_weights", True):
+    if args[_NEED_WEIGHTS - 1] if len(args) >= _NEED_WEIGHTS else kwargs.get("need_weights", True):
         calls.note("torch", query, "need_weights=True returns weights, which ours does not store")
     return _with_our_attention(functional.multi_head_attention_forward)(query, *args, **kwargs)
 
@@ -187,7 +197,8 @@ def _kinds() -> list[SDPBackend] | None:
         SDPBackend.MATH: is_on._get_math_sdp_enabled(),  # noqa: SLF001
         SDPBackend.CUDNN_ATTENTION: is_on._get_cudnn_sdp_enabled(),  # noqa: SLF001
     }
-    allowed = [kind for kind, on in theirs.items() if on and switches.allowed(kind)]
+    ours = store.read_all(tuple(map(switches.SWITCHES.__getitem__, theirs)))
+    allowed = [kind for (kind, on), is_ours in zip(theirs.items(), ours, strict=True) if on and is_ours]
     return None if len(allowed) == len(theirs) else allowed
 
 

@@ -62,7 +62,7 @@ def _check(problem: CheckedProblem, result: Result) -> Check:
         message=f"{problem.text}: {summary(result)}",
         why=_WHY if failed and result.ended is Ended.RAN else "",
         hint=next((reason.hint for reason in result.reasons if reason.hint), "") if failed else "",
-        command=result.command if failed else "",
+        command=result.command if failed and result.ended is not Ended.CANNOT else "",
         evidence=evidence,
         instance=problem.text,
     )
