@@ -154,8 +154,9 @@ class Process:
             faults += self._version_faults(mapped)
         if binds and not faults:
             scope = [*self.visible, *(mapped for mapped in closure if mapped not in self.visible)]
-            for mapped in reversed(new):
-                faults += self._unbound(mapped, scope)
+            for mapped in _binding_order(closure):
+                if mapped in new:
+                    faults += self._unbound(mapped, scope)
         if faults:
             return self._undone(before, faults, closure)
         if visible:
@@ -201,7 +202,7 @@ class Process:
                     yield Fault("missing-version", version, message, (*mapped.route(), definer.path))
 
     def _unbound(self, mapped: Mapped, scope: list[Mapped]) -> Iterator[Fault]:
-        """Yield the symbols of an object that nothing in its scope defines, the loader's first one first."""
+        """Yield the symbols of an object that nothing in its scope defines as one fault, of the first."""
         lacking = unbound(mapped, scope)
         if not lacking:
             return
@@ -209,11 +210,11 @@ class Process:
             first = mapped.file.symbols.first_used(image, lacking)
         if first is None:
             return  # nothing refers to it
-        for index in (first, *(index for index in lacking if index != first)):
-            symbol = lacking[index]
-            version = f", version {symbol.version}" if symbol.version else ""
-            message = f"{mapped.path}: undefined symbol: {symbol}{version}"
-            yield Fault("missing-symbol", str(symbol), message, mapped.route())
+        symbol = lacking[first]
+        version = f", version {symbol.version}" if symbol.version else ""
+        message = f"{mapped.path}: undefined symbol: {symbol}{version}"
+        others = tuple(str(other) for index, other in lacking.items() if index != first)
+        yield Fault("missing-symbol", str(symbol), message, mapped.route(), others=others)
 
     # ---- searching --------------------------------------------------------------------------------
 
@@ -234,7 +235,8 @@ class Process:
             except (NotALibrary, OSError) as error:
                 code = "not-a-library" if isinstance(error, NotALibrary) else "not-read"
                 route = (*asking.route(), path) if asking else (path,)
-                faults.append(Fault(code, posixpath.basename(name), f"{path}: {_words(error)}", route))
+                fault = Fault(code, posixpath.basename(name), f"{path}: {_words(error)}", route)
+                faults += [fault] * all(known.message != fault.message for known in faults)
                 return _Found(Need(name, path, step, via), None)
             if not self._fits(file):
                 if step == "path":
@@ -250,7 +252,8 @@ class Process:
                 faults.append(Fault("executable-stack", posixpath.basename(path), message, mapped.route()))
             self._add(mapped, name)
             return _Found(Need(name, path, step, via), mapped)
-        faults.append(_not_found(name, asking))
+        if all(fault.name != name for fault in faults):  # once, of the file that asks first
+            faults.append(_not_found(name, asking))
         return _Found(Need(name), None)
 
     def _machine(self) -> str:
@@ -342,6 +345,26 @@ class Process:
 class _Found(NamedTuple):
     need: Need
     mapped: Mapped | None
+
+
+def _binding_order(closure: list[Mapped]) -> list[Mapped]:
+    """Return objects in the order in which the loader binds their symbols: what is needed comes first.
+
+    Source: glibc, elf/dl-sort-maps.c, dfs_traversal.
+    """
+    order: dict[Mapped, None] = {}
+    visited: set[Mapped] = set()
+
+    def visit(mapped: Mapped) -> None:
+        if mapped not in visited:
+            visited.add(mapped)
+            for needed in mapped.needed:
+                visit(needed)
+            order[mapped] = None
+
+    for mapped in reversed(closure):
+        visit(mapped)
+    return list(order)
 
 
 def unbound(mapped: Mapped, scope: Iterable[Mapped]) -> dict[int, Symbol]:
