@@ -99,6 +99,63 @@ def test_the_page_shows_a_package_that_lacks_something(
     assert "No module named 'nothing_like_it'" in " ".join(page.split())
 
 
+def installed(folder: Path, module: str, **sources: str) -> str:
+    """Make an environment with one package, its files and their sizes as installed; return its Python."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True)
+    (site,) = folder.glob("env/lib/python*/site-packages")
+    (site / module).mkdir()
+    (site / f"{module}-1.0.dist-info").mkdir()
+    text = f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n\n"
+    (site / f"{module}-1.0.dist-info/METADATA").write_text(text)
+    record = [f"{module}/{name}.py,,{len(source)}" for name, source in sources.items()]
+    (site / f"{module}-1.0.dist-info/RECORD").write_text("\n".join(record) + "\n")
+    for name, source in sources.items():
+        (site / module / f"{name}.py").write_text(source)
+    return str(folder / "env/bin/python")
+
+
+def test_a_package_without_an_extension_module_is_shown_as_not_imported(tmp_path: Path) -> None:
+    python = installed(tmp_path, "opt_einsum", __init__="from . import parser", parser="")
+
+    page = backends("info", "--python", python).stdout
+    record = json.loads(backends("info", "--python", python, "--format", "json").stdout)
+    named = backends("info", "opt_einsum", "--python", python, "--format", "json")
+
+    (reason,) = record["probes"]["opt_einsum"]["reasons"]
+    assert reason["code"] == "not-imported"
+    (row,) = (line.split() for line in page.splitlines() if "opt_einsum" in line)
+    assert row == ["·", "opt_einsum", "1.0", "not", "imported"]
+    assert json.loads(named.stdout)["probes"]["opt_einsum"]["facts"]["imports"] == {"opt_einsum": "imported"}
+
+
+@pytest.mark.parametrize(
+    ("parser", "words"),
+    [(None, "is missing"), ("def (", "has 5 bytes instead of 9"), ("x = 0\n" * 2, "")],
+)
+def test_a_damaged_file_is_named_with_the_import_that_fails(
+    tmp_path: Path, parser: str | None, words: str
+) -> None:
+    python = installed(tmp_path, "opt_einsum", __init__="from . import parser", parser="y = 1 + 1")
+    (path,) = tmp_path.glob("env/lib/python*/site-packages/opt_einsum/parser.py")
+    path.unlink()
+    if parser is not None:
+        path.write_text(parser)
+
+    page = backends("info", "--python", python).stdout
+    done = backends("doctor", "--python", python, "--format", "json")
+
+    (row,) = (
+        line.split() for line in page.splitlines() if line.split()[1:2] == ["opt_einsum"] and "1.0" in line
+    )
+    checks = [check for check in json.loads(done.stdout)["checks"] if check["status"] == "failed"]
+    broken = [check for check in checks if "opt_einsum" in json.dumps(check)]
+    assert row[0] == ("✗" if words else "◐")
+    assert len(broken) == bool(words)
+    if words:
+        assert broken[0]["message"].endswith(f"{path} of opt-einsum 1.0 {words}")
+        assert broken[0]["command"].endswith("--force-reinstall --no-deps opt-einsum==1.0")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="NumPy's extension module has another name")
 def test_an_extension_module_that_opens_is_not_imported() -> None:
     done = backends("info", "--format", "json")

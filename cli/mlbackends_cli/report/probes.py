@@ -243,6 +243,8 @@ def own_reasons(probe: ProbeReport, libraries: Sequence[Library] = ()) -> list[R
 
 def _because(reasons: list[Reason] | tuple[Reason, ...]) -> str:
     """Return the first reason, and the number of further ones."""
+    if [reason.code for reason in reasons] == ["not-imported"]:
+        return "not imported"
     reasons = [reason for reason in reasons if reason.code not in UNCHECKED]
     more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
     return reasons[0].message + more if reasons else ""

@@ -1,7 +1,7 @@
 """The environment of a report as hazards read it: variables, their values, and commands to type in it."""
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from mlbackends.audit.hazard import ReportView
 from mlbackends.base.patterns import pattern
@@ -66,8 +66,11 @@ def install(report: ReportView, *requirements: str) -> str:
     return _package_command(report, "install", *requirements)
 
 
-def install_unmet(report: ReportView, rows: Iterable[Mapping[str, str]]) -> str:
-    """Return the command that installs what rows of packages.unmet need, each package once; "" for none."""
+def install_unmet(report: ReportView, rows: Sequence[Mapping[str, str]], *, by_package: bool = False) -> str:
+    """Return the command that installs what rows of packages.unmet need, each package once; "" for none.
+
+    by_package: it names the packages that need them, as where they are many: pip installs what those lack.
+    """
     wanted: dict[str, tuple[set[str], set[str]]] = {}
     for row in rows:
         if row["needs"] != "python":
@@ -78,7 +81,13 @@ def install_unmet(report: ReportView, rows: Iterable[Mapping[str, str]]) -> str:
         name + f"[{','.join(sorted(extras))}]" * bool(extras) + ",".join(sorted(clauses))
         for name, (extras, clauses) in sorted(wanted.items())
     ]
+    if by_package or len(requirements) > _LISTED:
+        requirements = sorted({f"{row['package']}=={row.get('version', '')}".rstrip("=") for row in rows})
     return install(report, *requirements) if requirements else ""
+
+
+#: Requirements that one command lists.
+_LISTED = 6
 
 
 def reinstall(report: ReportView, name: str, version: str) -> str:
@@ -100,6 +109,11 @@ _PYTORCH_BUILD = pattern(r"cpu|xpu|cu\d+|rocm[\d.]+")
 def uninstall(report: ReportView, *names: str) -> str:
     """Return the command that uninstalls packages."""
     return _package_command(report, "uninstall", *names)
+
+
+def readable(*paths: str) -> str:
+    """Return the command that lets every user read files and folders."""
+    return " ".join(["chmod -R a+rX", *map(quoted, paths)])
 
 
 def _package_command(report: ReportView, verb: str, *arguments: str) -> str:

@@ -1,18 +1,22 @@
 """Packages that cannot be imported, as hazards read them: what fails, why, and the command that fixes it."""
 
 import os
+import re
 from collections.abc import Sequence
 
 from msgspec import Struct
 
-from mlbackends.audit.environment import install_unmet, reinstall
+from mlbackends.audit.environment import install_unmet, readable, reinstall
 from mlbackends.audit.hazard import ReportView
-from mlbackends.audit.libraries import package_of
 from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import UNCERTAIN, UNCHECKED
+from mlbackends.host.python.packages import owners_of
 from mlbackends.model.records import Presence
 
 _MODULE = pattern(r"No module named '([\w.]+)'")
+_CLOSED = pattern(r"; this user may not read (.+)$")
+_DAMAGED = pattern(r"; \S.* of (\S+) (\S+) (?:is missing|has \d+ bytes instead of \d+)$")
+_OF_A_PACKAGE = pattern(r"/\S+/(?:site|dist)-packages/[^/\s':]+")
 _CUT_OFF = ("file too short", "invalid ELF header", "cannot read file data")
 
 
@@ -41,7 +45,7 @@ def unimportable(report: ReportView) -> list[Unimportable]:
     for (cause, code), failing in found.items():
         modules = tuple(module for module, _ in failing)
         probes = tuple(dict.fromkeys(name for _, name in failing))
-        if code in ("crashed", "exited"):
+        if code in ("crashed", "exited") and not _DAMAGED.search(cause):
             cause += _broken_library(report, probes)
         failures.append(Unimportable(cause, modules, probes, code not in UNCERTAIN))
     return failures
@@ -68,8 +72,9 @@ def unmet_causes(report: ReportView, failing: Unimportable) -> list[dict[str, st
     if not module and "cannot open" not in failing.cause:
         return []
     # A distribution is usually named as its module; if not, what the package lacks is the reason.
-    name = module[1].partition(".")[0].replace("_", "-").lower() if module else ""
-    owners = {report.fact(f"{probe}.distribution", probe) for probe in failing.probes}
+    name = _distribution(module)
+    probes = () if _DAMAGED.search(failing.cause) else failing.probes
+    owners = {name for probe in probes for name in owners_of(report.record.probes[probe].facts)}
     return [
         row
         for row in report.fact("packages.unmet", [])
@@ -77,22 +82,27 @@ def unmet_causes(report: ReportView, failing: Unimportable) -> list[dict[str, st
     ]
 
 
+def _distribution(module: re.Match[str] | None) -> str:
+    """Return the name that the distribution of a module usually has."""
+    return module[1].partition(".")[0].replace("_", "-").lower() if module else ""
+
+
 def fix(report: ReportView, failing: Unimportable) -> str:
     """Return the command that makes an import work, "" where none is known to."""
+    if closed := _CLOSED.search(failing.cause):
+        return readable(*closed[1].split(", "))
+    if "Permission denied" in failing.cause and (package := _OF_A_PACKAGE.search(failing.cause)):
+        return readable(package[0])
     if rows := unmet_causes(report, failing):
-        return install_unmet(report, rows)
-    for row in report.fact("packages.missing_files", []):
-        if os.path.basename(row["example"]) in failing.cause:
-            return reinstall(report, row["name"], row["version"])
-    for probe in report.record.probes:
-        for library in report.libraries(probe):
-            is_named = os.path.basename(library.path) in failing.cause
-            if is_named and library.owner and library.presence is Presence.FOUND:
-                return reinstall(report, *package_of(library))
+        named = _MODULE.search(failing.cause)
+        needed = {row["needs"] for row in rows}
+        return install_unmet(report, rows, by_package=bool(named) and _distribution(named) not in needed)
+    if damaged := _DAMAGED.search(failing.cause):
+        return reinstall(report, damaged[1], damaged[2])
     module = _MODULE.search(failing.cause)
     is_own = module is not None and module[1].partition(".")[0] == failing.modules[0]
     owner = report.fact(f"{failing.probes[0]}.distribution", "")
-    lost = module[1].replace("_", "-").lower() if module else ""
+    lost = _distribution(module)
     if version := report.package(lost):  # only its metadata is left
         return reinstall(report, lost, version)
     if owner and (is_own or any(words in failing.cause for words in _CUT_OFF)):

@@ -39,8 +39,8 @@ UNCERTAIN = frozenset(
 )
 
 
-#: Codes of what opens and answers, and was not made to compute: no fault of it.
-UNCHECKED = frozenset({"no-use-check", "not-computed"})
+#: Codes of what was not imported, or opens and was not made to compute: no fault of it.
+UNCHECKED = frozenset({"no-use-check", "not-computed", "not-imported"})
 
 
 def shared_codes() -> dict[str, str]:

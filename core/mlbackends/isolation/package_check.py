@@ -6,9 +6,10 @@ probe's `learned` reads the facts that it left, if the probe has one.
 """
 
 import os
+import re
 import subprocess
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -21,7 +22,9 @@ from mlbackends.base.registry import check_of
 from mlbackends.base.tables import table
 from mlbackends.host.command import outcome_of
 from mlbackends.host.host import Host
-from mlbackends.host.python.packages import module_location
+from mlbackends.host.python.packages import distribution, module_location, owners_of, record_bytes
+from mlbackends.host.python.requirements import required
+from mlbackends.host.python.wheel_files import damage
 from mlbackends.isolation.client import running, side_by_side
 from mlbackends.isolation.package_frame import STARTS
 from mlbackends.isolation.protocol import reason_of
@@ -33,6 +36,9 @@ IMPORT_TIMES, COMPUTE_TIMES = 6, 12
 
 #: Reasons that computing failed after the import.
 _AFTER_IMPORT = ("call-failed", "wrong-result")
+
+#: Reasons that the import failed.
+_NOT_IMPORTED = ("import-failed", "crashed", "exited")
 
 #: How the names of extension modules end.
 _ENDINGS = (".so", ".pyd", ".dll", ".dylib")
@@ -46,6 +52,7 @@ class _Answer(msgspec.Struct):
     facts: dict[str, Any]
     reason: tuple[str, str] | None
     computed: bool
+    computes: bool
 
 
 class _Result(NamedTuple):
@@ -55,6 +62,7 @@ class _Result(NamedTuple):
     reason: Reason | None
     seconds: float
     computed: bool = False
+    computes: bool = False
 
 
 def extension_of(host: Host, finding: Finding) -> str:
@@ -69,14 +77,15 @@ def extension_of(host: Host, finding: Finding) -> str:
     return next((path for path in paths if path.endswith(_ENDINGS)), "") if folder else ""
 
 
-def opened(name: str, module: str, report: ProbeReport) -> ProbeReport:
-    """Return the report of a package whose extension module was opened."""
-    facts = {**report.facts, "imports": {module: OPENED}}
+def left_out(name: str, report: ProbeReport, module: str = "") -> ProbeReport:
+    """Return the report of a package that was not imported. module: its own, if its extension was opened."""
+    facts = {**report.facts, "imports": {module: OPENED}} if module else report.facts
     if report.presence is not Presence.FOUND or report.reasons:
         return replace(report, facts=facts)
-    why = f"its extension module opens; `backends info {name}` and `backends doctor` import it"
-    reasons = (Reason("not-computed", why),)
-    return replace(report, facts=facts, presence=Presence.LOADABLE, reasons=reasons)
+    how = "its extension module opens" if module else "it was not imported"
+    code, presence = ("not-computed", Presence.LOADABLE) if module else ("not-imported", Presence.FOUND)
+    reason = Reason(code, f"{how}; `backends info {name}` and `backends doctor` import it")
+    return replace(report, facts=facts, presence=presence, reasons=(reason,))
 
 
 def imported(
@@ -94,7 +103,7 @@ def imported(
     progress: called with the name of a probe whose package is still being imported.
     """
     tasks = [
-        (name, module, check_of(name, modules[name]) if module == finding.imports[0] else "")
+        (name, module, check_of(name, modules[name]) if module == finding.imports[0] else "", finding.facts)
         for name, finding in findings.items()
         if name in reports
         for module in finding.imports
@@ -103,8 +112,12 @@ def imported(
     left = [name for name, *_ in tasks]
     results: dict[str, list[_Result]] = {}
 
-    def run(task: tuple[str, str, str]) -> list[_Result]:
-        return [_result(*task, host, timeout, task[0] in deep)]
+    def run(task: tuple[str, str, str, Mapping[str, Any]]) -> list[_Result]:
+        result = _result(*task[:3], host, timeout, task[0] in deep)
+        if (reason := result.reason) and reason.code in _NOT_IMPORTED:
+            message = reason.message + _damaged(host, owners_of(task[3]), reason.message)
+            result = result._replace(reason=replace(reason, message=message))
+        return [result]
 
     if left:
         progress(left[0])
@@ -115,6 +128,18 @@ def imported(
         if left:
             progress(left[0])
     return {name: _with_results(name, modules[name], reports[name], results[name]) for name in results}
+
+
+def _damaged(host: Host, owners: list[str], words: str) -> str:
+    """Return a damaged file of distributions, or of what they require, to end the words; "" for none."""
+    lost = re.search(r"No module named '(\w+)", words)
+    is_owner = re.compile(rf'^"?{lost[1]}[/.]'.encode() if lost else b"", re.MULTILINE)
+    for owner in owners:
+        if dist := distribution(host, owner):
+            if is_owner.search(record_bytes(host, dist)) and (text := damage(host, dist)):
+                return f"; {text}"
+            owners += [need.name for need in required(host, dist) if need.name not in owners]
+    return ""
 
 
 def _result(probe: str, module: str, check: str, host: Host, timeout: float, deep: bool) -> _Result:
@@ -135,7 +160,8 @@ def _result(probe: str, module: str, check: str, host: Host, timeout: float, dee
                 if code == "import-failed":
                     message = f"import {module} fails: {message}"
                 reason = Reason(code, message) if code else None
-                return _Result(probe, module, answer.facts, reason, seconds, answer.computed)
+                result = _Result(probe, module, answer.facts, reason, seconds)
+                return result._replace(computed=answer.computed, computes=answer.computes)
     if outcome.status is None and not outcome.timed_out:
         reason = Reason("not-asked", f"{executable} could not be started")
     else:
@@ -170,9 +196,8 @@ def _with_results(name: str, probe: ModuleType, report: ProbeReport, results: li
     elif not reasons:
         presence = Presence.LOADABLE
         code, text = "no-use-check", "no check here computes with it"
-        with open(check_of(name, probe) or os.devnull, encoding="utf-8") as file:
-            if ".judge(" in file.read():
-                code, text = "not-computed", f"`backends info {name}` computes with it"
+        if any(result.computes for result in results):
+            code, text = "not-computed", f"`backends info {name}` computes with it"
         reasons = (Reason(code, f"it is imported; {text}"),)
     seconds = report.duration_seconds + sum(result.seconds for result in results)
     return replace(

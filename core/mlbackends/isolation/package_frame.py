@@ -17,17 +17,21 @@ STARTS = "starts"
 
 
 class Child:
-    """What `check` gets: it leaves `facts`, and computes for seconds only if `deep`."""
+    """What `check` gets: it leaves `facts`, and computes for seconds only if `deep`.
+
+    computes: whether the check calls `judge` at all, as its file declares.
+    """
 
     def __init__(self, seal: str, deep: bool) -> None:
         self.facts: dict[str, Any] = {}
-        self.deep, self.computed = deep, False
+        self.deep, self.computed, self.computes = deep, False, False
         self._seal, self._output = seal, os.dup(1)
         os.dup2(2, 1)
 
     def end(self, *reason: str) -> NoReturn:
         """Write the answer and end the process. reason: a code and a message where something failed."""
         answer = {"facts": self.facts, "reason": reason or None, "computed": self.computed}
+        answer["computes"] = self.computes
         os.write(self._output, f"\n{self._seal}{json.dumps(answer)}\n".encode())
         os._exit(0)
 
@@ -42,7 +46,9 @@ class Child:
         try:
             importlib.import_module(module)
         except BaseException as error:  # noqa: BLE001  a package may raise anything
-            self.end("import-failed", _words(error))
+            words = _words(error)
+            closed = sorted(_closed(words, module))
+            self.end("import-failed", words + f"; this user may not read {', '.join(closed)}" * bool(closed))
 
     def starts(self, accelerator: str, call: Callable[[], object]) -> bool:
         """Record whether a call for an accelerator succeeds, else the loader's words, and return it."""
@@ -90,13 +96,33 @@ def _words(error: BaseException) -> str:
     return type(error).__name__ + (f": {text}" if text else "")
 
 
+def _closed(words: str, module: str) -> set[str]:
+    """Return the folders that this user may not read and that the words of a failed import are about.
+
+    Python takes such a folder for a package without files, and the loader passes over it.
+    """
+    candidates = set()
+    for start in filter(os.path.isdir, sys.path):
+        for named in re.findall(r"(?:No module named|from|module) '([\w.]+)'", words):
+            parts = named.split(".")
+            paths = [os.path.join(start, *parts[: count + 1]) for count in range(len(parts))]
+            candidates |= {*paths, paths[0] + ".libs"}
+        if "cannot open shared object file: No such file" in words:
+            for folder in (start, os.path.join(start, module.partition(".")[0])):
+                if os.path.isdir(folder) and os.access(folder, os.R_OK):
+                    candidates |= {os.path.join(folder, name) for name in os.listdir(folder)}
+    return {path for path in candidates if os.path.isdir(path) and not os.access(path, os.R_OK | os.X_OK)}
+
+
 def _main(module: str, check: str, seal: str, deep: str) -> None:
     """Import a module, and run a file's `check`, if there is one. deep: "" for no."""
     child = Child(seal, bool(deep))
     child.imports(module)
     try:
         if check:
-            runpy.run_path(check)["check"](child)
+            names = runpy.run_path(check)
+            child.computes = names.get("COMPUTES", False)
+            names["check"](child)
     except (AttributeError, NameError, TypeError) as error:  # another release's interface
         if deep:
             child.end("call-failed", _words(error))

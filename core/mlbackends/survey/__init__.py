@@ -12,7 +12,7 @@ import itertools
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
@@ -22,6 +22,8 @@ from mlbackends.base.reasons import shared_codes
 from mlbackends.base.version import __version__
 from mlbackends.base.writable import clean
 from mlbackends.host.host import Host
+from mlbackends.host.python.packages import distribution, owners_of
+from mlbackends.host.python.wheel_files import damage
 from mlbackends.model.records import (
     SCHEMA,
     Failure,
@@ -110,7 +112,7 @@ def survey(
             duration_seconds=round(total, 6),
         )
     if depth is Presence.USABLE and opens and host.python.get("executable"):
-        from mlbackends.isolation.package_check import imported, opened
+        from mlbackends.isolation.package_check import imported, left_out
 
         def waiting(name: str) -> None:
             if progress is not None:
@@ -119,16 +121,17 @@ def survey(
         chosen = {
             name: finding for name, finding in findings.items() if packages == "imported" or name in computing
         }
-        lacking = _lacking(findings) if search.opens_extensions else ()
-        chosen |= {name: findings[name] for name in lacking}  # an import shows whether it needs that
-        for name, job in search.extensions.items():
-            reply = replies.get(job)
-            if name not in reports or name in chosen:
+        chosen |= {name: findings[name] for name in search.lacking}  # an import shows whether it needs that
+        for name, finding in findings.items() if packages == "opened" else ():
+            if name not in reports or name in chosen or not (finding.imports and owners_of(finding.facts)):
                 continue
-            if reply and reply.presence is Presence.LOADABLE and not reply.reason:
-                reports[name] = opened(name, findings[name].imports[0], reports[name])
+            reply = replies.get(search.extensions.get(name, -1))
+            if name not in search.extensions:
+                reports[name] = left_out(name, reports[name])
+            elif reply and reply.presence is Presence.LOADABLE and not reply.reason:
+                reports[name] = left_out(name, reports[name], finding.imports[0])
             else:
-                chosen[name] = findings[name]
+                chosen[name] = finding
         reports |= imported(reports, modules, chosen, host, timeout, computing, waiting)
     for name, finding in findings.items():
         if hasattr(modules[name], "derive"):
@@ -154,12 +157,16 @@ def survey(
     )
 
 
-def _lacking(findings: Mapping[str, Finding]) -> list[str]:
-    """Return the probes whose package lacks a requirement."""
-    packages = findings.get("packages", Finding())
-    unmet = packages.facts.get("unmet", [])
-    lacking = {row["package"] for row in unmet} if isinstance(unmet, list) else set()
-    return [name for name, finding in findings.items() if finding.facts.get("distribution") in lacking]
+def _lacking(findings: Mapping[str, Finding], host: Host) -> list[str]:
+    """Return the probes whose package lacks a requirement, or has other Python files than were installed."""
+    packages: dict[str, Any] = findings.get("packages", Finding()).facts
+    lacking = {row["package"] for row in packages.get("unmet", [])}
+    return [
+        name
+        for name, finding in findings.items()
+        for owner in owners_of(finding.facts)
+        if owner in lacking or ((dist := distribution(host, owner)) and damage(host, dist))
+    ]
 
 
 def report(
@@ -200,6 +207,8 @@ class _Search:
         self.jobs: list[Job] = []
         #: The jobs that open the extension modules of packages, by probe.
         self.extensions: dict[str, int] = {}
+        #: The probes whose package lacks something.
+        self.lacking: list[str] = []
 
     def opened(
         self,
@@ -282,6 +291,7 @@ class _Search:
                     path = next((lib.path for lib in self.findings[job.probe].libraries), path)
                 by_file.setdefault(self.host.realpath(path), []).append(job)
             yield [Request(tuple(jobs), self.depth, self.timeout) for jobs in by_file.values()]
+        self.lacking = _lacking(self.findings, self.host) if self.opens_extensions else []
         if self.jobs and meanwhile is not None:
             meanwhile()
 

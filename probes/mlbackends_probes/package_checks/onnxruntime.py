@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
+COMPUTES = True
+
 #: One node, Identity, from "x" to "y", each one 32-bit float: ModelProto of onnx.proto, in version 8.
 _MODEL = (
     b'\x08\x08:7\n\x10\n\x01x\x12\x01y"\x08Identity\x12\x01g'

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import shutil
 import sys
 import time
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -17,20 +20,20 @@ from mlbackends.model.records import Presence
 from mlbackends.survey import survey
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.conftest import FakeLibrary
 
     from mlbackends.model.records import ProbeReport
 
 
-def imported(folder: Path, sources: dict[str, str], timeout: float = 5.0) -> dict[str, ProbeReport]:
+def imported(
+    folder: Path, sources: dict[str, str], timeout: float = 5.0, executable: str = sys.executable
+) -> dict[str, ProbeReport]:
     """Return the reports of probes whose packages have these sources."""
     for module, source in sources.items():
         (folder / module).mkdir()
         (folder / module / "__init__.py").write_text(source)
     host = Host(
-        python={"executable": sys.executable, "path": [str(folder)]},
+        python={"executable": executable, "path": [str(folder)]},
         environment={"PYTHONPATH": str(folder), "PATH": os.environ["PATH"]},
     )
     return survey([*sources], host, Presence.USABLE, timeout=timeout).probes
@@ -278,3 +281,38 @@ def test_metadata_without_files_stays_a_reason_next_to_a_package_that_is_importe
     assert report.presence is Presence.FOUND
     assert [reason.code for reason in report.reasons] == ["metadata-only"]
     assert report.facts["imports"] == {"flashinfer": "imported"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="root may read everything")
+@pytest.mark.parametrize("lost", ["part", "part/_core"])
+def test_a_folder_that_this_user_may_not_read_is_named_with_the_import_that_fails(
+    tmp_path: Path, lost: str
+) -> None:
+    python = tmp_path / "python"
+    caps = "-dac_override,-dac_read_search"
+    drop = f"setpriv --bounding-set={caps} --inh-caps={caps} " * (os.geteuid() == 0)
+    if drop and not shutil.which("setpriv"):
+        pytest.skip("root has no setpriv")
+    python.write_text(f'#!/bin/sh\nexec {drop}{sys.executable} "$@"\n')
+    python.chmod(0o755)
+    (tmp_path / "part" / "_core").mkdir(parents=True)
+    (tmp_path / "part" / "__init__.py").write_text("__version__ = '2.4'")
+    (tmp_path / "part" / "_core" / "__init__.py").write_text("umath = 1")
+    (tmp_path / lost).chmod(0)
+    source = "from part import __version__\nfrom part._core import umath"
+
+    try:
+        report = imported(tmp_path, {"triton": source}, executable=str(python))["triton"]
+    finally:
+        (tmp_path / lost).chmod(0o755)
+
+    assert report.reasons[0].message.endswith(f"; this user may not read {tmp_path / lost}")
+
+
+def test_a_check_declares_whether_it_computes() -> None:
+    for path in (Path(registry.__file__).parents[3] / "probes").glob("*/package_checks/*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        assigned = {name.id for node in tree.body if isinstance(node, ast.Assign) for name in node.targets
+                    if isinstance(name, ast.Name)}  # fmt: skip
+        assert ("judge" in names) == ("COMPUTES" in assigned), path

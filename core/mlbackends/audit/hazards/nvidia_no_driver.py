@@ -12,7 +12,11 @@ def symptoms(report: ReportView) -> Symptoms:
     gpus = nvidia_gpus(report)
     if kind := container(report):
         raise DoesNotApply(f"in a container ({kind}) the driver belongs to the host")
-    wanting = [name for name in _USERS if report.libraries(name)]
+    wanting = [
+        name
+        for name in _USERS
+        if any("dangling-link" not in (why.code for why in copy.reasons) for copy in report.libraries(name))
+    ]
     if not wanting and not report.fact("torch.cuda_version"):
         raise DoesNotApply("no CUDA software is installed")
     # What the loaded module cannot drive is another hazard.

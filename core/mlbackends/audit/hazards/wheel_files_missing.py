@@ -1,8 +1,8 @@
 """Files of an installed package are missing, or may not be read."""
 
-from mlbackends.audit.environment import reinstall
+from mlbackends.audit.environment import readable, reinstall
 from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
-from mlbackends.audit.imports import is_named
+from mlbackends.audit.imports import is_named, unimportable
 
 
 def symptoms(report: ReportView) -> Symptoms:
@@ -11,7 +11,7 @@ def symptoms(report: ReportView) -> Symptoms:
     for row in report.fact("packages.missing_files", []):
         name, version, count = row["name"], row["version"], row["files"]
         named.add(name)
-        if is_named(report, row["example"]):
+        if is_named(report, row["example"]) or is_named(report, f" of {name} {version} "):
             continue
         more = f" (and {count - 1} more of its libraries)" if count > 1 else ""
         yield Symptom(
@@ -24,9 +24,11 @@ def symptoms(report: ReportView) -> Symptoms:
             words = reason.message.replace(":", " ").replace(",", " ").split()
             if reason.code == "metadata-only" and named.isdisjoint(words):
                 name = reason.hint.partition("reinstall ")[2].strip()
+                closed = reason.message.partition(" may not read ")[2]
+                if closed and any(closed in failing.cause for failing in unimportable(report)):
+                    continue
                 yield Symptom(
                     reason.message,
-                    hint="" if name else reason.hint,
-                    command=reinstall(report, name, report.package(name)) if name else "",
+                    command=readable(closed) if closed else reinstall(report, name, report.package(name)),
                     evidence={f"{probe}.reasons.code": ["metadata-only"]},
                 )

@@ -6,7 +6,7 @@ Nothing is imported, and pip and uv are not run: they may belong to another inte
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -157,6 +157,11 @@ def origin_of(host: Host, dist: Distribution) -> dict[str, Any]:
     if any(links & _entries(host, folder) for folder in python_folders(host)):
         return {"url": f"file://{dist.folder}", "editable": True}
     return {}
+
+
+def owners_of(facts: Mapping[str, Any]) -> list[str]:
+    """Return the distributions of a probe's package, or of its packages."""
+    return [name for name in (facts.get("distribution"), *facts.get("packages", ())) if name]
 
 
 # ---- the folders of modules and environments ---------------------------------------------------------

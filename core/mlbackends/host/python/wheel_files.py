@@ -16,11 +16,12 @@ from msgspec import Struct
 from mlbackends.base.patterns import bytes_pattern
 from mlbackends.base.quantities import dotted_numbers
 from mlbackends.host.host import Host
-from mlbackends.host.python.packages import Distribution, listed_files, record_bytes
+from mlbackends.host.python.packages import Distribution, conda_prefix, listed_files, record_bytes
 
 _LINE = bytes_pattern(rb'^("[^"\n]*"|[^,\n]+),([^\n]*)', re.MULTILINE)
 # Matches consecutive lines with the same beginning at once, in half the time of matching each line.
 _RUN = bytes_pattern(rb'^"?([^/,\n]+[/,])(?:[^\n]*+\n\1)*+', re.MULTILINE)
+_CODE = bytes_pattern(rb'^([^,\n"]+\.(?:py|pyd|dll|dylib|so[.\d]*)),[^,\n]*,(\d{1,12})\r?$', re.MULTILINE)
 _IGNORED_TOPS = {b"./", b"../", b"__pycache__/"}
 #: How the names of libraries end on each system, to the end of the line.
 _ENDINGS = {"darwin": rb"\.(?:so|dylib)[^\n]*", "win32": rb"\.(?:pyd|dll)[^\n]*"}
@@ -143,6 +144,23 @@ def missing_files(host: Host, dists: Sequence[Distribution]) -> list[dict[str, A
             counted = {"files": len(missing), "example": missing[0]}
             lacking.append({"name": dist.name, "version": dist.version, **counted})
     return lacking
+
+
+def damage(host: Host, dist: Distribution) -> str:
+    """Return a file of a distribution that is missing or cut, in words; "" if none is.
+
+    Python files and libraries are looked at, by size, less those of its tests. conda writes its prefix into
+    files, whose size may then be another.
+    """
+    for path, size in _CODE.findall(record_bytes(host, dist)):
+        if b"/tests/" not in path and b"/testing/" not in path:
+            file = f"{dist.folder}/{path.decode(errors='replace')}"
+            if (now := host.size(file)) != int(size) and not (now and conda_prefix(host)):
+                file = posixpath.normpath(file)
+                state = f"has {now} bytes instead of {int(size)}" if host.exists(file) else "is missing"
+                if not host.closed_above(file):
+                    return f"{file} of {dist.name} {dist.version} {state}"
+    return ""
 
 
 def glibc_needed(host: Host, dists: Sequence[Distribution]) -> dict[str, str]:

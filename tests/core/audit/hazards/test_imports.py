@@ -129,8 +129,9 @@ def test_a_module_whose_metadata_is_left_is_reinstalled() -> None:
 @pytest.mark.parametrize("said", ["file too short", "cannot read file data", "invalid ELF header"])
 def test_a_library_that_is_cut_off_is_reported_with_the_import_alone(said: str) -> None:
     blas = openblas(Reason("dlopen-failed", f"the loader reports: {BLAS}: {said}"))
+    words = f"ImportError: {BLAS}: {said}; {BLAS} of numpy 2.4.6 has 40 bytes instead of 9000"
 
-    (check,) = failed(report(failing("numpy", f"ImportError: {BLAS}: {said}"), blas), *FINDINGS)
+    (check,) = failed(report(failing("numpy", words), blas), *FINDINGS)
 
     assert check.code == "package-cannot-be-imported"
     assert check.command.endswith("--force-reinstall --no-deps numpy==2.4.6")
@@ -146,7 +147,6 @@ def test_a_crash_because_of_a_library_that_is_cut_off_is_one_finding_with_the_fi
     assert check.message == (
         f"numpy and scipy cannot be imported: ended the process with SIGBUS; {BLAS}: the file is cut short"
     )
-    assert check.command.endswith("--force-reinstall --no-deps numpy==2.4.6")
 
 
 def test_a_package_that_several_require_is_installed_in_all_their_ranges() -> None:
@@ -169,9 +169,47 @@ def test_a_file_that_is_missing_is_reinstalled_with_its_package() -> None:
         "example": "/site/nvidia/cudnn/lib/libcudnn.so.9",
     }
 
-    (check,) = failed(report(failing("torch", CUDNN), missing_files=[row]), *FINDINGS)
+    words = f"{CUDNN}; {row['example']} of nvidia-cudnn-cu13 9.26.0 is missing"
+
+    (check,) = failed(report(failing("torch", words), missing_files=[row]), *FINDINGS)
 
     assert check.command.endswith("--force-reinstall --no-deps nvidia-cudnn-cu13==9.26.0")
+
+
+SITE = "/venv/lib/python3.12/site-packages"
+
+
+@pytest.mark.parametrize(
+    ("words", "paths"),
+    [
+        (f"ImportError: no 'x' in 'numpy'; this user may not read {SITE}/numpy, {SITE}/numpy.libs",
+         f"{SITE}/numpy {SITE}/numpy.libs"),
+        (f"PermissionError: [Errno 13] Permission denied: '{SITE}/numpy/__init__.py'", f"{SITE}/numpy"),
+        (f"ImportError: {SITE}/numpy/a.so: cannot open shared object file: Permission denied",
+         f"{SITE}/numpy"),
+    ],
+)  # fmt: skip
+def test_what_this_user_may_not_read_is_one_finding_that_makes_it_readable(words: str, paths: str) -> None:
+    closed = Reason("metadata-only", f"numpy 2.4.6 is installed, but this user may not read {SITE}/numpy")
+    numpy = {"numpy": ProbeReport(Presence.FOUND, "2.4.6", reasons=(closed,))}
+
+    (check,) = failed(report(failing("scipy", words), numpy if "this user" in words else {}), *FINDINGS)
+    (alone,) = failed(report(numpy), *FINDINGS)
+
+    assert check.command == f"chmod -R a+rX {paths}"
+    assert (alone.code, alone.command) == ("wheel-files-missing", f"chmod -R a+rX {SITE}/numpy")
+
+
+def test_a_package_without_its_many_requirements_is_installed_again() -> None:
+    """So is one whose requirement lacks what the import names: pip installs what installed packages lack."""
+    names = ("filelock", "numpy", "torch", "pydantic", "rich", "tqdm", "click")
+    many = [{"package": "vllm", "version": "0.33.0", "needs": name} for name in names]
+    words = "ModuleNotFoundError: No module named '{}'"
+
+    (check,) = failed(report(failing("vllm", words.format("torch")), unmet=many), *FINDINGS)
+    (nested,) = failed(report(failing("vllm", words.format("httpcore")), unmet=many[:1]), *FINDINGS)
+
+    assert check.command == nested.command == "/venv/bin/python -m pip install vllm==0.33.0"
 
 
 @pytest.mark.parametrize("code", ["crashed", "exited"])
