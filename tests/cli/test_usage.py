@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,11 @@ HOSTS = Path(__file__).parents[1] / "hosts"
         ("cudnn", "there is no command named 'cudnn'", "write `backends info cudnn`"),
         ("zzz", "there is no command named 'zzz'", "`backends --help` lists them all"),
         ("explain mps", "there is no topic named 'mps'", "write `backends explain device mps`"),
+        ("explain torch", "there is no topic named 'torch'", "did you mean `backends info torch`?"),
+        ("info gpu", "there is no probe named 'gpu'",
+         "did you mean 'cuda_driver' or 'mps' or 'nvidia' or 'rocm' or 'xpu'?"),
+        ("audit --require torch",
+         "--require 'torch': is only a name: write 'torch present', or 'torch >= VALUE'", ""),
         ("explain governor", "there is no topic named 'governor'", "did you mean 'cpu-governor'?"),
     ],
 )  # fmt: skip
@@ -55,6 +61,32 @@ def test_an_error_has_what_is_wrong_and_what_to_type(arguments: str, message: st
 
     lines = [f"backends: {message}", *([f"hint: {hint}"] if hint else [])]
     assert (done.returncode, done.stderr.splitlines(), done.stdout) == (2, lines, "")
+
+
+@pytest.mark.parametrize("sign", ["pyvenv.cfg", "conda-meta"])
+@pytest.mark.parametrize("command", ["doctor {}", "info --root {}", "diff {} -", "snapshot --root {} x.json"])
+def test_an_environment_is_not_a_machine(tmp_path: Path, sign: str, command: str) -> None:
+    (tmp_path / "lib" / "python3.11").mkdir(parents=True)
+    (tmp_path / sign).mkdir()
+
+    done = backends(*command.format(tmp_path).split())
+
+    python = "Scripts/python.exe" if os.name == "nt" else "bin/python"
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        f"backends: {tmp_path} is a Python environment, not a machine description",
+        f"hint: name its interpreter: --python {tmp_path.as_posix()}/{python}",
+    ]
+
+
+@pytest.mark.parametrize("head", [b"\x7fELF\2\1\1", b"MZ\x90\0", b"\xcf\xfa\xed\xfe\x0c\0\0\1"])
+def test_a_program_is_named_where_a_report_is_expected(tmp_path: Path, head: bytes) -> None:
+    (tmp_path / "python").write_bytes(head + bytes(64))
+
+    done = backends("diff", str(tmp_path / "python"), "-")
+
+    assert done.returncode == 2
+    assert "is a program, whose environment --python inspects if it is a Python, not a report" in done.stderr
 
 
 NAME = "x\n::error::y\x1b[31m\x9b\r##[error]z"

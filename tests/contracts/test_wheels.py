@@ -9,11 +9,14 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from packaging.requirements import Requirement
 
 from mlbackends.libraries.macho import exported_symbols, read_macho
 
@@ -192,6 +195,26 @@ def test_a_wheel_is_the_same_bytes_twice(tmp_path: Path, monkeypatch: pytest.Mon
     )
     assert once.keys() == again.keys() and len(once) == len(platforms) + 1
     assert [name for name in once if once[name] != again[name]] == []
+
+
+@pytest.mark.slow
+def test_the_man_pages_of_a_wheel_need_only_what_its_group_of_dependencies_has(tmp_path: Path) -> None:
+    """The release builds wheels by hatchling itself, which installs no dependencies of ours."""
+    text = (ROOT / "pyproject.toml").read_text("utf-8")
+    group = {Requirement(row).name.lower() for row in tomllib.loads(text)["dependency-groups"]["wheels"]}
+    program = (
+        "import runpy, sys; from importlib.metadata import packages_distributions\n"
+        f"sys.argv = ['generate.py', '--into', {str(tmp_path)!r}]\n"
+        "try: runpy.run_path('man/generate.py', run_name='__main__')\n"
+        "except SystemExit as end: assert not end.code\n"
+        "owners = packages_distributions()\n"
+        "tops = {name.partition('.')[0] for name in sys.modules}\n"
+        "print(*{owner.lower() for top in tops for owner in owners.get(top, ())})"
+    )
+    command = [sys.executable, "-c", program]
+    imported = set(subprocess.check_output(command, cwd=ROOT, text=True, timeout=60).split())
+    needed = {Requirement(row).name.lower() for row in requires("mlbackends") or () if "extra" not in row}
+    assert imported & needed and imported & needed <= group
 
 
 def test_the_page_names_each_wheel() -> None:

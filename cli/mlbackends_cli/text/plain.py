@@ -95,10 +95,12 @@ def quantity(name: str, value: float) -> str:
             if value >= scale:
                 return f"{value / scale:.4g} {unit}"
     if name.endswith("_seconds"):
-        if value < 2 * 3600:
+        if value < 600:
             return f"{value:.4g} s"
-        days, hours = divmod(int(value) // 3600, 24)
-        return f"{days} d {hours} h" if days else f"{hours} h {int(value) % 3600 // 60} min"
+        hours, minutes = divmod(int(value) // 60, 60)
+        if hours < 24:
+            return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+        return f"{hours // 24} d {hours % 24} h"
     return str(value) if isinstance(value, int) else f"{value:.6g}"
 
 

@@ -40,6 +40,9 @@ _OTHERS = {
     "the XML of `lstopo`": pattern(r'<!DOCTYPE topology SYSTEM "hwloc'),
     "the JSON of `lscpu --json`": pattern(r'^\s*\{\s*"lscpu"\s*:'),
     "the text of `lscpu`": pattern(r"^Architecture:\s.*\n(?:Byte Order|CPU op-mode)", re.MULTILINE),
+    "a program, whose environment --python inspects if it is a Python": pattern(
+        r"\A(?:\x7fELF|MZ|\ufffd{4}[\x07\x0c])"
+    ),
     "the text of torch's collect_env": pattern(r"^PyTorch version: ", re.MULTILINE),
 }
 _HINT = "`backends info --format json --output FILE` or `backends snapshot FILE.json` writes one"

@@ -65,6 +65,8 @@ def load(package: str, name: str) -> ModuleType:
                 entry: (load(package, entry).__doc__ or "").partition("\n")[0] for entry in names(package)
             }
             near = [entry for entry, title in titles.items() if name.lower() in title.lower()]
+            if len(near) > 5:  # of everything for GPUs, the GPUs
+                near = [name for name in near if getattr(load(package, name), "GROUP", "") == "accelerator"]
             if 0 < len(near) <= 5:
                 error.hint = did_you_mean(near)
         raise error

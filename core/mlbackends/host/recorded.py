@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _SIZE_LIMIT = 64 << 20
+#: What the top of a virtual environment and of one of conda's has.
+_OF_ENVIRONMENTS = ("pyvenv.cfg", "conda-meta")
 #: A folder without any of these is not a machine's root; a part of a machine is one.
 TOP_FOLDERS = ("proc", "sys", "etc", "usr", "lib", "opt", "dev", "var")
 
@@ -176,8 +178,15 @@ def opened(folder: str, has_environment: bool) -> Opened:
     commands = inside(call, folder, "commands")
     inner = inside(call, folder, "root")
     top = inner if call(os.path.isdir, inner) else folder
-    is_root = any(call(os.path.lexists, posixpath.join(top, name)) for name in TOP_FOLDERS)
-    if not (has_environment or has_description or is_root):
+    looked_for = (*TOP_FOLDERS, *_OF_ENVIRONMENTS)
+    present = {name for name in looked_for if call(os.path.lexists, posixpath.join(top, name))}
+    if has_environment or has_description:
+        present = {*TOP_FOLDERS}
+    if present.intersection(_OF_ENVIRONMENTS) and not present & {"proc", "sys"}:
+        python = "Scripts/python.exe" if os.name == "nt" else "bin/python"
+        message = f"{folder} is a Python environment, not a machine description"
+        raise BadInput(message, f"name its interpreter: --python {with_slashes(folder.rstrip('/'))}/{python}")
+    if not present:
         try:
             call(os.listdir, folder)
         except PermissionError as error:

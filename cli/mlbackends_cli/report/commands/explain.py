@@ -25,6 +25,7 @@ from typing import NamedTuple
 import click
 
 from mlbackends.audit import catalogue, device_limits
+from mlbackends.base import registry
 from mlbackends.base.errors import BadInput, UnknownName, counted
 from mlbackends.base.version import __version__
 from mlbackends.model.device_kinds import SCHEMA, Concern, Here, KindPage, KindPages
@@ -149,6 +150,8 @@ def explained(topic: str) -> list[Passage]:
             error.hint = f"write `backends explain device {topic}`"
         elif option := named_devices.option_for(topic):
             error.hint = f"did you mean `backends sdpa explain {option}`?"
+        elif topic in registry.names("mlbackends_probes"):
+            error.hint = f"did you mean `backends info {topic}`?"
         elif not error.hint.startswith("did"):
             error.hint = "`backends explain` lists the kinds of topics"
         raise error

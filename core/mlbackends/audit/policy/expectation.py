@@ -61,6 +61,8 @@ def read(text: str, added: tuple[str, ...] = ()) -> Expectation:
     except Unreadable as error:
         if found := selection.NAME.match(rest):
             selection.read(found[0], added)  # a wrong name is the first thing that is wrong
+            if found[0] == rest:
+                raise ValueError(f"is only a name: write '{rest} present', or '{rest} >= VALUE'") from None
         if error.needed != "the end":
             raise
         raise ValueError(
