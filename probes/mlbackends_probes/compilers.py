@@ -50,9 +50,13 @@ def find(host: Host) -> Finding:
         facts["has_command_line_tools"] = has_tools if has_tools or host.is_live else None
     warnings = []
     for name in _CHOICES:
-        program = host.env(name).split(" ")[0]
+        value = host.env(name)
+        if host.platform == "win32":
+            value = value.replace("\\", "/")
+        program = value.split(" ")[0]
         is_bare = "/" not in program
-        if program and not host.is_file(program) and not (is_bare and _on_path(host, program)):
+        is_file = host.is_file(program) or host.is_file(value)  # C:/Program Files has a blank
+        if program and not is_file and not (is_bare and _on_path(host, program)):
             message = f"{name} is {host.env(name)!r}, and there is no such program"
             hint = f"unset {name}, or install the compiler that it names"
             warnings.append(Reason("override-invalid", message, hint))
@@ -65,9 +69,8 @@ def find(host: Host) -> Finding:
 
 @once_per_host
 def _folders(host: Host) -> list[str]:
-    folders = host.env("PATH").split(";" if host.platform == "win32" else ":")
     # An empty or relative part means the current folder; a report must not depend on it.
-    absolute = [at.rstrip("/") for at in folders if at.startswith("/") or at[1:2] == ":"]
+    absolute = [at.rstrip("/") for at in host.folders("PATH") if at.startswith("/") or at[1:2] == ":"]
     return [folder for folder in dict.fromkeys(absolute) if host.is_dir(folder)]
 
 

@@ -62,11 +62,13 @@ LIBRARY = SharedLibrary(
 def find(host: Host) -> Finding:
     """Look for libraries and launchers; nothing is started."""
     finding = LIBRARY.find(host)
+    ending = ".exe" if host.platform == "win32" else ""
     launchers = [
         {"name": name, "path": path, "real_path": host.realpath(path)}
-        for folder in dict.fromkeys(host.env("PATH").split(":"))
+        for folder in dict.fromkeys(host.folders("PATH"))
         for name in ("mpirun", "mpiexec")
-        if folder.startswith("/") and host.is_file(path := f"{folder.rstrip('/')}/{name}")
+        if (folder[:1] == "/" or folder[1:2] == ":")
+        and host.is_file(path := f"{folder.rstrip('/')}/{name}{ending}")
     ]
     if not launchers:
         return finding

@@ -129,7 +129,7 @@ def _warnings(host: Host, prefix: str, base: str, version: str) -> Iterator[Reas
         hint = f"inspect that one with --python {program}" if program else f"unset {variable}"
         yield Reason("other-environment", message, hint)
     numbers = ".".join(version.split(".")[:2])
-    for folder in host.env("PYTHONPATH").split(":") if numbers else ():
+    for folder in host.folders("PYTHONPATH") if numbers else ():
         versioned = (part for part in folder.split("/") if _mark_of(part) is not None)
         other = next(versioned, "").removeprefix("python").removesuffix("t") or numbers
         if other != numbers and folder.endswith(("/site-packages", "/dist-packages")):

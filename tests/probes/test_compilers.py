@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from mlbackends.model.records import Presence
-from mlbackends_probes import compilers
+from mlbackends_probes import compilers, mpi, python
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -171,3 +171,29 @@ def test_the_command_line_tools_of_macos_are_looked_for(machine: Machine) -> Non
     for files, expected in ((clang, True), ({"usr/bin/clang++": ""}, None)):
         host = machine(files, platform="darwin", environment={"PATH": "/usr/bin"})
         assert compilers.find(host).facts.get("has_command_line_tools") is expected
+
+
+def test_paths_of_windows_have_semicolons_backslashes_and_blanks(machine: Machine) -> None:
+    files = {
+        "C/LLVM/bin/clang.exe": "",
+        "C/MPI Tools/Bin/mpiexec.exe": "",
+        "D/py/lib/python3.9/site-packages/x.py": "",
+    }
+    environment = {
+        "PATH": 'C:\\LLVM\\bin;"C:\\MPI Tools\\Bin\\"',
+        "CC": "C:\\LLVM\\bin\\clang.exe",
+        "CXX": "C:\\MPI Tools\\Bin\\mpiexec.exe",
+        "PYTHONPATH": "C:\\src;D:\\py\\lib\\python3.9\\site-packages",
+    }
+    inspected = {"executable": "C:/py/python.exe", "prefix": "C:/py", "version": "3.12.4"}
+    host = machine(files, platform="win32", environment=environment, python=inspected)
+
+    found = compilers.find(host)
+    launchers: Any = mpi.find(host).facts["launchers"]
+    warnings = [warning.message for warning in python.find(host).warnings]
+
+    assert found.warnings == ()
+    assert found.facts["compilers"] == [{"name": "clang", "path": "C:/LLVM/bin/clang.exe"}]
+    assert [row["path"] for row in launchers] == ["C:/MPI Tools/Bin/mpiexec.exe"]
+    folder = "D:/py/lib/python3.9/site-packages"
+    assert warnings == [f"PYTHONPATH names {folder}, for Python 3.9; this is Python 3.12"]

@@ -35,7 +35,7 @@ def outcome(outcome: Outcome, _page: Page) -> str:
     # The dotted name by which a service files the cases: backends.doctor.node0115.
     parts = ["backends", outcome.kind]
     if os.path.exists(outcome.subject):
-        parts.append(os.path.basename(outcome.subject.rstrip(os.sep)).removesuffix(".json"))
+        parts.append(os.path.basename(os.path.abspath(outcome.subject)).removesuffix(".json"))
     class_name = ".".join(re.sub(r"[^\w-]+", "_", checks.line(part)) for part in parts)
     for check, number in checks.numbered(outcome.checks):
         name = " ".join(filter(None, (check.code, check.instance)))
