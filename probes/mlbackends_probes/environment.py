@@ -26,6 +26,8 @@ _OF_CONTAINERS = ("/usr/local/nvidia/", "/usr/local/cuda/compat")
 _NAMES_OF_MACHINES = frozenset({
     "NCCL_COMM_ID", "JAX_COORDINATOR_ADDRESS", "NVSHMEM_BOOTSTRAP_UID_SESSION_ID",
 })  # fmt: skip
+#: On the list by their beginning; set by Open MPI's mpirun, for each process its own.
+_OF_A_RUN = ("OMPI_MCA_orte_", "OMPI_MCA_ess_")
 _SECRETS = ("TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTH")
 
 # The others are reported by the probe of what they steer: openmp, mkl, openblas, blis, accelerate, and
@@ -43,6 +45,7 @@ def find(host: Host) -> Finding:
         name: _shown(host.environment[name])
         for name in sorted(host.environment)
         if not any(word in name.upper() for word in _SECRETS) and name not in _NAMES_OF_MACHINES
+        if not name.startswith(_OF_A_RUN)
         if name in names
         or name.startswith(beginnings)
         or (name.startswith("PYTHON") and _PYTHONS.fullmatch(name))

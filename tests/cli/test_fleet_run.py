@@ -193,15 +193,20 @@ def test_a_host_that_refuses_does_not_lose_the_others_of_open_mpi(tmp_path: Path
         "mpirun",
         """case "$*" in *--version*) echo 'mpirun (Open MPI) 4.1.6'; exit;; esac
 while [ "$1" != --host ]; do shift; done
-case "$2" in
+hosts=$2
+while [ "$1" != sh ]; do shift; done
+case $hosts in
     *n3*) echo "ssh: connect to host n3 port 22: Connection refused" >&2; exit 1 ;;
     *n5*) echo "ORTE was unable to reliably start one or more daemons." >&2; exit 1 ;;
 esac
-for host in $(echo "$2" | tr , ' '); do
+for host in $(echo $hosts | tr , ' '); do
     case $host in
-        n4) echo "timeout: failed to run command '/opt/backends': No such file or directory" >&2 ;;
-        *) cat $host ;;
+        n4) code=127 ;;
+        n6) code=124 ;;
+        n7) code=139 ;;
+        *) cat $host; continue ;;
     esac
+    NODE_NAME=$host "$1" "$2" "$3" "$4" sh -c "exit $code"  # sh -c REPORTING sh: what runs on a node
 done""",
     )
     words = ("fleet", "run", "--mpi", "--format", "json", "--hosts")
@@ -215,9 +220,15 @@ done""",
         assert silent["n3"]["status"] == "unreachable"
         assert silent["n3"]["error"] == "ssh: connect to host n3 port 22: Connection refused"
         assert silent["n5"]["status"] == "error" and "unable" in silent["n5"]["error"]
-    alone = json.loads(backends(*words, "n[3-4]", environment=variables).stdout)
-    (absent,) = (group for group in alone["silent"] if group["nodes"] == ["n4"])
-    assert absent["status"] == "error" and "failed to run command" in absent["error"]
+    failed = json.loads(backends(*words, "n[1,3-4,6-7]", environment=variables).stdout)
+    assert {
+        node: (group["status"], group["error"]) for group in failed["silent"] for node in group["nodes"]
+    } == {
+        "n3": ("unreachable", "ssh: connect to host n3 port 22: Connection refused"),
+        "n4": ("error", "exit code 127: the command was not found"),
+        "n6": ("timeout", "exit code 124: it did not finish in time"),
+        "n7": ("error", "exit code 139: segmentation fault"),
+    }
 
 
 @posix

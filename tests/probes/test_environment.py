@@ -60,6 +60,8 @@ def test_variables_that_steer_are_reported(tmp_path: Path, name: str) -> None:
         "TF_VAR_db_pass",
         "TF_TOKEN_app_terraform_io",
         "NCCL_COMM_ID",
+        "OMPI_MCA_orte_local_daemon_uri",
+        "OMPI_MCA_ess_base_vpid",
         "PYTHON_KEYRING_BACKEND",
         "SLURM_JOB_USER",
         "SLURM_SUBMIT_HOST",

@@ -48,7 +48,7 @@ _ANSIBLE = bytes_pattern(
     re.DOTALL,
 )
 _OWN = bytes_pattern(
-    rb"(?:clush|pdsh@[\w.-]+|srun: error|parallel-ssh): "
+    rb"(?:clush|pdsh@[\w.-]+|srun: error|parallel-ssh|mpirun): "
     rb"(?P<nodes>[\w.-]+(?:\[[\d,-]+\][\w.-]*)?(?:,[\w.-]+(?:\[[\d,-]+\][\w.-]*)?)*)"
     rb"(?: \(\d+\))?: (?P<what>.*)"
 )
@@ -58,6 +58,13 @@ NOT_NODES = frozenset({
     b"kubectl", b"error", b"warning", b"info", b"debug", b"note", b"hint", b"backends", b"traceback",
 })  # fmt: skip
 _LATE = pattern(r"time.?out|timed out|TIME LIMIT|exit code 124|code 137|rc=124", re.IGNORECASE)
+#: What exit codes of a shell and of coreutils' `timeout` mean.
+_CODES = {
+    "124": "it did not finish in time",
+    "126": "the command cannot be executed",
+    "127": "the command was not found",
+    "139": "segmentation fault",
+}
 #: Coreutils' `timeout` is itself a word of these.
 _ABSENT = pattern(
     r"not found|no such file|failed to run command|cannot execute|unable to find|exit code 12[67]",
@@ -113,12 +120,18 @@ def failures_in(line: bytes) -> list[Failure]:
     match = _OWN.match(line)
     if match is None:
         return []
-    error = match["what"].decode(errors="replace")[:200]
+    error = explained(match["what"].decode(errors="replace")[:200])
     try:
         names = expanded(match["nodes"].decode())
     except BadInput:
         return []
     return [Failure(name.encode(), status_of(error), error) for name in names]
+
+
+def explained(error: str) -> str:
+    """Return a message with the meaning of the exit code that it ends with."""
+    meaning = _CODES.get(error.rpartition("exit code ")[2], "")
+    return f"{error}: {meaning}" if meaning else error
 
 
 def is_away(error: str) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 from mlbackends.base.errors import BadInput
 from mlbackends.fleet.engines import GRACE_SECONDS, Job, Take, envelopes_of, limited
 from mlbackends.fleet.frames import REPORT_LIMIT
+from mlbackends.fleet.labels import explained
 from mlbackends.model.fleet import Envelope, Status
 
 _CONNECT_SECONDS = 10
@@ -86,7 +87,7 @@ def _handler(base: Any, take: Take) -> Any:
             """Make envelopes of all that a node printed; code: None where it was stopped."""
             text = self.last.pop(node, "")
             ending = "it was stopped" if code is None else f"exit code {code}"
-            error = f"{ending}: {text}".removesuffix(": ")
+            error = explained(f"{ending}: {text}".removesuffix(": "))
             status = _STATUSES.get(code, Status.ERROR)
             failure = None if code == 0 else Envelope(node=node, status=status, error=error)
             self.sizes.pop(node, None)

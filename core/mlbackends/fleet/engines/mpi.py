@@ -16,6 +16,10 @@ _OPEN_MPI = {
     "OMPI_MCA_orte_abort_on_non_zero_status": "0",
     "PRTE_MCA_prte_abort_on_non_zero_status": "0",
 }
+#: Runs a command on a node and reports a failure, which mpirun itself describes for one rank or for none.
+_REPORTING = (
+    '"$@" || { code=$?; echo "mpirun: ${SLURMD_NODENAME:-${NODE_NAME:-$(uname -n)}}: exit code $code" >&2; }'
+)
 _VERSION_SECONDS = 20.0
 
 
@@ -35,7 +39,7 @@ def run(job: Job, take: Take) -> None:
         else:
             options = [*lasting, "-ppn", "1"]
             options += ["-hosts", hosts, "-n", str(len(nodes))] if hosts else []
-        run_launcher([launcher, *options], job, take, nodes, _OPEN_MPI)
+        run_launcher([launcher, *options, "sh", "-c", _REPORTING, "sh"], job, take, nodes, _OPEN_MPI)
 
     def attempt(nodes: Sequence[str]) -> None:
         """Run on nodes; again without those that refused, or on each half: one keeps all from starting."""
@@ -52,7 +56,7 @@ def run(job: Job, take: Take) -> None:
                 if re.search(rf"(?<![\w.-]){re.escape(node)}(?![\w-])", line)
             }
             if len(nodes) == 1:
-                refused = dict.fromkeys(nodes, str(failure))
+                refused = dict.fromkeys(nodes, next(iter(lines), str(failure)))  # ssh's words come first
             for node, error in refused.items():
                 take(Envelope(node=node, status=status_of(error), error=error))
             rest = [node for node in nodes if node not in refused]
