@@ -76,3 +76,12 @@ def test_any_fleet_is_read_or_refused(fleet: Any, change: str, tmp_path: Path) -
             done = backends("fleet", *names)
             assert done.returncode in (0, 1, 2, 3), (place, words, done.stderr)
             assert not {"\x1b", "\x07"} & {*done.stdout, *done.stderr}, (place, words)
+
+
+def test_what_powershell_saved_is_read(fleet: Any, tmp_path: Path) -> None:
+    text = json.dumps(fleet)
+    (tmp_path / "narrow.json").write_text(text)
+    (tmp_path / "wide.json").write_text(f"{text}\r\n", encoding="utf-16")
+    printed = [backends("fleet", "summarize", str(tmp_path / name)) for name in ("narrow.json", "wide.json")]
+    assert printed[0].stdout.startswith("2 nodes:")
+    assert (printed[1].returncode, printed[1].stdout) == (printed[0].returncode, printed[0].stdout)

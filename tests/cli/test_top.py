@@ -169,11 +169,13 @@ def test_one_page_of_one_process() -> None:
     assert pid in done.stdout.splitlines()[-1] + done.stdout.splitlines()[-2]
 
 
-def test_a_process_that_is_not_there_is_a_no() -> None:
+def test_a_process_that_is_not_there_is_an_error_as_in_info() -> None:
     done = backends("top", "--once", "--interval", "0.1", "--pid", str(1 << 30))
 
-    assert (done.returncode, done.stderr) == (1, "backends: there is no process 1073741824\n")
-    assert done.stdout == ""
+    assert done.stderr == "backends: there is no process 1073741824\nhint: `ps -e` lists them\n"
+    assert (done.returncode, done.stdout) == (2, "")
+    done = backends("top", "--once", "--interval", "0.1", "--pid", str(1 << 30), "--pid", str(os.getpid()))
+    assert (done.returncode, str(os.getpid()) in done.stdout) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,8 @@ def _(view: trace_views.Summary) -> Listing:
         rows.append((more, *("" for _ in used[1:]), *_numbers(view.others)))
     notes = [f"{times(view.count, 'call')}, {took(view.total_ns)}"]
     notes += [
-        f"not counted: {part.count:,} {part.reason}{f', {took(part.total_ns)}' if part.total_ns else ''}"
+        f"not counted: {part.reason}: {times(part.count, 'line')}"
+        + (f", {took(part.total_ns)}" if part.total_ns else "")
         for part in view.uncounted
     ]
     return Listing(tuple(columns), (Group("", tuple(rows)),), tuple(notes))

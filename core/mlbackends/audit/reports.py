@@ -1,6 +1,5 @@
 """What is judged: a saved report, a recorded machine, or the live one."""
 
-import codecs
 import os
 import re
 from typing import TYPE_CHECKING, Any, Literal
@@ -155,7 +154,7 @@ def name_of(subject: str, python: str = "") -> str:
 
 def read_report(path: str) -> Report:
     """Read a report that `backends info --format json` wrote. Raises BadInput."""
-    data = named_bytes(path, REPORT_LIMIT, "report", hint=_HINT).removeprefix(codecs.BOM_UTF8)
+    data = named_bytes(path, REPORT_LIMIT, "report", hint=_HINT)
     if what := recognised(data):
         raise BadInput(f"{path} is {what}, not a report of backends", _HINT)
     try:

@@ -99,14 +99,12 @@ def _cuts(text: str) -> list[tuple[int, str]]:
 
 
 def parsed(data: bytes, file: str) -> Document:
-    """Read a file's bytes; a byte order mark of UTF-8 is ignored. Raises BadInput with file and line."""
+    """Read a file's bytes. Raises BadInput with file and line."""
     try:
-        text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
+        text = data.decode()
     except UnicodeDecodeError as error:
-        utf16 = data[:2] in (b"\xff\xfe", b"\xfe\xff")
-        detail = "; it looks like UTF-16" if utf16 else ""
         line = data[: error.start].count(b"\n") + 1
-        raise BadInput(f"{file}:{line}: not UTF-8 at byte {error.start}{detail}") from None
+        raise BadInput(f"{file}:{line}: not UTF-8 at byte {error.start}") from None
     # Before tomllib sees it: a dotted key of a thousand parts costs it hours, brackets its stack.
     if deep := _LONG_KEY.search(text) or _BRACKETS.search(text):
         line = text.count("\n", 0, deep.end()) + 1

@@ -1,5 +1,6 @@
 """The sources of reports: standard input, files, folders of files, and recorded machines."""
 
+import codecs
 import io
 import os
 import sys
@@ -17,7 +18,7 @@ from mlbackends.base.errors import BadInput, why_not
 from mlbackends.base.patterns import bytes_pattern, pattern
 from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.reader import Head, Reader, lines_of
-from mlbackends.host.files import open_named, read_regular
+from mlbackends.host.files import as_utf8, open_named, read_regular
 from mlbackends.model.fleet import SCHEMA, Envelope, Fleet, Status
 
 STANDARD_INPUT = "-"
@@ -123,7 +124,10 @@ def _envelopes(source: Source, reader: Reader, collection: Collection) -> Iterat
         # What was not named, such as a FIFO in a folder, may never end.
         if source.is_listed and mounts.call(os.path.exists, path) and not os.path.isfile(path):
             raise ValueError("it is not a regular file")  # noqa: TRY301
-        with _standard_input() if is_stdin else open_named(path) as file:
+        with _standard_input() if is_stdin else open_named(path) as opened:
+            file = opened
+            if file.peek(2).startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # PowerShell's `>`
+                file = io.BufferedReader(io.BytesIO(b"".join(as_utf8([file.read(FLEET_LIMIT)]))))
             if _FLEET.match(file.peek(200)):
                 collection.merge(fleet_in(file.read(FLEET_LIMIT + 1), path))
                 has_any = True

@@ -1,13 +1,15 @@
 """Reading regular files, writing files and standard output as a whole, and locking files."""
 
+import codecs
 import errno
 import io
 import os
 import select
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from typing import Any, BinaryIO
 
 from mlbackends.base.errors import BadInput
@@ -21,6 +23,8 @@ _FAR = (0, 1 << 30, 1, 0)
 #: No file that a probe reads is larger than this, in bytes; more is cut off.
 READ_LIMIT = 4 << 20
 _LEAST_READ, _PAGE = 1 << 16, 4096
+_SAMPLE = 64
+_MARKS = {codecs.BOM_UTF8: "", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
 def flags(*names: str) -> int:
@@ -74,12 +78,19 @@ def open_named(path: str, *, waits: bool = True) -> io.BufferedReader:
 
 
 def named_bytes(
-    path: str, limit: int, kind: str, shown: str = "", hint: str = "", *, waits: bool = False
+    path: str,
+    limit: int,
+    kind: str,
+    shown: str = "",
+    hint: str = "",
+    *,
+    waits: bool = False,
+    pipes: bool = True,
 ) -> bytes:
-    """Return a file that a user named, of at most `limit` bytes. Raises BadInput.
+    """Return a text that a user named as UTF-8, of a file of at most `limit` bytes. Raises BadInput.
 
     path: "-" is standard input. kind: what it should be, and shown: the path, for messages. waits: as in
-    `open_named`.
+    `open_named`. pipes: whether a pipe is read; who reads it a second time gets nothing.
     """
     shown = shown or path
     size = 0
@@ -88,14 +99,49 @@ def named_bytes(
             data = sys.stdin.buffer.read(limit + 1) if sys.stdin else b""
         else:
             with open_named(path, waits=waits) as file:
-                size = os.fstat(file.fileno()).st_size
+                status = os.fstat(file.fileno())
+                if stat.S_ISFIFO(status.st_mode) and not pipes:
+                    raise ValueError("it is a pipe, and a file is needed")  # noqa: TRY301
+                size = status.st_size
                 data = b"" if size > limit else file.read(limit + 1)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise BadInput(f"{shown} cannot be read: {why}", hint) from None
     if max(size, len(data)) > limit:
         raise BadInput(f"{shown} is larger than {limit >> 20} MiB: that is not a {kind}", hint)
-    return data
+    return b"".join(as_utf8([data]))
+
+
+def start_and_rest(chunks: Iterable[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
+    """Return at least `size` bytes, if there are, and the rest."""
+    stream = iter(chunks)
+    start = b""
+    for chunk in stream:
+        start += chunk
+        if len(start) >= size:
+            break
+    return start, stream
+
+
+def as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the same text as UTF-8; text that is not UTF-16 passes unchanged."""
+    start, rest = start_and_rest(chunks, _SAMPLE)
+    mark = next(filter(start.startswith, _MARKS), b"")
+    encoding = _MARKS.get(mark, "")
+    sample = start[:_SAMPLE]
+    if not mark and len(sample) >= 8:  # without a mark, every other byte of UTF-16 is 0
+        low, high = sample[1::2].count(0), sample[::2].count(0)
+        if low > 0.8 * (len(sample) // 2) and high == 0:
+            encoding = "utf-16-le"
+        elif high > 0.8 * (len(sample) // 2) and low == 0:
+            encoding = "utf-16-be"
+    whole = chain([start[len(mark) :]], rest)
+    if not encoding:
+        yield from whole
+        return
+    decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
+    for chunk in whole:
+        yield decoder.decode(chunk).encode("utf-8", "surrogatepass")
 
 
 @contextmanager

@@ -350,7 +350,7 @@ def read_file(path: str, usual: Given | None = None) -> tuple[Wording, ...]:
     hint = "a problem file has one problem a line, such as --shape 2,8,1024,64 --causal"
     data = named_bytes(path, _MOST_TEXT, "list of problems", hint=hint, waits=True)
     try:
-        text = data.decode("utf-8-sig")  # editors on Windows write a byte-order mark
+        text = data.decode()
     except UnicodeDecodeError as error:
         raise BadInput(f"{path} is not text: {error.reason} at byte {error.start}") from None
     path = "standard input" if path == "-" else path

@@ -9,18 +9,18 @@ allow_fp16_reduced_precision_reduction = [false, true]
 Everything that is wrong is reported as FILE:LINE: what is wrong.
 """
 
-import os
-import stat
 from collections.abc import Iterator
 
 from mlbackends.base.errors import BadInput, GroupName, UnknownName, shown
-from mlbackends.base.mounts import check
+from mlbackends.base.quantities import one_line
+from mlbackends.host.files import named_bytes
 from mlbackends.switches.cells import ADVICE, contradiction
 from mlbackends.switches.kinds import Kibibytes, Permutation, Reduction, Text, Workspace
 from mlbackends.switches.table import SWITCHES, Switch
 
 _TRUE_OR_FALSE = "values are true or false"
-_LIMIT = 1 << 20
+#: No file of switches is larger than this, in bytes.
+LIMIT = 1 << 20
 _LONGEST = 300
 #: How many parts of a key are followed down; no switch has as many.
 _DEEPEST = 5
@@ -28,7 +28,12 @@ _DEEPEST = 5
 
 def read(path: str) -> "dict[str, object]":
     """Return the switches of a file, each checked. Raises BadInput with file, line and key."""
-    return switches(read_bytes(path), path)
+    short = path if len(path) <= _LONGEST else f"{path[:_LONGEST]}..."
+    hint = "a file of switches has lines such as cudnn.benchmark = true"
+    # Also read when a program imports us, whose standard input it is.
+    name = "./-" if path == "-" else path
+    data = named_bytes(name, LIMIT, "file of switches", one_line(short), hint, pipes=False)
+    return switches(data, path)
 
 
 def switches(data: bytes, path: str) -> "dict[str, object]":
@@ -38,8 +43,6 @@ def switches(data: bytes, path: str) -> "dict[str, object]":
     """
     from mlbackends.base.toml_document import parsed
 
-    if len(data) > _LIMIT:
-        raise BadInput(f"{path} is larger than {_LIMIT} bytes; that is not a file of switches")
     document = parsed(data, path)
     found: dict[str, object] = {}
     paths: dict[str, tuple[str, ...]] = {}
@@ -144,28 +147,6 @@ def _checked(switch: Switch, value: object) -> object:
     except (TypeError, RuntimeError) as error:
         advice = f"; valid {_TRUE_OR_FALSE}" if switch.kind.name == "bool" else ""
         raise ValueError(str(error).removeprefix(f"{switch.name} ") + advice) from None
-
-
-def read_bytes(path: str) -> bytes:
-    """Return a file, cut where it is too large. A pipe is refused: reading it might never end."""
-    at_once = getattr(os, "O_NONBLOCK", 0)
-    try:
-        check(path)
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | at_once)) as file:
-            is_pipe = stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
-            data = b"" if is_pipe else file.read(_LIMIT + 1)
-    except OSError as error:
-        short = path if len(path) <= _LONGEST else f"{path[:_LONGEST]}..."
-        hint = "a file of switches has lines such as cudnn.benchmark = true"
-        raise BadInput(f"{short} cannot be read: {error.strerror or error}", hint) from None
-    except ValueError as error:  # a NUL in the name
-        raise BadInput(f"{shown(path)} cannot be read: {error}") from None
-    if is_pipe:
-        raise BadInput(
-            f"{path} cannot be read: it is a pipe, and a file is needed",
-            "`backends flags check -` reads standard input",
-        )
-    return data
 
 
 def _leaves(

@@ -200,7 +200,7 @@ def _why_not(record: Call) -> str:
         return "workspace size queries"
     if isinstance(record, GraphPartition):
         if record.executed:
-            return "graph partitions (their primitives are counted)"
+            return "graph partitions, whose primitives are counted"
         return "graph compilations"
     if record.event.endswith(":start"):
         return "starts of calls that have their own line"

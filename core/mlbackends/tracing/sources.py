@@ -3,27 +3,24 @@
 Text comes as UTF-8 without mark: PowerShell's `>` writes UTF-16, some editors put a mark at the start.
 """
 
-import codecs
 import io
 import os
 import stat
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import BinaryIO
 
 from mlbackends.base.errors import BadInput
 from mlbackends.base.mounts import NotAnswering
-from mlbackends.host.files import open_named
+from mlbackends.host.files import as_utf8, open_named, start_and_rest
 from mlbackends.tracing.compressed import MAGIC_LENGTH, Damaged, compression, decompressed
 
 _PIECE = 1 << 17
 _POLL_SECONDS = 0.1
-_SAMPLE = 64
-_MARKS = {codecs.BOM_UTF8: "", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
 class Source:
@@ -54,7 +51,7 @@ class Source:
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the text as UTF-8, unpacked, in pieces of any length."""
-        start, rest = _start_and_rest(self._pieces(), MAGIC_LENGTH)
+        start, rest = start_and_rest(self._pieces(), MAGIC_LENGTH)
         kind = compression(start)
         if kind and self._follow:
             self.close()
@@ -131,35 +128,3 @@ def labels(names: Sequence[str]) -> tuple[str, ...]:
 def joined_source(log: str, source: str) -> str:
     """Return the source of a record of a log: "node0.log", or "node0.log/rank0"."""
     return f"{log}/{source}" if log and source else log or source
-
-
-def _start_and_rest(chunks: Iterable[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
-    """Return at least `size` bytes, if there are, and the rest."""
-    stream = iter(chunks)
-    start = b""
-    for chunk in stream:
-        start += chunk
-        if len(start) >= size:
-            break
-    return start, stream
-
-
-def as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the same text as UTF-8; text that is not UTF-16 passes unchanged."""
-    start, rest = _start_and_rest(chunks, _SAMPLE)
-    mark = next(filter(start.startswith, _MARKS), b"")
-    encoding = _MARKS.get(mark, "")
-    sample = start[:_SAMPLE]
-    if not mark and len(sample) >= 8:  # without a mark, every other byte of UTF-16 is 0
-        low, high = sample[1::2].count(0), sample[::2].count(0)
-        if low > 0.8 * (len(sample) // 2) and high == 0:
-            encoding = "utf-16-le"
-        elif high > 0.8 * (len(sample) // 2) and low == 0:
-            encoding = "utf-16-be"
-    whole = chain([start[len(mark) :]], rest)
-    if not encoding:
-        yield from whole
-        return
-    decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
-    for chunk in whole:
-        yield decoder.decode(chunk).encode("utf-8", "surrogatepass")

@@ -35,6 +35,12 @@ def test_a_saved_report_is_the_report(saved: Path) -> None:
     assert msgspec.json.encode(report_of(str(saved))) == ENCODED
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
+def test_what_powershell_saved_is_the_report(saved: Path, encoding: str) -> None:
+    saved.write_bytes(f"{ENCODED.decode()}\r\n".encode(encoding))
+    assert msgspec.json.encode(report_of(str(saved))) == ENCODED
+
+
 def test_the_command_reads_what_it_wrote(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     command = [sys.executable, "-m", "mlbackends", "info", "--root", HOST, "--format", "json"]

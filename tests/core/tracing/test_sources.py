@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlbackends.base.errors import BadInput
-from mlbackends.tracing.sources import Source, as_utf8
+from mlbackends.host.files import as_utf8
+from mlbackends.tracing.sources import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -54,7 +54,7 @@ _HELP = (__doc__ or "").partition("Keys:\n")[2].partition("\n\n")[0].splitlines(
 @option("--sort", "Sort key of the processes.", usual="cpu", one_of=[*SORTS])
 @option(
     "--pid pids",
-    "Show only this process (repeatable). With --once, exit 1 if it does not exist.",
+    "Show only this process (repeatable). With --once, exit 2 if it does not exist.",
     kind=click.IntRange(min=1),
     many=True,
 )
@@ -84,10 +84,10 @@ def command(
     if not once and (form != "table" or output):
         raise BadInput("--format and --output print one sample", "add --once")
     gone = [pid for pid in sorted({*pids}) if not psutil.pid_exists(pid)]
+    if gone and len(gone) == len({*pids}):
+        raise BadInput("; ".join(f"there is no process {pid}" for pid in gone), "`ps -e` lists them")
     for pid in gone:
         log(f"there is no process {pid}")
-    if gone and len(gone) == len({*pids}):
-        return exits.NO
     view = _View(sort, pids, text, hides=once if redact is None else redact)
     if not once:
         return view.watch(interval, color)
@@ -102,7 +102,7 @@ def command(
         write(whole(shown, page(color, output)), output)
     else:
         write(formats.text(form, "record", shown, page(color, output)), output)
-    return exits.NO if gone else exits.YES
+    return exits.USAGE if gone else exits.YES
 
 
 class _View:

@@ -117,7 +117,7 @@ class DoubleCounting(Finder):
     def result(self) -> Found:
         left = [part for part in self._groups.uncounted() if part.reason not in _CREATIONS]
         total = sum(part.total_ns for part in left)
-        sums = (f"{part.count:,} {part.reason}, {took(part.total_ns)}" for part in left)
+        sums = (f"{part.reason}: {times(part.count, 'line')}, {took(part.total_ns)}" for part in left)
         if left:
             yield self.finding(
                 "note",

@@ -18,7 +18,6 @@ Examples:
 """
 
 import os
-import sys
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -28,6 +27,7 @@ import click
 
 from mlbackends.base.errors import BadInput, shown
 from mlbackends.base.shells import SHELLS, assignment, own_shell
+from mlbackends.host.files import named_bytes
 from mlbackends.inject import requested
 from mlbackends.switches import files as flag_files
 from mlbackends.switches import store
@@ -125,10 +125,6 @@ def get(name: str, origin: bool, files: tuple[str, ...], settings: tuple[str, ..
     return exits.YES
 
 
-#: Bytes of standard input that are read: one more than a file of switches may have.
-_MOST = (1 << 20) + 1
-
-
 @command.command("check")
 @click.argument("files", metavar="[FILE.toml]...", nargs=-1)
 def check(files: tuple[str, ...]) -> int:
@@ -145,7 +141,7 @@ def check(files: tuple[str, ...]) -> int:
     for path in files:
         if path == "-":
             path = "standard input"
-            data = sys.stdin.buffer.read(_MOST) if sys.stdin else b""
+            data = named_bytes("-", flag_files.LIMIT, "file of switches", path)
             _print(path, flag_files.switches(data, path))
         else:
             _print(path, flag_files.read(path))
