@@ -1,7 +1,7 @@
 """Environment: the variables that steer machine-learning libraries.
 
 Finds:    variables of a list of names and beginnings that are set; nothing else of the environment
-          is read into the report, no name that looks like a secret, and no password in a URL.
+          is read into the report, and no name that looks like a secret.
 Caveats:  they are those of this process, or of the one that --pid names; what a launcher or a
           container sets later is not seen. What is wrong with a variable is reported by the probe of
           the thing that it steers, and here only where there is none.
@@ -10,7 +10,7 @@ Source:   the documentation of each library; ld.so(8) for LD_PRELOAD.
 
 from collections.abc import Iterator
 
-from mlbackends.base.patterns import URL_LOGIN, pattern, without_secrets
+from mlbackends.base.patterns import pattern, without_secrets
 from mlbackends.base.reasons import Reason
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
@@ -42,7 +42,7 @@ def find(host: Host) -> Finding:
     names = {*listed["names"]}
     beginnings = tuple(start for group in listed["beginnings"].values() for start in group)
     variables = {
-        name: _shown(host.environment[name])
+        name: host.environment[name]
         for name in sorted(host.environment)
         if not any(word in name.upper() for word in _SECRETS) and name not in _NAMES_OF_MACHINES
         if not name.startswith(_OF_A_RUN)
@@ -58,22 +58,17 @@ def find(host: Host) -> Finding:
     )
 
 
-def _shown(value: str) -> str:
-    """Return a value without secrets and the logins in its URLs."""
-    return without_secrets(URL_LOGIN.sub("://***@", value) if "://" in value else value, "***")
-
-
 def _warnings(host: Host) -> Iterator[Reason]:
     """Yield a warning for what holds nonsense, what names nothing, and what contradicts another."""
     for name in _COUNTS:
         value = host.env(name).strip()
         if value and not thread_counts(value):
-            message = f'{name} is "{_shown(value)[:80]}", which is not a number of threads'
+            message = f'{name} is "{without_secrets(value)[:80]}", which is not a number of threads'
             yield Reason("override-invalid", message)
     for path in host.env("LD_PRELOAD").replace(":", " ").split():
         # A bare name is searched for, and variables such as $LIB are folders of the loader.
         if path.startswith("/") and "$" not in path and not host.exists(path):
-            message = f"LD_PRELOAD names {_shown(path)}, which does not exist; the loader ignores it"
+            message = f"LD_PRELOAD names {path}, which does not exist; the loader ignores it"
             yield Reason("override-invalid", message, "correct or unset LD_PRELOAD")
     variable, listed = library_path(host)
     if variable == "PATH":  # a list for programs first; much of it is usually not there
@@ -92,16 +87,16 @@ def _warnings(host: Host) -> Iterator[Reason]:
             continue
         if not host.is_dir(folder):
             problem = "is not a folder" if host.exists(folder) else "does not exist"
-            message = f"{variable} names {_shown(folder)}, which {problem}; the loader ignores it"
+            message = f"{variable} names {folder}, which {problem}; the loader ignores it"
             yield Reason("override-invalid", message, f"correct or unset {variable}")
     for name in _HOMES:
         path = host.env(name)
         if path.startswith("/") and not host.is_dir(path):
-            message = f"{name} names {_shown(path)}, which is not a folder"
+            message = f"{name} names {path}, which is not a folder"
             yield Reason("override-invalid", message, f"correct or unset {name}")
     home, path = host.env("CUDA_HOME"), host.env("CUDA_PATH")
     both_exist = home and path and host.is_dir(home) and host.is_dir(path)
     if both_exist and host.realpath(home) != host.realpath(path):
-        message = f"CUDA_HOME is {_shown(home)} and CUDA_PATH is {_shown(path)}"
+        message = f"CUDA_HOME is {home} and CUDA_PATH is {path}"
         hint = "set both to the same toolkit: some programs read one, some the other"
         yield Reason("conflict", message, hint)

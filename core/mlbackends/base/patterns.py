@@ -30,11 +30,13 @@ def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
 #: beginning of a word in a long one takes the square of its length.
 URL_LOGIN = pattern(r"://[^/\s@]*@")
 #: Secrets, with what is kept in front of them: the signature or token in an address, an option with one, an
-#: HTTP header, and the tokens of GitHub, GitLab, Hugging Face, OpenAI and its like, Slack and AWS.
+#: HTTP header, a setting such as password=, and the tokens of GitHub, GitLab, Hugging Face, OpenAI and its
+#: like, Slack and AWS.
 _SECRET = pattern(
     r"((?:[?&](?i:sig|(?:x-\w{3,4}-)?(?:signature|credential|security-token)|(?:\w{1,20}_)?token|auth"
     r"|(?:api[-_]?|access[-_]?)?key|password|(?:client_)?secret)"
     r"|-(?i:(?:[\w-]{1,20}-)?(?:token|api-?key|password|secret)))[= ]"
+    r"|(?<![\w/?&-])(?i:(?:\w{1,20}_)?(?:token|api_?key|passw(?:or)?d|(?:client_)?secret))="
     r"|\b(?i:Bearer|Basic) +)[^\s&#\"']+"
     r"|\b(?:gh[opsur]_|github_pat_|glpat-|hf_|sk-|xox[abprs]-|AKIA)(?=[\w-]{0,30}\d)[\w-]{16,}"
 )
@@ -42,7 +44,7 @@ _SECRET = pattern(
 _OF_SECRETS = (
     *(
         word + end
-        for name in ("sig", "ignature", "redential", "oken", "auth", "key", "assword", "ecret")
+        for name in ("sig", "ignature", "redential", "oken", "auth", "key", "assword", "asswd", "ecret")
         for word in (name, name.upper())
         for end in "= "
     ),
@@ -58,11 +60,13 @@ def may_have_secrets(text: str) -> bool:
     return any(sign in text for sign in _OF_SECRETS) or bool(_OF_HUGGING_FACE.search(text))
 
 
-def without_secrets(text: str, stand_in: str = "redacted") -> str:
-    """Return a text without the secrets in it that their form or place shows."""
+def without_secrets(text: str) -> str:
+    """Return a text without the logins of addresses, and the secrets that their form or place shows."""
+    if "://" in text:
+        text = URL_LOGIN.sub("://redacted@", text)
     if not may_have_secrets(text):
         return text
-    return _SECRET.sub(lambda found: f"{found[1] or ''}{stand_in}", text)
+    return _SECRET.sub(lambda found: f"{found[1] or ''}redacted", text)
 
 
 UUID = pattern(r"[0-9a-fA-F]{8}(?P<sign>[-_])(?:[0-9a-fA-F]{4}(?P=sign)){3}[0-9a-fA-F]{12}(?![0-9a-fA-F])")

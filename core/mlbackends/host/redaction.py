@@ -225,6 +225,24 @@ def redacted(report: Report, names: Names) -> Report:
     return msgspec.convert(tree, Report)
 
 
+def without_credentials(report: Report) -> Report:
+    """Return the report without passwords and tokens; what names the machine and its user stays."""
+    text = msgspec.json.encode(report).decode()
+    if not may_have_secrets(text) and not URL_LOGIN.search(text):
+        return report
+    return msgspec.convert(_without_credentials(msgspec.to_builtins(report)), Report)
+
+
+def _without_credentials(value: Any) -> Any:
+    if isinstance(value, str):
+        return without_secrets(value)
+    if isinstance(value, (list, tuple)):
+        return [_without_credentials(item) for item in value]
+    if isinstance(value, dict):
+        return {_without_credentials(key): _without_credentials(item) for key, item in value.items()}
+    return value
+
+
 def redacted_usage(usage: "Usage", names: Names) -> "Usage":
     """Return a sample of `backends top` without users' names and the arguments of programs."""
     hide = _Replacer(names)
@@ -319,9 +337,8 @@ class _Replacer:
                 value = HOME.sub(r"\1USER", value)
             for numbers in self._present if len(value) >= _LEAST_LETTERS else ():
                 value = numbers.sub(lambda found: self.whole(found[0]), value)
-            value = without_secrets(value) if self._has_secrets else value
+            value = without_secrets(value) if self._has_secrets or "://" in value else value
             if "://" in value:
-                value = URL_LOGIN.sub("://redacted@", value)
                 value = NUMERIC_SERVER.sub(
                     lambda found: self.whole(found[0]) if is_somebodys(found[0]) else found[0],
                     value,

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from mlbackends.base.notices import Notice, information, warning
+from mlbackends.base.patterns import without_secrets
 from mlbackends.base.quantities import format_cpu_list
 from mlbackends.host.host import Host
 from mlbackends.launch.cores import Topology, read_topology
@@ -80,7 +81,7 @@ def prepare(
         )
         for instance in planned.instances
     ]
-    commands = [information(shlex.join(child.command)) for child in children]
+    commands = [information(without_secrets(shlex.join(child.command))) for child in children]
     return children, [*planned.notices, *notices, *commands]
 
 

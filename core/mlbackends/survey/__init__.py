@@ -24,6 +24,7 @@ from mlbackends.base.writable import clean
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distribution, owners_of
 from mlbackends.host.python.wheel_files import damage
+from mlbackends.host.redaction import without_credentials
 from mlbackends.model.records import (
     SCHEMA,
     Failure,
@@ -145,7 +146,7 @@ def survey(
                 continue
             changed = {"presence": Presence.FOUND, "reasons": ()} if facts else {}
             reports[name] = replace(own_report, facts=facts, **changed)
-    return Report(
+    report = Report(
         schema=SCHEMA,
         tool=f"backends {__version__}",
         depth=depth,
@@ -155,6 +156,7 @@ def survey(
         redacted=False,
         probes={name: reports[name] for name in requested},
     )
+    return without_credentials(report)
 
 
 def _lacking(findings: Mapping[str, Finding], host: Host) -> list[str]:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 
 from mlbackends.base.errors import MlBackendsError, nearest, shown
+from mlbackends.base.patterns import without_secrets
 from mlbackends.switches import cells
 from mlbackends.switches.cells import OLDER, Cells
 from mlbackends.switches.table import SWITCHES, Switch
@@ -73,6 +74,7 @@ def switches_of_variables(
                 value = _parsed(switch, text, meanings)
             except ValueError as error:
                 kind = "boolean flag" if switch.kind.name == "bool" or meanings else "flag"
+                text = without_secrets(text)
                 short = text if len(text) <= 80 else f"{text[:77]}..."
                 short = short if short.isprintable() else ascii(short)
                 ending = "" if str(error).endswith(("?", ".")) else "."

@@ -13,6 +13,7 @@ from itertools import pairwise
 from math import inf
 from typing import Any
 
+from mlbackends.base.patterns import without_secrets
 from mlbackends.base.quantities import one_line
 from mlbackends.host.host import Host
 from mlbackends.host.system.cgroups import cpu_quota
@@ -136,7 +137,7 @@ class Processes:
             "pid": pid,
             "name": name_of(one_line(identity[1]), arguments),
             "user": self._user(pid),
-            "command": one_line(" ".join(arguments), _COMMAND),
+            "command": one_line(without_secrets(" ".join(arguments)), _COMMAND),
         }
         return process
 
@@ -218,7 +219,7 @@ def by_psutil() -> Iterator[ProcessUsage]:
             pid=process.pid,
             name=name_of(one_line(values.get("name") or ""), arguments),
             user=one_line(values.get("username") or ""),
-            command=one_line(" ".join(arguments), _COMMAND),
+            command=one_line(without_secrets(" ".join(arguments)), _COMMAND),
             state=(values.get("status") or "")[:1].upper(),
             cpu_percent=values.get("cpu_percent"),
             threads=values.get("num_threads"),

@@ -23,6 +23,7 @@ SECRET = "a1B2c3D4e5F6g7H8i9J0k1L2"
         "curl -H 'Authorization: Basic {}'",
         "ghp_{}", "github_pat_11{}", "hf_{}", "sk-{}", "sk-proj-{}", "xoxb-12-{}", "glpat-{}",
         "/opt/hf_{}/lib",
+        "token={}", "user=joe;password={};se=1", "HF_TOKEN={} serve", "api_key={},x=1", "PASSWD={}",
         "serve --api-key {} --port 8000", "serve --hf-token={} --port 8000",
     ],
 )  # fmt: skip
@@ -43,6 +44,7 @@ def test_a_secret_is_left_out_and_the_rest_stays(text: str) -> None:
         "hf_transfer", "/usr/lib/libsk-something.so.1", "the token of a bearer", "monkey=1", "sk-learn",
         "https://download.pytorch.org/whl/cu128?version=2.7", "keyboard=de", "task-1234567890123456789012",
         "tokenizers 0.21.1", "--token-count 512", "signature=f32:f32", "AKIA", "OMP_PLACES={0:4}",
+        "tokens=512", "sort_key=cpu",
     ],
 )  # fmt: skip
 def test_other_texts_stay(text: str) -> None:

@@ -95,6 +95,15 @@ def test_a_program_that_is_not_there_is_refused_before_anything_is_tried() -> No
         prepare(options, ("none-of-this",), {}, topology=recorded("ivy-bridge-desktop"), works=fail)
 
 
+def test_the_command_is_reported_without_its_secrets() -> None:
+    options = Options(no_python=True, **PLAIN)  # type: ignore[arg-type]
+    command = ("true", "--hf-token=hunter2", "https://joe:hunter2@x/")
+    told = prepare(options, command, {}, topology=recorded("ivy-bridge-desktop"), works=lambda _: False)[1]
+
+    assert any("--hf-token=redacted https://redacted@x/" in notice for _, notice in told)
+    assert not any("hunter2" in notice for _, notice in told)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="launches are Linux's")
 @pytest.mark.parametrize("disable_numactl", [False, True])
 @pytest.mark.parametrize("disable_taskset", [False, True])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 import mlbackends
@@ -59,6 +61,20 @@ def test_a_report_is_what_the_command_prints() -> None:
     assert told.keys() == shown.keys()
     assert told["cpu"].facts["threads"] == shown["cpu"]["facts"]["threads"]
     assert told["host"].facts["host_name"] == shown["host"]["facts"]["host_name"]
+
+
+def test_no_report_has_a_password_or_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_HOME", "/opt/ghp_0123456789abcdefghij/cuda")
+    monkeypatch.setenv("OMP_NUM_THREADS", "https://joe:hunter2@x/?sig=hunter2")
+    monkeypatch.setenv("NCCL_DEBUG", "password=hunter2")
+    report = mlbackends.report(depth="found")
+
+    assert not report.redacted
+    assert report.probes["host"].facts["host_name"] == platform.node()
+    for printed in (msgspec.json.encode(report).decode(), str(report)):
+        assert "hunter2" not in printed
+        assert "ghp_0" not in printed
+    assert "/opt/redacted/cuda" in str(report.probes["environment"].facts["variables"])
 
 
 def test_a_report_of_an_unknown_name_or_depth_is_refused_with_the_nearest() -> None:

@@ -94,13 +94,13 @@ def test_the_environment_comes_before_the_file(tmp_path: Any) -> None:
 
 
 def test_a_variable_with_nonsense_is_ignored_and_told() -> None:
-    with mock.patch.dict(os.environ, {"TORCH_LINALG_PREFER_CUSOLVER": "yes"}, clear=True):
+    nonsense = {"TORCH_LINALG_PREFER_CUSOLVER": "https://joe:hunter2@x"}
+    with mock.patch.dict(os.environ, nonsense, clear=True):
         cells, problems = first_cells()
 
     assert cells == untouched()
-    assert problems == [
-        "Ignoring invalid value for boolean flag TORCH_LINALG_PREFER_CUSOLVER: yes; valid values are 0 or 1."
-    ]
+    said = "Ignoring invalid value for boolean flag TORCH_LINALG_PREFER_CUSOLVER"
+    assert problems == [f"{said}: https://redacted@x; valid values are 0 or 1."]
 
 
 def test_a_variable_of_ours_that_no_switch_has_is_told_with_the_nearest() -> None:

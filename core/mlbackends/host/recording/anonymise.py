@@ -45,7 +45,7 @@ HOST, USER = "host", "user"
 
 _AMD_GPU = re.compile(r"\b(GPU-)([0-9a-f]{16})(?![0-9a-f-])", re.IGNORECASE)
 _AMD_NUMBER = re.compile(r"^(unique_id )([1-9][0-9]*)$", re.MULTILINE)
-_NO_LOGIN = "://***@"
+_NO_LOGIN = "://redacted@"
 #: A shorter value, such as a job's number, occurs in too many places with another meaning.
 _SHORTEST = 6
 _USER_VARIABLES = ("USER", "LOGNAME", "USERNAME", "SUDO_USER")

@@ -100,7 +100,7 @@ def test_logins_in_addresses_are_not_written(tmp_path: Path) -> None:
 
     again = written(recording, tmp_path / "machine")
 
-    assert again.env("PIP_INDEX_URL") == "https://***@example.org/x"
+    assert again.env("PIP_INDEX_URL") == "https://redacted@example.org/x"
 
 
 def test_links_are_written_relative_and_lead_to_the_same_file(machine: Machine, tmp_path: Path) -> None:
