@@ -148,13 +148,17 @@ def _bundles(image: ElfImage, at: int, end: int) -> Iterator[tuple[tuple[str, st
 _TEGRA = ((5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0))
 #: The generic target that runs on each of these. Source: LLVM, "User Guide for AMDGPU Backend".
 _GENERIC = {
-    **dict.fromkeys(("gfx900", "gfx902", "gfx904", "gfx906", "gfx909", "gfx90c"), "gfx9-generic"),
-    **dict.fromkeys(("gfx940", "gfx941", "gfx942", "gfx950"), "gfx9-4-generic"),
-    **dict.fromkeys(("gfx1010", "gfx1011", "gfx1012", "gfx1013"), "gfx10-1-generic"),
-    **dict.fromkeys(("gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036"), "gfx10-3-generic"),
-    **dict.fromkeys(("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153"), "gfx11-generic"),
-    **dict.fromkeys(("gfx1200", "gfx1201"), "gfx12-generic"),
-}  # fmt: skip
+    f"gfx{number}": f"gfx{generic}-generic"
+    for generic, numbers in {
+        "9": "900 902 904 906 909 90c",
+        "9-4": "940 941 942 950",
+        "10-1": "1010 1011 1012 1013",
+        "10-3": "1030 1031 1032 1033 1034 1035 1036",
+        "11": "1100 1101 1102 1103 1150 1151 1152 1153",
+        "12": "1200 1201",
+    }.items()
+    for number in numbers.split()
+}
 _WIDE = 64
 _SHT_NOBITS = 8
 _FAT_BINARY = 0xBA55ED50
