@@ -45,11 +45,16 @@ class Section(NamedTuple):
 
 
 def rows(problem: CheckedProblem) -> list[tuple[Result, Row]]:
-    """Return the rows of the backends that ran, the fastest first; unstable times are not ordered."""
-    steady = [result for result in ran(problem) if result.timing and not result.timing.unstable]
-    steady.sort(key=lambda each: each.timing.median_seconds if each.timing else 0.0)
+    """Return the rows of the backends that ran, the fastest first; unstable times are not ordered.
+
+    None is the fastest where one that is right had a lower time that is unstable.
+    """
+    timed = [result for result in ran(problem) if result.timing]
+    timed.sort(key=lambda each: each.timing.median_seconds if each.timing else 0.0)
+    steady = [result for result in timed if result.timing and not result.timing.unstable]
     others = [result for result in ran(problem) if result not in steady]
-    best = next((result for result in steady if result.right), None)
+    first = next((result for result in timed if result.right), None)
+    best = first if first in steady else None
     found = [(result, _row(result, best)) for result in (*steady, *others)]
     if problem.speeds is not None:
         for result, row in found:
