@@ -38,7 +38,10 @@ _OTHERS = {
     "the text of `rocminfo`": pattern(r"^ROCk module|^HSA System Attributes", re.MULTILINE),
     "the XML of `lstopo`": pattern(r'<!DOCTYPE topology SYSTEM "hwloc'),
     "the JSON of `lscpu --json`": pattern(r'^\s*\{\s*"lscpu"\s*:'),
-    "the text of `lscpu`": pattern(r"^Architecture:\s.*\n(?:Byte Order|CPU op-mode)", re.MULTILINE),
+    "the text of `lscpu`": pattern(
+        r"^Architecture:\s.*\n\s*(?:Byte Order|CPU op-mode)|^CPU op-mode\(s\):|^# CPU,Core,",
+        re.MULTILINE,
+    ),
     "a program, whose environment --python inspects if it is a Python": pattern(
         r"\A(?:\x7fELF|MZ|\ufffd{4}[\x07\x0c])"
     ),

@@ -82,7 +82,8 @@ class Service:
         except msgspec.DecodeError:
             raise self._death(process) from None
         if "cannot" in answer:
-            raise Lost(Ended.CANNOT, Reason("library-refuses", str(answer["cannot"])))
+            message, hint = str(answer["cannot"]), str(answer.get("hint", ""))
+            raise Lost(Ended.CANNOT, Reason("missing-part" if hint else "library-refuses", message, hint))
         if "error" in answer:
             raise Lost(Ended.RAISED, Reason("call-failed", str(answer["error"])))
         return answer

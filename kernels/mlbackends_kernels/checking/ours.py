@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from mlbackends.base.element_types import ITEM_BYTES
 from mlbackends.base.errors import NoBackend
+from mlbackends.base.installed import install_command
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.dispatch import backends
@@ -155,7 +156,7 @@ def _read(path: str, spec: TensorSpec) -> Any:
             import ml_dtypes
         except ModuleNotFoundError:
             message = "arrays of bfloat16 need ml-dtypes, which is not installed"
-            raise serving.Refused(message) from None
+            raise serving.Refused(message, install_command("kernels")) from None
 
         element = np.dtype(ml_dtypes.bfloat16)
     else:

@@ -13,8 +13,8 @@ grad_out is the record of the gradient of the result, for tensors that require g
 backward pass is measured.
 
 A failure is answered by {"error": "TypeError: ..."}, a problem that the library does not support by
-{"cannot": "why"}. Answers are written to the original standard output; the output of libraries goes to
-standard error.
+{"cannot": "why", "hint": "what to install, if anything"}. Answers are written to the original standard
+output; the output of libraries goes to standard error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MEASURED_BY = "the peak of resident memory"
 
 
 class Refused(Exception):
-    """The library does not support a problem, for the reason in the message."""
+    """The library does not support a problem: why, and optionally the command that installs what it needs."""
 
 
 class OnHost:
@@ -149,7 +149,7 @@ def answer_all(answer: Responder) -> None:
         try:
             reply = answer(json.loads(line))
         except Refused as refused:
-            reply = {"cannot": str(refused)[:_LONGEST]}
+            reply = {"cannot": str(refused.args[0])[:_LONGEST], "hint": "".join(refused.args[1:])}
         except Exception as error:  # noqa: BLE001  foreign code may raise anything
             message = " ".join(str(error).split())[:_LONGEST]
             reply = {"error": f"{type(error).__name__}: {message}".rstrip(": ")}

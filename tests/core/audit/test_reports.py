@@ -180,6 +180,11 @@ def test_people_call_the_live_machine_this_machine() -> None:
         ("ROCk module is loaded\n", "`rocminfo`"),
         ('<!DOCTYPE topology SYSTEM "hwloc2.dtd">\n', "`lstopo`"),
         ("Architecture:        aarch64\nByte Order:          Little Endian\n", "`lscpu`"),
+        ("CPU op-mode(s):      32-bit, 64-bit\nCPU(s):     96\n", "`lscpu`"),
+        (
+            "# starting usually from zero.\n# CPU,Core,Socket,Node,,L1d\n0,0,0,0,,0\n",
+            "`lscpu`",
+        ),
         ('{\n   "lscpu": [\n', "`lscpu --json`"),
         ("Collecting environment information...\nPyTorch version: 2.13.0\n", "collect_env"),
     ],

@@ -89,3 +89,11 @@ def test_a_refusal_is_told_as_one_and_ends_nothing(service: Service) -> None:
     assert (why.ended, why.reason.code) == (Ended.CANNOT, "library-refuses")
     assert str(why) == "too wide"
     assert service.alive
+
+
+@pytest.mark.parametrize(
+    "service", ['print(\'{"cannot": "no x", "hint": "install x"}\', flush=True)'], indirect=True
+)
+def test_a_refusal_that_can_be_remedied_names_the_remedy(service: Service) -> None:
+    reason = lost(service).reason
+    assert (reason.code, reason.message, reason.hint) == ("missing-part", "no x", "install x")

@@ -20,6 +20,7 @@ from mlbackends.host.cpu.cpuinfo import (
     common_facts,
     design_of_midr,
     designs,
+    first,
     processor_numbers,
 )
 from mlbackends.host.host import Host, once_per_host
@@ -228,8 +229,8 @@ def kind_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block], limits: 
         register = f"{CPU}/cpu{cpu}/regs/identification/midr_el1"
         if cpu not in by_cpu and (midr := whole_number(host.read(register))) is not None:
             by_cpu[cpu] = design_of_midr(midr)
-    # Old kernels state the part of one core alone; then the frequencies distinguish the clusters.
-    has_clocks = bool(by_cpu) and limits.keys() >= set(cpus)
+    # Old kernels state the part of one core, or "0xc07 & 0xc0f"; then frequencies distinguish the clusters.
+    has_clocks = bool(by_cpu or first(blocks, "cpu part")) and limits.keys() >= set(cpus)
     by_cpu = {cpu: by_cpu[cpu] for cpu in cpus} if by_cpu.keys() >= set(cpus) else {}
     if len({design.key for design in by_cpu.values()}) == 1:
         return []

@@ -11,7 +11,7 @@ _TIMES_SLOWER = 5
 _LEAST_FIRST_NS = 1_000_000
 _LEAST_FIRST_SHARE = 0.05
 _TINY_NS = 20_000
-_LEAST_TINY = 100
+_LEAST_TINY, _LEAST_TINY_SHARE = 100, 0.01
 #: A core computes so many operations in some microseconds.
 _TINY_FLOPS = 100_000
 
@@ -94,9 +94,9 @@ class TinyCalls(Finder):
             and (group.tally.mean < _TINY_NS or 0 < group.flops < _TINY_FLOPS * group.tally.count)
         ]
         count = sum(group.tally.count for _, group in tiny)
-        if count < _LEAST_TINY:
-            return
         total = sum(group.tally.total for _, group in tiny)
+        if count < _LEAST_TINY or self.share(total) < _LEAST_TINY_SHARE:
+            return
         share, of_calls = self.share(total), count / (self.all_count or 1)
         heavy = share >= 0.2 or (of_calls >= 0.5 and count >= 1000)
         work_ns = sum(group.flops_ns for _, group in tiny)
