@@ -135,7 +135,7 @@ def _requirements(host: Host, dist: Distribution) -> Iterator[tuple[Requirement,
             holds_here = holds(marker.strip(), environment)
         if holds_here is not False:
             installed = distribution(host, requirement[:end])
-            # To pip, a folder without metadata is nothing; a recording has that of few.
+            # A folder without metadata is not installed, as for older pips; a recording has that of few.
             if installed and host.is_live and not metadata(host, installed):
                 installed = None
             version = version_of(host, installed) if installed else ""

@@ -152,7 +152,8 @@ def test_urls_old_formats_and_odd_headers_are_read_as_pip_reads_them(tmp_path: P
     (expected,) = of_pip([tmp_path])
 
     assert ("old-egg", "here") in expected
-    assert ours(tmp_path) == expected
+    # Newer releases of pip count what has no metadata as installed.
+    assert ours(tmp_path) == expected | {("asks-one-without", "without-metadata")}
 
 
 def test_two_installations_of_a_name_count_as_the_one_that_is_imported(tmp_path: Path) -> None:
