@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from mlbackends.audit.environment import install_unmet, readable, reinstall
+from mlbackends.audit.environment import install, install_unmet, readable, reinstall
 from mlbackends.audit.hazard import ReportView
 from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import UNCERTAIN, UNCHECKED
@@ -69,7 +69,7 @@ def unmet_causes(report: ReportView, failing: Unimportable) -> list[dict[str, st
     Whatever else a package lacks would be the next to fail.
     """
     module = _MODULE.search(failing.cause)
-    if not module and "cannot open" not in failing.cause:
+    if "cannot open" not in failing.cause and not failing.cause.startswith("ModuleNotFoundError"):
         return []
     # A distribution is usually named as its module; if not, what the package lacks is the reason.
     name = _distribution(module)
@@ -93,21 +93,21 @@ def fix(report: ReportView, failing: Unimportable) -> str:
         return readable(*closed[1].split(", "))
     if "Permission denied" in failing.cause and (package := _OF_A_PACKAGE.search(failing.cause)):
         return readable(package[0])
+    module = _MODULE.search(failing.cause)
+    lost = _distribution(module)
     if rows := unmet_causes(report, failing):
-        named = _MODULE.search(failing.cause)
-        needed = {row["needs"] for row in rows}
-        return install_unmet(report, rows, by_package=bool(named) and _distribution(named) not in needed)
+        is_direct = not lost or lost in {row["needs"] for row in rows}
+        return install_unmet(report, rows, by_package=not is_direct)
     if damaged := _DAMAGED.search(failing.cause):
         return reinstall(report, damaged[1], damaged[2])
-    module = _MODULE.search(failing.cause)
     is_own = module is not None and module[1].partition(".")[0] == failing.modules[0]
     owner = report.fact(f"{failing.probes[0]}.distribution", "")
-    lost = _distribution(module)
     if version := report.package(lost):  # only its metadata is left
         return reinstall(report, lost, version)
     if owner and (is_own or any(words in failing.cause for words in _CUT_OFF)):
         return reinstall(report, owner, report.package(owner))
-    return ""
+    # Packages often import these without requiring them.
+    return install(report, lost) if lost in ("jax", "numpy", "torch") else ""
 
 
 def is_named(report: ReportView, path: str) -> bool:

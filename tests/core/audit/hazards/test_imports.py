@@ -212,6 +212,15 @@ def test_a_package_without_its_many_requirements_is_installed_again() -> None:
     assert check.command == nested.command == "/venv/bin/python -m pip install vllm==0.33.0"
 
 
+@pytest.mark.parametrize("words", ["No module named 'torch'", "x requires torch to be installed. See"])
+def test_a_missing_torch_is_installed_whether_or_not_it_is_required(words: str) -> None:
+    unmet = [{"package": "sgl_kernel", "version": "2.0", "needs": "torch"}] * ("requires" in words)
+
+    (check,) = failed(report(failing("sgl_kernel", f"ModuleNotFoundError: {words}"), unmet=unmet), *FINDINGS)
+
+    assert check.command == "/venv/bin/python -m pip install torch"
+
+
 @pytest.mark.parametrize("code", ["crashed", "exited"])
 def test_a_crash_has_the_command_that_shows_where(code: str) -> None:
     words = "import torch ended the process with SIGILL"
