@@ -262,6 +262,18 @@ esac""",
 
 
 @posix
+def test_a_killed_command_is_late_only_after_its_limit(tmp_path: Path) -> None:
+    """`timeout` exits with 137 both if it had to kill the command, and if the kernel did."""
+    variables = stub(tmp_path, "ssh", "exit 137")
+    found = silent_of(
+        backends("fleet", "run", "--hosts", "n[1-2]", "--format", "json", environment=variables).stdout
+    )
+    assert found == {
+        "error": (["n1", "n2"], "exit code 137: it was killed, perhaps because memory ran out"),
+    }
+
+
+@posix
 def test_slurm_is_told_to_end_what_it_started(tmp_path: Path) -> None:
     variables = stub(
         tmp_path,

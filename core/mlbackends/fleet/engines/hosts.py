@@ -1,6 +1,7 @@
 """ssh, by ClusterShell: its connections at once, tree of gateways, time limits and sets of nodes."""
 
 import shlex
+import time
 from typing import Any
 
 from mlbackends.base.errors import BadInput
@@ -32,7 +33,7 @@ def run(job: Job, take: Take) -> None:
         from ClusterShell.Worker.Worker import WorkerError
     except ImportError as error:
         raise BadInput(f"--hosts needs ClusterShell, which cannot be imported: {error}") from None
-    handler = _handler(EventHandler, take)
+    handler = _handler(EventHandler, take, job.node_seconds)
     task = task_self()
     task.set_info("fanout", job.fanout)
     task.set_info("connect_timeout", _CONNECT_SECONDS)
@@ -51,8 +52,11 @@ def run(job: Job, take: Take) -> None:
         task.abort()
 
 
-def _handler(base: Any, take: Take) -> Any:
-    """Return ClusterShell's handler of events, which keeps what the nodes at work have printed."""
+def _handler(base: Any, take: Take, seconds: float) -> Any:
+    """Return ClusterShell's handler of events, which keeps what the nodes at work have printed.
+
+    seconds: the limit of the command, before which 137 is not from `timeout`.
+    """
 
     class Handler(base):  # type: ignore[misc]
         """Collects the lines of each node until it is done."""
@@ -61,6 +65,12 @@ def _handler(base: Any, take: Take) -> Any:
             self.lines: dict[str, list[bytes]] = {}
             self.sizes: dict[str, int] = {}
             self.last: dict[str, str] = {}
+            self.begun: dict[str, float] = {}
+
+        def ev_pickup(self, worker: Any, node: str) -> None:
+            """Keep when the command of a node began."""
+            del worker
+            self.begun[node] = time.monotonic()
 
         def ev_read(self, worker: Any, node: str, sname: str, msg: bytes) -> None:
             """Keep a line of output, and of errors the last."""
@@ -89,6 +99,8 @@ def _handler(base: Any, take: Take) -> Any:
             ending = "it was stopped" if code is None else f"exit code {code}"
             error = explained(f"{ending}: {text}".removesuffix(": "))
             status = _STATUSES.get(code, Status.ERROR)
+            if code == 137 and time.monotonic() - self.begun.get(node, 0.0) < seconds:
+                status, error = Status.ERROR, f"{error}: it was killed, perhaps because memory ran out"
             failure = None if code == 0 else Envelope(node=node, status=status, error=error)
             self.sizes.pop(node, None)
             for envelope in envelopes_of(b"\n".join(self.lines.pop(node, [])), node, failure):
