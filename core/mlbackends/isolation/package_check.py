@@ -134,7 +134,7 @@ def _damaged(host: Host, owners: list[str], words: str) -> str:
     """Return a damaged file of distributions, or of what they require, to end the words; "" for none."""
     lost = re.search(r"No module named '(\w+)", words)
     is_owner = re.compile(rf'^"?{lost[1]}[/.]'.encode() if lost else b"", re.MULTILINE)
-    for owner in owners:
+    for owner in owners if "may not read" not in words and "Permission denied" not in words else ():
         if dist := distribution(host, owner):
             if is_owner.search(record_bytes(host, dist)) and (text := damage(host, dist)):
                 return f"; {text}"

@@ -298,6 +298,9 @@ def test_a_folder_that_this_user_may_not_read_is_named_with_the_import_that_fail
     (tmp_path / "part" / "_core").mkdir(parents=True)
     (tmp_path / "part" / "__init__.py").write_text("__version__ = '2.4'")
     (tmp_path / "part" / "_core" / "__init__.py").write_text("umath = 1")
+    (tmp_path / "triton-1.0.dist-info").mkdir()  # what is damaged, too, is not the cause
+    (tmp_path / "triton-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\n\n")
+    (tmp_path / "triton-1.0.dist-info" / "RECORD").write_text("triton/lost.py,,5\npart/lost.py,,5\n")
     (tmp_path / lost).chmod(0)
     source = "from part import __version__\nfrom part._core import umath"
 
