@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ import streams
 from mlbackends.base import registry
 from mlbackends.base.errors import BadInput, Incomplete, MlBackendsError
 from mlbackends.fleet import payload
-from mlbackends.fleet.engines import Job, envelopes_of, from_worker, record_of, run_launcher, slurm
+from mlbackends.fleet.engines import Job, envelopes_of, from_worker, ray, record_of, run_launcher, slurm
 from mlbackends.fleet.frames import frames
 from mlbackends.model.fleet import Envelope, Status
 
@@ -119,6 +121,19 @@ def launcher(folder: Path, text: str) -> list[str]:
 
 
 @posix
+def test_an_address_of_ray_where_nothing_listens_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(**options: object) -> None:
+        raise AssertionError(options)
+
+    stub = types.SimpleNamespace(is_initialized=lambda: False, init=init)
+    monkeypatch.setitem(sys.modules, "ray", stub)
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # bound, so that no other program listens there
+        where = f"127.0.0.1:{closed.getsockname()[1]}"
+        with pytest.raises(BadInput, match=f"no Ray cluster can be reached at {where}: .*refused"):
+            next(ray.each(where, len, [()]))
+
+
 def test_a_launcher_is_read_to_its_end_and_its_words_name_nodes(tmp_path: Path) -> None:
     command = launcher(
         tmp_path,

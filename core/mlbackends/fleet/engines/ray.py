@@ -1,5 +1,6 @@
 """Ray: a task pinned to each node of a running cluster, or tasks wherever a CPU is free."""
 
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -76,11 +77,15 @@ def _attached(where: str) -> Iterator[Any]:
     except ImportError:
         raise BadInput("--ray needs Ray, which is not installed", "pip install ray") from None
     is_ours = not ray.is_initialized()
+    host, _, port = where.removeprefix("ray://").rpartition(":")
     try:
+        if is_ours and host and port.isdecimal():  # Ray itself tries for a minute
+            socket.create_connection((host, int(port)), GRACE_SECONDS).close()
         if is_ours:
             ray.init(address=where or "auto", log_to_driver=False, logging_level="error")
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise BadInput(f"no Ray cluster can be reached at {where or 'auto'}: {error}") from None
+    except (OSError, OverflowError, RuntimeError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise BadInput(f"no Ray cluster can be reached at {where or 'auto'}: {why}") from None
     try:
         yield ray
     finally:
