@@ -170,7 +170,9 @@ def test_a_basic_install_computes_nothing_and_says_once_what_to_install(tmp_path
 
 
 def test_explain_exits_1_where_the_required_one_cannot() -> None:
-    assert ran("explain", *SHAPE, "--require", "efficient_cuda").returncode == 1
+    done = ran("explain", *SHAPE, "--require", "efficient_cuda")
+    assert done.returncode == 1
+    assert "efficient_cuda is required, but does not support --shape" in done.stderr
     assert ran("explain", *SHAPE, "--require", "math").returncode == 0
     on_hopper = ("--device", "sm90", "--dtype", "bfloat16")
     assert ran("explain", *SHAPE, *on_hopper, "--require", "efficient_cuda").returncode == 0

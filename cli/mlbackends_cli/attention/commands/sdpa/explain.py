@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mlbackends.base.errors import some
 from mlbackends.model.explanation import Explained, Explanation
 from mlbackends.model.problem import Verdict
 from mlbackends.sdpa import explaining
@@ -23,6 +24,7 @@ from mlbackends_cli import exits, formats
 from mlbackends_cli.attention.options import FORMAT, backend_option, problem_options, wordings_of
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import option
+from mlbackends_cli.output import log
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import code, literal, table
 
@@ -39,11 +41,18 @@ def command(names: tuple[str, ...], required: tuple[str, ...], details: bool, **
     explanation = explaining.explain(wordings, (*names, *required) if names else ())
     own = {"table": printed, "markdown": markdown}
     formats.show(explanation, own, details=details, **words)
-    for problem in explanation.problems:
-        able = {verdict.backend for verdict in problem.verdicts if verdict.usable}
-        if not problem.answered or not able.issuperset(required):
-            return exits.NO
-    return exits.YES
+    is_met = all(problem.answered for problem in explanation.problems)
+    for name in dict.fromkeys(required):
+        unmet = {
+            problem.text: "may" if verdict.undecided else "does"
+            for problem in explanation.problems
+            for verdict in problem.verdicts
+            if verdict.backend == name and not verdict.usable
+        }
+        if unmet:
+            is_met, word = False, "does" if "does" in unmet.values() else "may"
+            log(f"{name} is required, but {word} not support {some(tuple(unmet))}")
+    return exits.YES if is_met else exits.NO
 
 
 _WIDEST = 110
