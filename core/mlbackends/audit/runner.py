@@ -70,7 +70,7 @@ def _checks(hazard: Hazard, report: ReportView) -> Iterator[Check]:
         text = f"not checked: the report has values of unexpected types ({type(error).__name__})"
         unfinished = Status.UNKNOWN, text
     is_windows = report.fact("host.platform") == "win32"
-    for symptom in _of_one_command(of_all_gpus(symptoms)):
+    for symptom in _of_one_remedy(of_all_gpus(symptoms)):
         yield check(
             severity=symptom.severity or hazard.severity,
             status=Status.FAILED,
@@ -85,11 +85,12 @@ def _checks(hazard: Hazard, report: ReportView) -> Iterator[Check]:
         yield check(hazard.severity, *(unfinished or ()))
 
 
-def _of_one_command(symptoms: Iterator[Symptom]) -> Iterator[Symptom]:
-    """Yield the symptoms; those that the same command fixes are one, with all messages."""
+def _of_one_remedy(symptoms: Iterator[Symptom]) -> Iterator[Symptom]:
+    """Yield the symptoms; those that the same command or hint fixes are one, with all messages."""
     groups: dict[object, list[Symptom]] = {}
     for number, symptom in enumerate(symptoms):
-        groups.setdefault((symptom.command or number, symptom.severity), []).append(symptom)
+        remedy = symptom.command or symptom.hint or number
+        groups.setdefault((remedy, symptom.severity), []).append(symptom)
     for group in groups.values():
         yield replace(
             group[0],

@@ -11,6 +11,8 @@ def symptoms(report: ReportView) -> Symptoms:
     for probe, code in WARNINGS:
         for warning in report.warnings(probe, code):
             name = report.fact(f"{probe}.distribution", "")
+            if any(name == row["name"] for row in report.fact("packages.installed_twice", [])):
+                continue
             yield from_warning(
                 warning,
                 command=reinstall(report, name, report.package(name)) if name else "",

@@ -1,7 +1,7 @@
 """The device nodes of AMD GPUs are missing or not accessible."""
 
 from mlbackends.audit.gpus import amd_gpus
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Symptoms, from_warning
 from mlbackends.model.records import Presence
 
 _CONTAINER = "podman run --device=/dev/kfd --device=/dev/dri --group-add keep-groups ..."
@@ -12,7 +12,7 @@ _COMMANDS = {
 
 
 def symptoms(report: ReportView) -> Symptoms:
-    """Yield one for the nodes that are closed for the same reason."""
+    """Yield one for /dev/kfd, and one for each GPU whose own node is closed."""
     gpus = amd_gpus(report)
     probe_report = report.probe("rocm")
     if probe_report is None or probe_report.presence is Presence.USABLE:
@@ -31,11 +31,9 @@ def symptoms(report: ReportView) -> Symptoms:
         for reason in gpu.reasons
         if reason.code == "permission-denied" and "/dev/dri/" in reason.message
     ]
-    for hint in dict.fromkeys(reason.hint for reason in reasons):
-        alike = [reason for reason in reasons if reason.hint == hint]
-        yield Symptom(
-            "; ".join(dict.fromkeys(reason.message for reason in alike)),
-            hint=hint,
+    for reason in dict.fromkeys(reasons):
+        yield from_warning(
+            reason,
             command=_COMMANDS.get(kind, ""),
-            evidence={"rocm.reasons.code": [alike[0].code], "host.container": kind},
+            evidence={"rocm.reasons.code": [reason.code], "host.container": kind},
         )

@@ -97,6 +97,17 @@ def test_nvml_says_itself_that_the_releases_differ() -> None:
     assert (check.status, check.message, check.hint) == (Status.FAILED, said.message, "reboot")
 
 
+def test_two_libraries_of_another_release_than_the_module_are_one_finding() -> None:
+    differ = {
+        name: told(warnings=(Reason("driver-mismatch", f"{name} is of 535.54", "reboot"),))
+        for name in ("nvidia", "cuda_driver")
+    }
+
+    check = judged(report(**differ), "nvidia-kernel-library-mismatch")
+
+    assert check.message == "nvidia is of 535.54; cuda_driver is of 535.54"
+
+
 def compatibility(release: str, **fields: Any) -> ProbeReport:
     path = "/usr/local/cuda/compat/libcuda.so.1"
     facts: dict[str, FactValue] = {"forward_compatibility": True, "driver_release": release}

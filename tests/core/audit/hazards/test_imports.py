@@ -176,6 +176,15 @@ def test_a_file_that_is_missing_is_reinstalled_with_its_package() -> None:
     assert check.command.endswith("--force-reinstall --no-deps nvidia-cudnn-cu13==9.26.0")
 
 
+def test_the_files_of_two_installations_in_one_folder_are_one_finding() -> None:
+    twin = {"name": "numpy", "version": "1.26.4", "folder": "/site"}
+    mixed = Reason("metadata-mismatch", "the metadata of numpy has version 1.26.4, and its files have 2.4.6")
+    numpy = ProbeReport(Presence.FOUND, "2.4.6", {"distribution": "numpy"}, warnings=(mixed,))
+
+    assert failed(report({"numpy": numpy}), "package-files-changed")
+    assert not failed(report({"numpy": numpy}, installed_twice=[twin]), "package-files-changed")
+
+
 SITE = "/venv/lib/python3.12/site-packages"
 
 

@@ -188,7 +188,7 @@ def test_no_hazard_of_devices_is_on_a_machine_without_them_or_a_healthy_one() ->
         ("stale-conda-workstation", "user-site-shadows", ["numpy 2.0.2", "triton"]),
     ],
 )
-def test_what_the_same_command_fixes_is_one_finding(name: str, code: str, words: list[str]) -> None:
+def test_what_the_same_remedy_fixes_is_one_finding(name: str, code: str, words: list[str]) -> None:
     (check,) = checks(machine(name), code)
 
     assert all(word in check.message for word in words)
