@@ -462,6 +462,8 @@ def overridden(**probes: ProbeReport) -> Report:
 
 CUDNN = Library("cudnn", "/usr/lib/libcudnn.so.9")
 LEFT_OVER = Library("cudnn", "/usr/lib/libcudnn.so.9", reasons=(Reason("dangling-link", "it leads nowhere"),))
+#: Codes that a row of this file has, and no recorded machine.
+HAS = ("nvidia-no-driver",)
 GEFORCE = "NVIDIA GeForce RTX 4090"
 REFUSED = (Reason("compat-unsupported", "cuInit: 804"),)
 #: A hazard, and reports with the status or severity of its only check.

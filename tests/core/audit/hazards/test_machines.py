@@ -82,7 +82,7 @@ MACHINES = {
     "nvidia-mig-visible-devices": ("slurm-job-mig.json", "mig-pod"),
     "nvidia-mode-change-pending": ("slurm-job-mig.json", "hgx-h100-sound.json"),
     "nvidia-module-does-not-fit": ("gpu-server-degraded", "grace-hopper"),
-    "nvidia-no-driver": ("zen2-desktop-nouveau", "mig-pod"),
+    "nvidia-no-driver": ("", "zen2-desktop-nouveau"),
     "nvidia-nvlink-down": ("hgx-h100-failing.json", "hgx-h100-sound.json"),
     "nvidia-persistence-off": ("hgx-h100-failing.json", "hgx-h100-sound.json"),
     "nvidia-row-remap": ("hgx-h100-failing.json", "hgx-h100-sound.json"),
