@@ -57,6 +57,8 @@ def test_the_help_lists_every_command_once_and_in_groups() -> None:
 
     assert {*listed} == {*main.list_commands(click.Context(main))}
     assert "Commands:" not in text
+    page = backends(environment={"COLUMNS": "80"}).stdout
+    assert "  backends doctor                             what is wrong, and the fix" in page.splitlines()
 
 
 def test_an_example_is_printed_once_and_the_most_used_options_come_first() -> None:

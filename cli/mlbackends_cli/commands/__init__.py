@@ -12,7 +12,7 @@ Look:
 
 Judge:
   backends doctor                             what is wrong, and the fix
-  backends resolve torch                      whether a package loads, and why not
+  backends resolve torch                      whether it loads, and why not
   backends audit --policy gpu.toml            what violates your policy
   backends explain cudnn.benchmark            what a switch or a code means
 
