@@ -61,6 +61,15 @@ def test_a_folder_may_have_what_never_ends(tmp_path: Path) -> None:
         assert backends_alone("fleet", "summarize", strange, timeout=20).returncode in (0, 2, 3)
 
 
+@pytest.mark.skipif(not os.access("/proc/kmsg", os.R_OK), reason="only root reads the kernel's messages")
+@pytest.mark.parametrize(
+    "words", ["diff PATH PATH", "flags check PATH", "trace show PATH", "fleet summarize PATH"]
+)
+def test_a_file_of_the_kernel_whose_next_line_may_never_come_is_not_waited_for(words: str) -> None:
+    done = backends(*words.replace("PATH", "/proc/kmsg").split(), timeout=20)
+    assert done.returncode in (0, 1, 2, 3), done.stderr
+
+
 @pytest.mark.parametrize("path", ["-", "/dev/stdin"])
 def test_a_policy_may_come_from_a_pipe(path: str) -> None:
     done = backends_alone("audit", "--depth", "found", "--policy", path, data=POLICY)

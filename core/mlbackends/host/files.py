@@ -64,7 +64,9 @@ def open_named(path: str, *, waits: bool = True) -> io.BufferedReader:
     Another device is refused, since it may never end. waits: for the writer of a FIFO, as cat does.
     """
     check(path)
-    opener = None if waits else lambda path, _: os.open(path, READ_FLAGS)
+    # Regular is also /proc/kmsg, whose next byte may never come.
+    at_once = not waits or os.path.isfile(path)
+    opener = (lambda path, _: os.open(path, READ_FLAGS)) if at_once else None
     file = open(path, "rb", opener=opener)  # noqa: SIM115  handed out
     status = os.fstat(file.fileno())
     is_null = os.path.exists(os.devnull) and os.path.samestat(status, os.stat(os.devnull))
@@ -72,7 +74,7 @@ def open_named(path: str, *, waits: bool = True) -> io.BufferedReader:
     if is_device and not (is_null or file.isatty()):
         file.close()
         raise ValueError("it is a device, not a file")
-    if not waits and not stat.S_ISREG(status.st_mode):
+    if at_once and not stat.S_ISREG(status.st_mode):
         os.set_blocking(file.fileno(), True)
     return file
 
@@ -103,7 +105,7 @@ def named_bytes(
                 if stat.S_ISFIFO(status.st_mode) and not pipes:
                     raise ValueError("it is a pipe, and a file is needed")  # noqa: TRY301
                 size = status.st_size
-                data = b"" if size > limit else file.read(limit + 1)
+                data = b"" if size > limit else file.read(limit + 1) or b""
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise BadInput(f"{shown} cannot be read: {why}", hint) from None
