@@ -371,8 +371,9 @@ def values_of(
     for section, machines in holders.values():
         probe, facts = section.probe, section.facts
         outcomes = {facts[name] for name in facts if name.startswith(f"{probe}.imports.")}
-        row = depths.setdefault(probe, {machine: Depth(level, True) for machine, level in levels.items()})
-        row.update((machine, Depth(levels[machine], outcomes != {OPENED})) for machine in machines)
+        if probe not in depths:
+            depths[probe] = {machine: Depth(level, True) for machine, level in levels.items()}
+        depths[probe].update((machine, Depth(levels[machine], outcomes != {OPENED})) for machine in machines)
         if facts.get(f"{probe}.presence") == UNDETERMINED:
             unknown.setdefault(probe, set()).update(machines)
     least = {
