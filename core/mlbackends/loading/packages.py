@@ -17,7 +17,15 @@ from mlbackends.loading.environment import Environment, extension_modules, modul
 from mlbackends.loading.imports import imports_of, lost_modules, shared_objects
 from mlbackends.loading.linker import Opening
 from mlbackends.loading.preloads import preload_of
-from mlbackends.model.loading import SCHEMA, Fault, LoadedFile, PackageLoading, Resolution, Verdict
+from mlbackends.model.loading import (
+    AT_FIRST_KERNEL,
+    SCHEMA,
+    Fault,
+    LoadedFile,
+    PackageLoading,
+    Resolution,
+    Verdict,
+)
 
 
 def resolve(
@@ -137,8 +145,9 @@ def _having(environment: Environment, opening: Opening) -> Iterable[str]:
 
 def verdict_of(faults: tuple[Fault, ...], fallbacks: tuple[Fault, ...]) -> Verdict:
     """Return the verdict that faults and fallbacks mean."""
-    if any(fault.code != "not-read" for fault in faults):
-        return Verdict.FAILS
+    codes = {fault.code for fault in faults} - {"not-read"}
+    if codes:
+        return Verdict.BREAKS if codes <= AT_FIRST_KERNEL else Verdict.FAILS
     if faults:
         return Verdict.UNKNOWN
     return Verdict.FALLS_BACK if fallbacks else Verdict.LOADS

@@ -14,11 +14,13 @@ class Verdict(StrEnum):
     #: It can be imported, and then does on the CPU, or not at all, what it was installed for.
     FALLS_BACK = "loads, then falls back"
     UNKNOWN = "cannot be determined"
+    #: It can be imported, and the first thing that it computes on the GPU ends with an error.
+    BREAKS = "loads, then fails"
     FAILS = "does not load"
 
     @property
     def level(self) -> int:
-        """The verdict as a number: 0 for what loads to 3 for what does not."""
+        """The verdict as a number: 0 for what loads to 4 for what does not."""
         return list(Verdict).index(self)
 
 
@@ -89,6 +91,24 @@ FAULTS = {
     "unmet-requirement": "A package that this one imports is missing, or is itself not loaded.",
     "not-read": "A file that the answer needs could not be read.",
 }
+#: Those that the import does not meet.
+AT_FIRST_KERNEL = frozenset(["no-code-for-chip"])
+
+
+class TargetMachine(Struct, frozen=True, omit_defaults=True):
+    """A machine that a package is judged for; what is "" or () is not known of it, and not judged.
+
+    name: as it was asked for, "gb10". title: in words. chip: what its GPU is to compilers, "12.1", "gfx1151".
+    machine: "x86_64", "aarch64". features: its CPU's instruction sets by Linux's names. driver: release of
+    the NVIDIA driver.
+    """
+
+    name: str
+    title: str = ""
+    chip: str = ""
+    machine: str = ""
+    features: tuple[str, ...] = ()
+    driver: str = ""
 
 
 class PackageLoading(Struct, frozen=True, omit_defaults=True):

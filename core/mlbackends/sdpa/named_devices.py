@@ -1,16 +1,15 @@
 """Devices by name, so that a problem can be explained for a device that this machine does not have.
 
-`cpu` and `cuda` are this machine's own; named_devices.json has the others, with their sources.
+`cpu` and `cuda` are this machine's own; libraries/device_names.json has the others, with their sources.
 """
 
 import re
 from contextlib import suppress
 
-import msgspec
 from msgspec import Struct
 
 from mlbackends.base.errors import BadInput, UnknownName, did_you_mean, nearest
-from mlbackends.base.tables import table
+from mlbackends.libraries.device_names import device_of_product, rows
 from mlbackends.model.records import Device, Presence
 
 HERE = {"cpu": "this machine's CPUs", "cuda": "this machine's first CUDA device"}
@@ -30,21 +29,9 @@ class NamedDevice(Struct, frozen=True):
         return not self.source
 
 
-class _Row(Struct, frozen=True):
-    """A row of the table. products: a pattern of product names, in lower case without blanks."""
-
-    name: str
-    device: Device
-    title: str
-    source: str
-    products: str = ""
-
-
-_ROWS = msgspec.convert(table("sdpa/named_devices"), tuple[_Row, ...])
 #: The devices that this machine need not have.
-NAMED = {row.name: NamedDevice(row.name, row.device, row.title, row.source) for row in _ROWS}
+NAMED = {row.name: NamedDevice(row.name, row.device, row.title, row.source) for row in rows()}
 
-_LONGEST = 100
 #: Making a context takes some 100 ms on each device, and seconds without persistence mode.
 _DRIVER_SECONDS = 30.0
 _LIST = "backends sdpa list --devices"
@@ -55,16 +42,10 @@ NAMES = (*HERE, *NAMED)
 #: The products in the titles, as they are typed: h100, rtx 50 series.
 _PRODUCTS = tuple(
     product
-    for row in _ROWS
+    for row in rows()
     if row.products
     for product in re.split(", | and ", row.title.lower().partition(": ")[2])
     if product
-)
-_MAKERS = re.compile("(?:nvidia|geforce|tesla|quadro|amd|radeon|instinct|apple)*")
-#: Suffixes of product names that do not matter to the rules.
-_REST = (
-    "(?:ti|d|super|xtx?|gre|maxq?|ultra|laptop|gpu|generation|server|workstation|edition"
-    "|sxm[0-9]?|pcie|nvl|oam|hbm[0-9]?e?|[0-9]+gb)*"
 )
 
 
@@ -85,10 +66,8 @@ def canonical(name: str) -> str:
     for candidate in (short, f"sm{number[1]}{number[2]}" if number else ""):
         if candidate in NAMED:
             return candidate
-    product = _MAKERS.sub("", re.sub("[^a-z0-9]", "", text[:_LONGEST]), 1)
-    for row in _ROWS:
-        if row.products and re.fullmatch(f"(?:{row.products}){_REST}", product):
-            return row.name
+    if row := device_of_product(text):
+        return row.name
     # One character too many or too few is a slip; another number is another product.
     if (near := nearest(text, _PRODUCTS)) and len(near[0]) != len(text):
         error = UnknownName("device", name, ())

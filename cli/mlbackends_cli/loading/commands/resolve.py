@@ -4,7 +4,8 @@ SUBJECT is a package, a module, a shared object, or a folder of them; without on
 that has shared objects. Each is followed as the dynamic loader would: which library is found by which step,
 which symbol nothing defines, and what is missing once it runs.
 
-Exit 0 if all load, 1 if one does not, 4 if one loads and then falls back, 3 if it cannot be determined.
+Exit 0 if all load, 1 if one does not or has no code for the GPU, 4 if one loads and then falls back, 3 if it
+cannot be determined.
 
 Examples:
   backends resolve                       every package with compiled parts
@@ -31,12 +32,14 @@ CODES = {
     Verdict.LOADS: exits.YES,
     Verdict.FALLS_BACK: exits.FALLS_BACK,
     Verdict.UNKNOWN: exits.UNKNOWN,
+    Verdict.BREAKS: exits.NO,
     Verdict.FAILS: exits.NO,
 }
 _SIGNS = {
     Verdict.LOADS: ("✓", "ok", "green"),
     Verdict.FALLS_BACK: ("◐", "~", "yellow"),
     Verdict.UNKNOWN: ("?", "?", "yellow"),
+    Verdict.BREAKS: ("✗", "x", "red"),
     Verdict.FAILS: ("✗", "x", "red"),
 }
 
