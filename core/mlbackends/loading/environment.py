@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from mlbackends.base.errors import NotALibrary
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.host.python.packages import Distribution, distributions, python_folders, record_bytes
+from mlbackends.host.python.packages import Distribution, distributions, record_bytes
 from mlbackends.loading.dynamic_symbols import symbol
 from mlbackends.loading.imports import (
     Import,
@@ -17,7 +17,7 @@ from mlbackends.loading.imports import (
     suffixes,
 )
 from mlbackends.loading.linker import Opening, Process, object_file
-from mlbackends.loading.preloads import Preload, preload_of
+from mlbackends.loading.preloads import preload_of, preloaded
 from mlbackends.model.loading import Fault
 
 #: An import that fails, and how opening its file ended.
@@ -97,8 +97,9 @@ class Environment:
         if row:
             for other in row.imports:
                 failed += self.import_module(process, other)
-            failed += self._preload(process, row)
-        if row and not row.follows:
+            if not any(step.is_certain for step, _ in failed):
+                failed += preloaded(self.host, process, row)
+        if row and (not row.follows or any(step.is_certain for step, _ in failed)):
             return failed
         for step in imports_of(self.host, module):
             inner: list[Failure] = []
@@ -117,25 +118,6 @@ class Environment:
             failed += inner
             if any(failing.is_certain for failing, _ in inner):
                 break
-        return failed
-
-    def _preload(self, process: Process, row: Preload) -> list[Failure]:
-        failed: list[Failure] = []
-        has_failed = False
-        for step in row.opens:
-            if step.after_failure and not has_failed:
-                continue
-            folders = python_folders(self.host)
-            paths = [path for base in folders for path in self.host.glob(f"{base}/{step.files}")]
-            has_failed = has_failed or (step.attempt and not paths)
-            for path in paths:
-                opening = process.open(path, visible=step.visible)
-                if not opening.faults or step.optional:
-                    continue
-                if step.attempt:
-                    has_failed = True
-                else:
-                    failed.append((Import(row.module, path, True, row.source), opening))
         return failed
 
     def _is_installed(self, module: str) -> bool:

@@ -135,18 +135,21 @@ class Process:
 
     # ---- opening ----------------------------------------------------------------------------------
 
-    def open(self, name: str, *, visible: bool = False, binds: bool = True) -> Opening:
+    def open(
+        self, name: str, *, visible: bool = False, binds: bool = True, asking: Mapped | None = None
+    ) -> Opening:
         """Open a file, by its path, or by a name without a slash that is searched for.
 
-        visible: as RTLD_GLOBAL. binds: whether symbols are bound at once, as RTLD_NOW.
+        visible: as RTLD_GLOBAL. binds: whether symbols are bound at once, as RTLD_NOW. asking: the object
+        whose code calls dlopen, by whose folders a name is searched for.
         """
         before = [*self.mapped], {**self.by_name}
         faults: list[Fault] = []
-        found = self._find(name, None, faults)
+        found = self._find(name, asking, faults)
         root = found.mapped
         if root is None:
             if not faults:
-                faults.append(_not_found(name, None))
+                faults.append(_not_found(name, asking))
             return self._undone(before, faults)
         closure = self._map_needed([root], faults)
         new = [mapped for mapped in closure if mapped not in before[0]]

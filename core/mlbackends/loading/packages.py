@@ -15,6 +15,7 @@ from mlbackends.host.python.packages import Distribution, distribution, distribu
 from mlbackends.host.python.requirements import required
 from mlbackends.loading.environment import Environment, extension_modules, modules_of, providers
 from mlbackends.loading.imports import imports_of, lost_modules, shared_objects
+from mlbackends.loading.later import later
 from mlbackends.loading.linker import Opening
 from mlbackends.loading.preloads import preload_of
 from mlbackends.model.loading import (
@@ -189,8 +190,10 @@ class _Packages:
             if opening.faults:
                 failing[path] = opening
         faults, fallbacks, parts = (
-            self._judged(dist, failing) if failing or self._is_held_back(dist) else ((),) * 3
+            self._judged(dist, failing) if failing or before or self._is_held_back(dist) else ((),) * 3
         )
+        if not faults:
+            fallbacks += later(self.environment, dist)
         return PackageLoading(
             name=dist.name,
             version=dist.version,

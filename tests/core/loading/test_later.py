@@ -1,0 +1,207 @@
+"""What packages open by their own code: at import (preloads.toml), and while they run (later.toml).
+
+The packages are stubs of the real names, their libraries a line of C each.
+"""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mlbackends.host.host import Host
+from mlbackends.loading.later import has_driver
+from mlbackends.loading.later import rows as later_rows
+from mlbackends.loading.packages import resolve
+from mlbackends.loading.preloads import rows
+from mlbackends.model.loading import PackageLoading, Verdict
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"
+)
+VERSION = ".".join(map(str, sys.version_info[:2]))
+
+
+class Site:
+    """A folder of packages. Libraries that are in it only to be linked with go to `gone`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.gone = folder / "site-packages", folder / "gone"
+        self.folder.mkdir()
+
+    def library(self, path: str, *needed: str, module: str = "", code: str = "") -> str:
+        """Compile a library whose soname is its file's name, and which needs others by their sonames."""
+        linked = []
+        for name in needed:
+            if not (self.gone / name).exists():
+                self.gone.mkdir(exist_ok=True)
+                self._compile(self.gone / name, "", [])
+            linked.append(str(self.gone / name))
+        code += f"\nvoid *PyInit_{module}(void) {{ return 0; }}" if module else ""
+        self._compile(self.folder / path, code, linked)
+        return path
+
+    def _compile(self, path: Path, code: str, linked: list[str]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        options = ["-shared", "-fPIC", f"-Wl,-soname,{path.name}", "-Wl,--no-as-needed"]
+        command = ["cc", *options, "-o", str(path), "-xc", "-", "-xnone", *linked]
+        subprocess.run(command, input=code.encode(), check=True)
+
+    def package(self, name: str, version: str, *files: str, **texts: str) -> None:
+        """Install a package of files that are there, and of modules with a text each."""
+        for module, text in texts.items():
+            path = self.folder / f"{module}/__init__.py"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+            files = (*files, f"{module}/__init__.py")
+        info = self.folder / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        (info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+
+    def torch(self, *needed: str, version: str = "2.13.0") -> None:
+        """Install a torch for CUDA 13 whose first library needs some."""
+        first = self.library("torch/lib/libtorch_global_deps.so", *needed)
+        extension = self.library(f"torch/_C.cpython-{VERSION.replace('.', '')}.so", module="_C")
+        (self.folder / "torch/version.py").write_text("cuda: str = '13.0'\n")
+        self.package("torch", version, first, extension, torch="from . import _C\n")
+
+    def answer(self, name: str) -> PackageLoading:
+        """Return what `backends resolve NAME` does."""
+        [package] = resolve(self.host(), [name]).packages
+        return package
+
+    def host(self) -> Host:
+        """Return this machine with an interpreter that has these packages."""
+        python = {"executable": sys.executable, "version": f"{VERSION}.0", "path": [str(self.folder)]}
+        return Host(python=python)
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    return Site(tmp_path)
+
+
+def test_every_row_is_valid_and_names_its_source() -> None:
+    assert len(rows()) > 30
+    assert all(row.source and row.distributions for row in rows())
+    assert all(row.source and row.distributions and row.costs for row in later_rows())
+    # A row that is shadowed by an earlier one of the same module would never be used.
+    unbounded: set[tuple[str, tuple[str, ...]]] = set()
+    for row in rows():
+        assert (row.module, row.distributions) not in unbounded
+        if not row.versions and not row.having:
+            unbounded.add((row.module, row.distributions))
+
+
+def test_torch_opens_what_its_first_library_does_not_find(
+    site: Site,
+) -> None:
+    site.torch("libcublas.so.913")
+    assert site.answer("torch").faults[0].name == "libcublas.so.913"
+    cublas = site.folder / site.library("libcublas.so.913")
+    lists = [("cublas", ("cublasLt", "cublas")), ("cudnn", ("cudnn",)), ("cuda_runtime", ("cudart",))]
+    lists += [("cuda_nvrtc", ("nvrtc", "nvrtc-builtins")), ("cuda_cupti", ("cupti",)), ("cufft", ("cufft",))]
+    lists += [(name, (name,)) for name in ("curand", "cusparse", "cusolver", "nccl", "cufile")]
+    lists += [("nvjitlink", ("nvJitLink",)), ("cusparselt", ("cusparseLt",)), ("nvshmem", ("nvshmem_host",))]
+    for folder, names in lists:
+        for name in names:
+            path = site.folder / f"nvidia/{folder}/lib/lib{name}.so.913"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(cublas, path)
+    assert site.answer("torch").verdict is Verdict.LOADS
+    # The list ends at a file that is not there, and torch then raises.
+    (site.folder / "nvidia/cufft/lib/libcufft.so.913").unlink()
+    (fault, *_) = site.answer("torch").faults
+    assert fault.name == "libcublas.so.913"
+    assert "cufft/libcufft not found" in fault.cause
+
+
+def test_torchvision_passes_over_its_library_and_fails_at_its_operators(site: Site) -> None:
+    site.torch()
+    file = site.library("torchvision/_C.so", "libtorch_of_another_build.so")
+    site.package("torchvision", "0.28.0", file, torchvision="import torch\n")
+    answer = site.answer("torchvision")
+    assert (answer.verdict, answer.faults[0].name) == (Verdict.FAILS, "libtorch_of_another_build.so")
+    assert "operator torchvision::nms does not exist" in answer.faults[0].cause
+
+
+def test_torchcodec_is_judged_by_the_ffmpeg_that_comes_closest(site: Site) -> None:
+    site.torch()
+    files = [
+        site.library("torchcodec/libtorchcodec_core7.so", "libavutil.so.959", "libavcodec.so.961"),
+        site.library("torchcodec/libtorchcodec_core6.so"),
+        site.library("torchcodec/libtorchcodec_custom_ops6.so", "libpython9.so.1.0"),
+    ]
+    site.package("torchcodec", "0.7.0", *files, torchcodec="import torch\n")
+    assert site.answer("torchcodec").faults[0].name == "libpython9.so.1.0"
+    site.library("torchcodec/libtorchcodec_custom_ops6.so")
+    assert site.answer("torchcodec").verdict is Verdict.LOADS
+
+
+@pytest.fixture
+def onnxruntime(site: Site) -> Callable[[str], PackageLoading]:
+    def answer(name: str) -> PackageLoading:
+        capi, use = "onnxruntime/capi", "int use(void) { return Provider_GetHost() + cuInit(); }"
+        files = [
+            site.library(f"{capi}/onnxruntime_state.so", module="onnxruntime_state"),
+            site.library(
+                f"{capi}/libonnxruntime_providers_shared.so", code="int Provider_GetHost(void) { return 0; }"
+            ),
+            site.library(
+                f"{capi}/libonnxruntime_providers_cuda.so",
+                *("libcublas.so.13", "libcublasLt.so.13", "libcuda.so.1"),
+                code=f"int Provider_GetHost(void), cuInit(void); {use}",
+            ),
+        ]
+        (site.folder / capi / "__init__.py").write_text("from . import onnxruntime_state\n")
+        site.package(name, "1.31.1", *files, onnxruntime="from onnxruntime import capi\n")
+        return site.answer(name)
+
+    return answer
+
+
+def test_onnxruntime_falls_back_without_cublas(
+    site: Site, onnxruntime: Callable[[str], PackageLoading], no_cublas: None
+) -> None:
+    answer = onnxruntime("onnxruntime-gpu")
+    assert answer.verdict is Verdict.FALLS_BACK
+    [fault] = answer.fallbacks
+    assert (fault.code, fault.name, fault.others) == (
+        "not-opened-later",
+        "libcublas.so.13",
+        ("libcublasLt.so.13",),
+    )
+    assert "computes on the CPU" in fault.cause
+    assert not fault.hint
+    # Its own call opens them by their paths; that the driver is missing here is no fallback.
+    for name in ("libcublas.so.13", "libcublasLt.so.13"):
+        site.library(f"nvidia/cu13/lib/{name}")
+    [fault] = site.answer("onnxruntime-gpu").fallbacks
+    assert "`onnxruntime.preload_dlls()`" in fault.hint
+    assert "`import torch`" not in fault.hint
+
+
+@pytest.fixture
+def no_cublas() -> None:
+    """Skip where the system has cuBLAS, which is then found."""
+    if Path("/etc/ld.so.cache").exists() and b"libcublas.so.1" in Path("/etc/ld.so.cache").read_bytes():
+        pytest.skip("this system has cuBLAS")
+
+
+def test_the_package_for_cpus_expects_no_cublas(onnxruntime: Callable[[str], PackageLoading]) -> None:
+    assert onnxruntime("onnxruntime").verdict is Verdict.LOADS
+
+
+def test_ctranslate2_expects_cublas_only_where_something_is_for_gpus(site: Site, no_cublas: None) -> None:
+    library = site.library("ctranslate2.libs/libctranslate2-1.so.4.8.5")
+    site.package("ctranslate2", "4.8.5", library, ctranslate2="")
+    if not has_driver(site.host()):
+        assert site.answer("ctranslate2").verdict is Verdict.LOADS
+    site.torch()
+    answer = site.answer("ctranslate2")
+    assert answer.verdict is Verdict.FALLS_BACK
+    assert answer.fallbacks[0].name == "libcublas.so.12"
