@@ -18,6 +18,7 @@ from mlbackends.loading.imports import imports_of, lost_modules, shared_objects
 from mlbackends.loading.later import later
 from mlbackends.loading.linker import Opening
 from mlbackends.loading.preloads import preload_of
+from mlbackends.loading.remedies import remedied
 from mlbackends.model.loading import (
     AT_FIRST_KERNEL,
     SCHEMA,
@@ -108,7 +109,7 @@ def _file(environment: Environment, path: str, with_files: bool) -> PackageLoadi
     return PackageLoading(
         name=path,
         verdict=verdict_of(opening.faults, ()),
-        faults=opening.faults,
+        faults=remedied(environment.host, opening.faults),
         after=after,
         opened=1,
         files=opening.files() if with_files else (),
@@ -198,9 +199,9 @@ class _Packages:
             name=dist.name,
             version=dist.version,
             verdict=verdict_of(faults, fallbacks),
-            faults=faults,
-            fallbacks=fallbacks,
-            parts=parts,
+            faults=remedied(host, faults),
+            fallbacks=remedied(host, fallbacks),
+            parts=remedied(host, parts),
             after=() if faults else tuple(after),
             opened=len(roots),
             files=tuple(files.values()) if self._with_files else (),

@@ -59,7 +59,7 @@ class Fault(Struct, frozen=True, omit_defaults=True):
     print. path: the files from the one that the package opens to the one that asks, each needed by the one
     before it. cause: where that comes from, one sentence, "" where the message says all. hint: what to do.
     command: what to type for that, "" where no command does it. others: the other symbols that the same file
-    lacks.
+    lacks. package: the one that installed the file that is opened, which may be another than fails.
     """
 
     code: str
@@ -70,6 +70,7 @@ class Fault(Struct, frozen=True, omit_defaults=True):
     hint: str = ""
     command: str = ""
     others: tuple[str, ...] = ()
+    package: str = ""
 
 
 #: The codes of faults, each with what it means.
@@ -134,8 +135,31 @@ class PackageLoading(Struct, frozen=True, omit_defaults=True):
     files: tuple[LoadedFile, ...] = ()
 
 
+class Definer(Struct, frozen=True, omit_defaults=True):
+    """A file that has what was asked for. is_loaded: whether a package maps it. package: its own."""
+
+    path: str
+    is_loaded: bool = False
+    package: str = ""
+
+
+class Lookup(Struct, frozen=True, omit_defaults=True):
+    """Who needs a library or a symbol, and what has it.
+
+    kind: library or symbol. needs: by the path of the file that asks; of a symbol without a step.
+    """
+
+    name: str
+    kind: str
+    needs: dict[str, Need] = {}
+    definers: tuple[Definer, ...] = ()
+
+
 class Resolution(Struct, frozen=True, omit_defaults=True):
-    """The answer for an environment. target: the machine that was asked about, in words."""
+    """The answer for an environment. target: the machine that was asked about, in words.
+
+    lookups: the answers to --why.
+    """
 
     schema: str
     tool: str
@@ -143,6 +167,7 @@ class Resolution(Struct, frozen=True, omit_defaults=True):
     machine: str
     target: str = ""
     packages: tuple[PackageLoading, ...] = ()
+    lookups: tuple[Lookup, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
