@@ -5,6 +5,7 @@ from enum import StrEnum
 from msgspec import Struct, field
 
 SCHEMA = "backends.resolution/1"
+MATRIX_SCHEMA = "backends.chips/1"
 
 
 class Verdict(StrEnum):
@@ -100,6 +101,7 @@ class TargetMachine(Struct, frozen=True, omit_defaults=True):
     """A machine that a package is judged for; what is "" or () is not known of it, and not judged.
 
     name: as it was asked for, "gb10". title: in words. chip: what its GPU is to compilers, "12.1", "gfx1151".
+    vendor: of the GPU, nvidia or amd.
     machine: "x86_64", "aarch64". features: its CPU's instruction sets by Linux's names. driver: release of
     the NVIDIA driver.
     """
@@ -108,6 +110,7 @@ class TargetMachine(Struct, frozen=True, omit_defaults=True):
     title: str = ""
     chip: str = ""
     machine: str = ""
+    vendor: str = "nvidia"
     features: tuple[str, ...] = ()
     driver: str = ""
 
@@ -174,3 +177,25 @@ class Resolution(Struct, frozen=True, omit_defaults=True):
         """The worst verdict of the packages."""
         verdicts = [package.verdict for package in self.packages]
         return max(verdicts, key=lambda verdict: verdict.level, default=Verdict.LOADS)
+
+
+class ChipRow(Struct, frozen=True):
+    """How the GPU code of a package fits chips.
+
+    fits: by chip: code, ptx (translated at the first use), part (some files lack it), none, or unknown where
+    the code is compressed.
+    """
+
+    name: str
+    version: str
+    fits: dict[str, str]
+
+
+class ChipMatrix(Struct, frozen=True):
+    """How the GPU code of each package fits each chip, such as "9.0" and "gfx942"."""
+
+    schema: str
+    tool: str
+    python: str
+    chips: tuple[str, ...]
+    packages: tuple[ChipRow, ...]

@@ -13,6 +13,8 @@ Examples:
   backends resolve ./build/_C.so         a file
   backends resolve --why libcudart.so.12      who needs it, and which step finds it
   backends resolve onnxruntime --format json
+  backends resolve torch --for h100 --for gb10     whether other machines can run it
+  backends resolve --matrix              every package's GPU code against every chip
 """
 
 import os
@@ -30,6 +32,7 @@ from mlbackends.loading.packages import resolve
 from mlbackends.model.loading import Verdict
 from mlbackends_cli import exits, formats
 from mlbackends_cli.lazy import documented
+from mlbackends_cli.loading.targets import show_matrix, target_machine
 from mlbackends_cli.loading.text import table
 from mlbackends_cli.options import PID, PYTHON, option, root_option, written
 from mlbackends_cli.output import write
@@ -48,6 +51,12 @@ CODES = {
 @documented()
 @click.argument("subjects", metavar="[PACKAGE|FILE|DIR]...", nargs=-1)
 @option("--why names SYMBOL|LIBRARY", "Show who needs it, and what has it (repeatable).", many=True)
+@option(
+    "--for machines NAME",
+    "Judge for this machine's chip instead: h100, sm_121, gfx1151, x86-64-v2, aarch64 (repeatable).",
+    many=True,
+)
+@option("--matrix", "Show how the GPU code of each package fits each chip; --for chooses the chips.")
 @option("--tree", "Show every file that is mapped, and how it is found.")
 @option("--all details", "Also list the packages that load, and every fault of the others.")
 @PYTHON
@@ -57,6 +66,8 @@ CODES = {
 def command(
     subjects: tuple[str, ...],
     names: tuple[str, ...],
+    machines: tuple[str, ...],
+    matrix: bool,
     tree: bool,
     details: bool,
     python: str,
@@ -72,8 +83,11 @@ def command(
     inspected = query(python) if python else of_process(pid, 5.0) if pid else None
     host = Host(root or "/", pid=pid, python=inspected)
     paths = [os.path.abspath(subject) if "/" in subject and not root else subject for subject in subjects]
+    targets = tuple(target_machine(name) for name in machines)
+    if matrix:
+        return show_matrix(host, subjects, targets, form=form, output=output, color=color)
     with ProgressLine(lambda done, total, name: f"{done} of {total} followed, now {name}") as progress:
-        resolution = resolve(host, paths, with_files=tree or bool(names), progress=progress)
+        resolution = resolve(host, paths, targets=targets, with_files=tree or bool(names), progress=progress)
         lookups = tuple(lookup(host, resolution.packages, name) for name in names)
     code = CODES[resolution.verdict]
     if names:
