@@ -147,7 +147,7 @@ def chip_fit(host: Host, dist: Distribution, chip: str) -> ChipFit:
     fits = {path: _fit(code, chip) for path, code in codes.items()}
     if fits and set(fits.values()) <= {"none"}:
         # Before that is stated, every byte of data is searched: some libraries keep code elsewhere.
-        codes = package_code(host, dist, whole=True)
+        codes = package_code(host, dist, True)
         fits = {path: _fit(code, chip) for path, code in codes.items()}
     everything = {target for code in codes.values() for target in code.targets}
     targets = tuple(sorted(everything, key=lambda target: (target.kind != "sm", target.number, target.name)))
@@ -201,7 +201,7 @@ def _fit(code: GpuCode, chip: str) -> str:
 
 
 @once_per_host
-def package_code(host: Host, dist: Distribution, *, whole: bool = False) -> dict[str, GpuCode]:
+def package_code(host: Host, dist: Distribution, whole: bool = False) -> dict[str, GpuCode]:
     """Return the GPU code of a distribution by file, or by folder for files that are named after chips."""
     record = record_bytes(host, dist)
     paths = dict.fromkeys(shared_objects(host, dist))
@@ -231,7 +231,7 @@ def package_code(host: Host, dist: Distribution, *, whole: bool = False) -> dict
             continue
         seen.add(real)
         try:
-            code = gpu_code(host, real, whole=whole)
+            code = gpu_code(host, real, whole)
         except (NotALibrary, OSError, NotAnswering):
             continue
         if code.modules or code.unread:
@@ -245,7 +245,7 @@ def _no_code(host: Host, dist: Distribution, target: TargetMachine, fit: ChipFit
     ptx = [f"PTX for {t.name}" for t in fit.targets if t.kind == "ptx"]
     wheels = [chip for _, chip in _DEVICE_WHEEL.findall(metadata(host, dist))]
     of_chip = f"the chip is {name}" + (f" ({target.name})" if target.name not in (name, target.chip) else "")
-    has = joined(list(dict.fromkeys(listed + ptx))) or "no device wheel"
+    has = joined(list(dict.fromkeys(listed + ptx)) or ["no device wheel"])
     command = f"pip install '{dist.name}[device-{name}]=={dist.version}'" if name in wheels else ""
     return Fault(
         "no-code-for-chip",

@@ -91,7 +91,7 @@ class GpuCode(Struct, frozen=True):
 
 
 @once_per_host
-def gpu_code(host: Host, real: str, *, whole: bool = False) -> GpuCode:
+def gpu_code(host: Host, real: str, whole: bool) -> GpuCode:
     """Return the GPU code in a file of a host. Raises NotALibrary and OSError.
 
     whole: also what is outside the sections that are made for it, for which every byte of data is read.
