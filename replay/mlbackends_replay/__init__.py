@@ -1,1 +1,0 @@
-"""Public issues as tests of `backends resolve`: the environment of each, rebuilt from real wheels."""
