@@ -417,6 +417,24 @@ except KeyboardInterrupt:
 
 
 @built
+@pytest.mark.parametrize(("heads", "rows", "keys"), [(1, 8, 1 << 40), (40, 64, 1 << 34)])
+def test_an_interrupt_ends_a_call_with_endless_keys(heads: int, rows: int, keys: int) -> None:
+    """The keys are one row in memory: so many take hours, and no block of rows waits for their end."""
+    program = f"""
+import threading
+x = np.ones((1, {heads}, {rows}, 64), "f4")
+keys = np.broadcast_to(x[:, :1, :1], (1, {heads}, {keys}, 64))
+attention()  # imports before the signal
+threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    mlbackends.scaled_dot_product_attention(x, keys, keys)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    assert in_process(program) == "interrupted"
+
+
+@built
 @pytest.mark.parametrize("kind", ["TimeoutError", "ValueError", "RuntimeError"])
 def test_what_a_signal_handler_raises_arrives(kind: str) -> None:
     """After the first call, which imports: Python's importer takes a TimeoutError for the system's."""

@@ -1,10 +1,10 @@
 """The environment of a report as hazards read it: variables, their values, and commands to type in it."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 
 from mlbackends.audit.hazard import ReportView
 from mlbackends.base.patterns import pattern
+from mlbackends.host.python.installing import package_command, quoted, reinstall_command
 
 _PLAIN = pattern(r"[\w.,:/=+*;@%{}()~\[\]-]{1,80}")
 _INTEGER = pattern(r"\s*([+-]?)(?:0[xX]([0-9a-fA-F]{1,30})|(0[0-7]{0,30})|([1-9]\d{0,30}))")
@@ -63,7 +63,7 @@ SEARCH_PATHS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 def install(report: ReportView, *requirements: str) -> str:
     """Return the command that installs requirements, such as "numpy<2"."""
-    return _package_command(report, "install", *requirements)
+    return package_command(*_installer(report), "install", *requirements)
 
 
 def install_unmet(report: ReportView, rows: Sequence[Mapping[str, str]], *, by_package: bool = False) -> str:
@@ -92,23 +92,12 @@ _LISTED = 6
 
 def reinstall(report: ReportView, name: str, version: str) -> str:
     """Return the command that reinstalls a package and changes no other."""
-    is_uv = report.fact("python.manager") == "uv"
-    options = ["--reinstall-package", name] if is_uv else ["--force-reinstall"]
-    # PyPI has no version with a local part; PyTorch has an index for each build (pytorch/pytorch#111716).
-    build = version.partition("+")[2]
-    if name in _AT_PYTORCH and _PYTORCH_BUILD.fullmatch(build):
-        options += ["--index-url", f"https://download.pytorch.org/whl/{build}"]
-    requirement = f"{name}=={version}" if version else name
-    return _package_command(report, "install", *options, "--no-deps", requirement)
-
-
-_AT_PYTORCH = ("torch", "torchvision", "torchaudio", "torchtext", "xformers")
-_PYTORCH_BUILD = pattern(r"cpu|xpu|cu\d+|rocm[\d.]+")
+    return reinstall_command(*_installer(report), name, version)
 
 
 def uninstall(report: ReportView, *names: str) -> str:
     """Return the command that uninstalls packages."""
-    return _package_command(report, "uninstall", *names)
+    return package_command(*_installer(report), "uninstall", *names)
 
 
 def readable(*paths: str) -> str:
@@ -116,12 +105,9 @@ def readable(*paths: str) -> str:
     return " ".join(["chmod -R a+rX", *map(quoted, paths)])
 
 
-def _package_command(report: ReportView, verb: str, *arguments: str) -> str:
-    program = str(report.fact("python.executable", "python"))
-    words = [program, "-m", "pip", verb]
-    if report.fact("python.manager") == "uv":
-        words = ["uv", "pip", verb, "--python", program]
-    return " ".join(map(quoted, (*words, *arguments)))
+def _installer(report: ReportView) -> tuple[str, str]:
+    """Return the interpreter of a report and the manager of its environment."""
+    return str(report.fact("python.executable", "python")), str(report.fact("python.manager", ""))
 
 
 def without_folder(report: ReportView, variable: str, path: str) -> str:
@@ -138,11 +124,3 @@ def without_folder(report: ReportView, variable: str, path: str) -> str:
     if len(left) == len([part for part in parts if part]):
         return ""
     return f"export {variable}={':'.join(map(quoted, left))}" if left else f"unset {variable}"
-
-
-def quoted(word: str) -> str:
-    """Quote a word for a shell; a redacted report has ~ for the home folder, which must stay unquoted."""
-    home, slash, rest = word.partition("/")
-    if home == "~" and slash and rest:
-        return f"~/{shlex.quote(rest)}"
-    return shlex.quote(word)

@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from mlbackends.audit.environment import install, integer, is_on, quoted, setting, settings
+from mlbackends.audit.environment import install, integer, is_on, setting, settings
 from mlbackends.audit.gpus import called, described_gpus, nvidia_gpus
 from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView, Symptom, Symptoms
 from mlbackends.audit.policy import expectation, selection
@@ -35,6 +35,7 @@ from mlbackends.base.errors import BadInput
 from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import Reason
 from mlbackends.base.tables import table
+from mlbackends.host.python.installing import quoted
 from mlbackends.model.audit import Problem, Severity
 from mlbackends.model.records import FactValue, Presence, ProbeReport
 

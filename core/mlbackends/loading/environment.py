@@ -70,6 +70,7 @@ class Environment:
     def __init__(self, host: Host) -> None:
         self.host = host
         self.start = Process(host, str(host.python.get("executable", "")))
+        self.start.adopt(path for path, is_there in host.mapped_files().items() if is_there)
         self._after: dict[str, Process] = {}
 
     def after(self, modules: Iterable[str]) -> Process:

@@ -79,6 +79,11 @@ class GpuCode(Struct, frozen=True):
         """Every target that some module has, sorted."""
         return tuple(sorted({Target(*target) for module in self.modules for target in module}))
 
+    @property
+    def vendor(self) -> str:
+        """Whose GPUs it is for: nvidia or amd."""
+        return "nvidia" if any(kind != "gfx" for module in self.modules for kind, *_ in module) else "amd"
+
     def missing(self, chip: str) -> int:
         """Return how many modules have no code for a chip."""
         fits = {target: Target(*target).runs_on(chip) for target in set[Any]().union(*self.modules)}
@@ -86,7 +91,7 @@ class GpuCode(Struct, frozen=True):
 
 
 @once_per_host
-def gpu_code(host: Host, real: str, *, whole: bool = False) -> GpuCode:
+def gpu_code(host: Host, real: str, whole: bool) -> GpuCode:
     """Return the GPU code in a file of a host. Raises NotALibrary and OSError.
 
     whole: also what is outside the sections that are made for it, for which every byte of data is read.
@@ -304,6 +309,8 @@ _GENERIC = {
     }.items()
     for number in numbers.split()
 }
+#: Every chip that LLVM's guide lists with its generic target, and those that have none.
+AMD_CHIPS = (*_GENERIC, "gfx803", "gfx908", "gfx90a")
 _WIDE = 64
 _SHT_NOBITS = 8
 _SHF_ALLOC, _SHF_EXECUTABLE = 2, 4

@@ -10,7 +10,7 @@ import posixpath
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from mlbackends.base.patterns import bytes_pattern, pattern
+from mlbackends.base.patterns import bytes_pattern
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import (
     Distribution,
@@ -27,7 +27,6 @@ _CATCHING = frozenset(
     ["ImportError", "ModuleNotFoundError", "OSError", "Exception", "BaseException", "RuntimeError", ""]
 )
 _MODULE_BYTES = 4 << 20
-_OF_A_PYTHON = pattern(r"\.cpython-\d+t?-[\w-]+\.so$")
 _SHARED = bytes_pattern(rb'\.so(?=[.,"\s]|\Z)[^\n]*')
 
 
@@ -127,18 +126,10 @@ def module_name(host: Host, dist: Distribution, path: str) -> str:
 
 @once_per_host
 def lost_modules(host: Host) -> dict[str, str]:
-    """Return the path of each extension module that a distribution installed and that is gone.
-
-    Those whose name is for another Python count too, unless this one has the module from another file.
-    """
+    """Return the path of each extension module that a distribution installed and that is gone."""
     lost = {}
     for dists in distributions(host).values():
         for path in shared_objects(host, dists[0]):
-            if foreign := _OF_A_PYTHON.search(path):
-                same = path[: foreign.start()] + suffixes(host)[0]
-                name = module_name(host, dists[0], same)
-                if name and not module_file(host, name):
-                    lost[name] = path
             if not host.exists(path) and not host.closed_above(path):
                 lost[module_name(host, dists[0], path)] = path
     lost.pop("", None)

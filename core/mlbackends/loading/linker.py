@@ -17,6 +17,7 @@ import os
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from mlbackends.base.errors import NotALibrary
@@ -132,6 +133,17 @@ class Process:
             self._find(file.interpreter, None, faults)
         self.faults = tuple(faults)
         self.visible = list(self.mapped)
+
+    def adopt(self, paths: Iterable[str]) -> None:
+        """Map what a running process has mapped; what is no shared object is left out."""
+        roots = []
+        for path in paths:
+            real = self.host.realpath(path)
+            with suppress(NotALibrary, OSError):
+                if real not in self.by_name:
+                    roots.append(Mapped(path, real, object_file(self.host, real), None))
+                    self._add(roots[-1])
+        self._map_needed(roots, [])
 
     # ---- opening ----------------------------------------------------------------------------------
 

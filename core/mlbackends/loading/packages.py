@@ -8,18 +8,18 @@ the package fail, one behind a `try` or inside a function costs a part of it. No
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
 
-from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.errors import BadInput, UnknownName, joined
 from mlbackends.base.version import __version__
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import Distribution, distribution, distributions, normalised
 from mlbackends.host.python.requirements import required
+from mlbackends.loading.chips import code_for
 from mlbackends.loading.environment import Environment, extension_modules, modules_of, providers
-from mlbackends.loading.fit import driver_faults, explained
 from mlbackends.loading.imports import imports_of, lost_modules, shared_objects
 from mlbackends.loading.later import later
 from mlbackends.loading.linker import Opening
 from mlbackends.loading.preloads import preload_of
-from mlbackends.loading.torch_builds import stable_notes
+from mlbackends.loading.remedies import remedied
 from mlbackends.model.loading import (
     AT_FIRST_KERNEL,
     SCHEMA,
@@ -27,6 +27,7 @@ from mlbackends.model.loading import (
     LoadedFile,
     PackageLoading,
     Resolution,
+    TargetMachine,
     Verdict,
 )
 
@@ -35,17 +36,19 @@ def resolve(
     host: Host,
     subjects: Sequence[str] = (),
     *,
+    targets: Sequence[TargetMachine] = (),
     with_files: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Resolution:
     """Return whether packages, files, or the files of folders load in a host's environment.
 
-    subjects: all packages with shared objects where there are none. with_files: whether the answer lists
+    subjects: all packages with shared objects where there are none. targets: the machines whose chips the
+    packages are judged for instead of this one's. with_files: whether the answer lists
     every file that is mapped. progress: called before each subject with how many are done, of how many.
     Raises UnknownName for a package that is not installed, BadInput for a file that does not exist.
     """
     environment = Environment(host)
-    packages = _Packages(environment, with_files)
+    packages = _Packages(environment, with_files, tuple(targets))
     answers: list[PackageLoading] = []
     chosen = subjects or _with_shared_objects(host)
     for i, subject in enumerate(chosen):
@@ -55,13 +58,14 @@ def resolve(
             paths = _files_of(host, subject)
             answers += [_file(environment, path, with_files) for path in paths]
         else:
-            answers.append(packages.answer(_distribution(host, subject)))
+            answers.append(packages.answer(installed_as(host, subject)))
     python = host.python
     return Resolution(
         schema=SCHEMA,
         tool=f"backends {__version__}",
         python=f"{python.get('executable', '')} ({python.get('version', '')})",
         machine=host.machine,
+        target=joined([target.title or target.name for target in targets]) if targets else "",
         packages=tuple(answers),
     )
 
@@ -70,7 +74,7 @@ def _with_shared_objects(host: Host) -> list[str]:
     return [name for name, dists in distributions(host).items() if shared_objects(host, dists[0])]
 
 
-def _distribution(host: Host, name: str) -> Distribution:
+def installed_as(host: Host, name: str) -> Distribution:
     """Return a distribution by its name or by the name of a module that it installs. Raises UnknownName."""
     installed = distributions(host)
     if normalised(name) in installed:
@@ -107,13 +111,11 @@ def _files_of(host: Host, path: str) -> list[str]:
 def _file(environment: Environment, path: str, with_files: bool) -> PackageLoading:
     absolute = path if path.startswith("/") else posixpath.abspath(path)
     opening, after = opened(environment, absolute, ())
-    faults = explained(environment.host, opening.faults)
     return PackageLoading(
         name=path,
-        verdict=verdict_of(faults, ()),
-        faults=faults,
+        verdict=verdict_of(opening.faults, ()),
+        faults=remedied(environment.host, opening.faults),
         after=after,
-        notes=tuple(stable_notes(environment.host, [absolute])),
         opened=1,
         files=opening.files() if with_files else (),
     )
@@ -164,9 +166,11 @@ def verdict_of(faults: tuple[Fault, ...], fallbacks: tuple[Fault, ...]) -> Verdi
 class _Packages:
     """The answers for the packages of one environment, each made once."""
 
-    def __init__(self, environment: Environment, with_files: bool) -> None:
+    def __init__(
+        self, environment: Environment, with_files: bool, targets: tuple[TargetMachine, ...]
+    ) -> None:
         self.environment, self.host = environment, environment.host
-        self._with_files = with_files
+        self._with_files, self._targets = with_files, targets
         self._answers: dict[str, PackageLoading] = {}
 
     def answer(self, dist: Distribution) -> PackageLoading:
@@ -193,25 +197,23 @@ class _Packages:
             files |= {file.path: file for file in opening.files()}
             if opening.faults:
                 failing[path] = opening
-        own = shared_objects(host, dist)
         faults, fallbacks, parts = (
-            self._judged(dist, failing)
-            if failing or before or set(own) & set(lost_modules(host).values()) or self._is_held_back(dist)
-            else ((),) * 3
+            self._judged(dist, failing) if failing or before or self._is_held_back(dist) else ((),) * 3
         )
         if not faults:
             fallbacks += later(self.environment, dist)
-        faults, fallbacks, parts = (explained(host, each, dist) for each in (faults, fallbacks, parts))
-        fallbacks += tuple(driver_faults(host, dist, files.values(), own))
+        of_chip, notes = code_for(host, dist, self._targets)
+        # Of another machine the chip is what was asked about.
+        faults = (*of_chip, *faults) if self._targets else (*faults, *of_chip)
         return PackageLoading(
             name=dist.name,
             version=dist.version,
             verdict=verdict_of(faults, fallbacks),
-            faults=faults,
-            fallbacks=fallbacks,
-            parts=parts,
+            faults=remedied(host, faults),
+            fallbacks=remedied(host, fallbacks),
+            parts=remedied(host, parts),
             after=() if faults else tuple(after),
-            notes=tuple(stable_notes(host, own)),
+            notes=notes,
             opened=len(roots),
             files=tuple(files.values()) if self._with_files else (),
         )

@@ -5,6 +5,7 @@ from enum import StrEnum
 from msgspec import Struct, field
 
 SCHEMA = "backends.resolution/1"
+MATRIX_SCHEMA = "backends.chips/1"
 
 
 class Verdict(StrEnum):
@@ -59,7 +60,7 @@ class Fault(Struct, frozen=True, omit_defaults=True):
     print. path: the files from the one that the package opens to the one that asks, each needed by the one
     before it. cause: where that comes from, one sentence, "" where the message says all. hint: what to do.
     command: what to type for that, "" where no command does it. others: the other symbols that the same file
-    lacks.
+    lacks. package: the one that installed the file that is opened, which may be another than fails.
     """
 
     code: str
@@ -70,6 +71,7 @@ class Fault(Struct, frozen=True, omit_defaults=True):
     hint: str = ""
     command: str = ""
     others: tuple[str, ...] = ()
+    package: str = ""
 
 
 #: The codes of faults, each with what it means.
@@ -99,6 +101,7 @@ class TargetMachine(Struct, frozen=True, omit_defaults=True):
     """A machine that a package is judged for; what is "" or () is not known of it, and not judged.
 
     name: as it was asked for, "gb10". title: in words. chip: what its GPU is to compilers, "12.1", "gfx1151".
+    vendor: of the GPU, nvidia or amd.
     machine: "x86_64", "aarch64". features: its CPU's instruction sets by Linux's names. driver: release of
     the NVIDIA driver.
     """
@@ -107,6 +110,7 @@ class TargetMachine(Struct, frozen=True, omit_defaults=True):
     title: str = ""
     chip: str = ""
     machine: str = ""
+    vendor: str = "nvidia"
     features: tuple[str, ...] = ()
     driver: str = ""
 
@@ -134,8 +138,31 @@ class PackageLoading(Struct, frozen=True, omit_defaults=True):
     files: tuple[LoadedFile, ...] = ()
 
 
+class Definer(Struct, frozen=True, omit_defaults=True):
+    """A file that has what was asked for. is_loaded: whether a package maps it. package: its own."""
+
+    path: str
+    is_loaded: bool = False
+    package: str = ""
+
+
+class Lookup(Struct, frozen=True, omit_defaults=True):
+    """Who needs a library or a symbol, and what has it.
+
+    kind: library or symbol. needs: by the path of the file that asks; of a symbol without a step.
+    """
+
+    name: str
+    kind: str
+    needs: dict[str, Need] = {}
+    definers: tuple[Definer, ...] = ()
+
+
 class Resolution(Struct, frozen=True, omit_defaults=True):
-    """The answer for an environment. target: the machine that was asked about, in words."""
+    """The answer for an environment. target: the machine that was asked about, in words.
+
+    lookups: the answers to --why.
+    """
 
     schema: str
     tool: str
@@ -143,9 +170,32 @@ class Resolution(Struct, frozen=True, omit_defaults=True):
     machine: str
     target: str = ""
     packages: tuple[PackageLoading, ...] = ()
+    lookups: tuple[Lookup, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
         """The worst verdict of the packages."""
         verdicts = [package.verdict for package in self.packages]
         return max(verdicts, key=lambda verdict: verdict.level, default=Verdict.LOADS)
+
+
+class ChipRow(Struct, frozen=True):
+    """How the GPU code of a package fits chips.
+
+    fits: by chip: code, ptx (translated at the first use), part (some files lack it), none, or unknown where
+    the code is compressed.
+    """
+
+    name: str
+    version: str
+    fits: dict[str, str]
+
+
+class ChipMatrix(Struct, frozen=True):
+    """How the GPU code of each package fits each chip, such as "9.0" and "gfx942"."""
+
+    schema: str
+    tool: str
+    python: str
+    chips: tuple[str, ...]
+    packages: tuple[ChipRow, ...]

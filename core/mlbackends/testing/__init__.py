@@ -9,6 +9,7 @@ _HOMES = {
     "attention": ("UsableAttention",),
     "devices": ("torch_device",),
     "element_types": ("unsupported",),
+    "loadable": ("requires_loadable", "why_not_loadable"),
     "requirements": ("why_unmet",),
     "tolerances": ("Tolerance", "tolerance"),
 }

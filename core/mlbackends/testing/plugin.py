@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mlbackends.testing.attention import UsableAttention
     from mlbackends.testing.tolerances import Tolerance
 
-REQUIRES = "requires_backend"
+REQUIRES, LOADABLE = "requires_backend", "requires_loadable"
 _DEVICE, _ATTENTION = "device", "attention_backend"
 #: The markers that limit our fixtures.
 _LIMITS = {_DEVICE: "devices", _ATTENTION: "attention_backends"}
@@ -30,6 +30,7 @@ _MARKERS = (
         f"{REQUIRES}(*requirements, reason='', strict=False): skip the test unless all are met, such"
         " as 'cudnn>=9.10'; strict: fail where that could not be determined."
     ),
+    f"{LOADABLE}(*packages): skip the test unless all of these packages load, by their files.",
     "devices(*kinds): run the `device` fixture on these alone: cpu, cuda, rocm, xpu, mps.",
     "attention_backends(*names): run the `attention_backend` fixture with these alone.",
 )
@@ -197,7 +198,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Refuse wrong markers: a slip of the pen must not become a skip."""
     run = config.stash[RUN]
     for item in items:
-        marks = [*item.iter_markers(REQUIRES)]
+        marks = [*item.iter_markers(REQUIRES), *item.iter_markers(LOADABLE)]
         run.is_used = run.is_used or bool(marks)
         marks += [mark for mark in map(item.get_closest_marker, _LIMITS.values()) if mark]
         if not marks:
@@ -227,6 +228,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     run = item.config.stash[RUN]
     if item.nodeid in run.wrong:
         pytest.fail(run.wrong[item.nodeid], pytrace=False)
+    for mark in item.iter_markers(LOADABLE):
+        from mlbackends.testing.loadable import why_not_loadable
+
+        for why in filter(None, map(why_not_loadable, mark.args)):
+            _stop(f"requires {why}", is_failure="all" in run.settings.strict)
     marks = list(item.iter_markers(REQUIRES))
     if not marks:
         return

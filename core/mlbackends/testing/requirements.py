@@ -80,9 +80,12 @@ def check_strict(name: str) -> None:
 
 
 def check_names(mark: str, names: tuple[object, ...], options: dict[str, object]) -> None:
-    """Raise MlBackendsError for what `devices` or `attention_backends` cannot take."""
-    if not names or options:
+    """Raise MlBackendsError for what `devices`, `attention_backends` or `requires_loadable` cannot take."""
+    is_loadable = mark == "requires_loadable"
+    if not names or options or (is_loadable and not all(isinstance(name, str) for name in names)):
         raise BadInput(f"{mark} takes one name or more, and nothing else")
+    if is_loadable:
+        return  # any package may be missing
     check_name = devices.check_name
     if mark != "devices":
         from mlbackends.testing.attention import check_name

@@ -24,8 +24,9 @@ int64_t common_divisor(int64_t a, int64_t b) {
    block. */
 constexpr int64_t short_query = 64, fewest_tasks = 32, split_tasks = 64, shortest_chunk = 512,
                   most_split_rows = 32;
-/* Signals are handled between tasks: of keys that are one row in memory there may be 2^40. */
-constexpr int64_t longest_chunk = 1 << 22;
+/* Signals are handled between tasks: of keys that are one row in memory there may be 2^40. So many are split
+   for blocks of few rows, whatever their number; the workspace has a place for each row and chunk. */
+constexpr int64_t longest_chunk = 1 << 22, most_chunks = 1 << 17;
 
 Partition partition_of(const Problem &p) {
   const Level &level = *level_of(p.level);
@@ -42,7 +43,8 @@ Partition partition_of(const Problem &p) {
   const bool widened =
       p.element == MLBACKENDS_ATTENTION_FLOAT16 || p.element == MLBACKENDS_ATTENTION_BFLOAT16;
   const int64_t width = p.head_dim > p.value_dim ? p.head_dim : p.value_dim;
-  int64_t most = widened ? 256 : 192;
+  const bool is_endless = p.key_length >= 4 * longest_chunk;
+  int64_t most = is_endless ? most_split_rows : widened ? 256 : 192;
   const int64_t shares = p.threads > 1 ? 4 * p.threads : 1;
   while (most > 2 * lanes &&
          (most * width * 4 > 131072 || partition.units * divide_up(partition.rows, most) < shares))
@@ -53,12 +55,13 @@ Partition partition_of(const Problem &p) {
   partition.blocks = divide_up(partition.rows, partition.block_rows);
   partition.splits = 1;
   const int64_t tasks = partition.units * partition.blocks;
-  if (tasks < fewest_tasks && partition.block_rows <= most_split_rows && p.key_length >= 2 * shortest_chunk) {
+  const bool are_few = tasks < fewest_tasks && partition.block_rows <= most_split_rows;
+  if (are_few && p.key_length >= 2 * shortest_chunk) {
     const int64_t wanted = divide_up(split_tasks, tasks), most = p.key_length / shortest_chunk;
-    const int64_t least = p.key_length / longest_chunk;
     partition.splits = wanted < most ? wanted : most;
-    if (partition.splits < least) partition.splits = least;
   }
+  const int64_t chunks = p.key_length / longest_chunk;
+  if (is_endless && partition.splits < chunks) partition.splits = chunks < most_chunks ? chunks : most_chunks;
   partition.chunk =
       partition.splits > 1 ? divide_up(divide_up(p.key_length, partition.splits), 128) * 128 : p.key_length;
   partition.splits = partition.chunk ? divide_up(p.key_length, partition.chunk) : 1;

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.audit.environment import install, quoted, reinstall, uninstall, without_folder
+from mlbackends.audit.environment import install, reinstall, uninstall, without_folder
 from mlbackends.audit.hazard import ReportView
+from mlbackends.host.python.installing import quoted
 from mlbackends.model.records import Presence, ProbeReport, Report
 
 

@@ -16,6 +16,7 @@ import mlbackends.audit.reports
 import mlbackends.sdpa.dispatch
 import mlbackends.testing.attention
 import mlbackends.testing.element_types
+import mlbackends.testing.loadable
 import mlbackends.testing.machine
 import mlbackends.testing.requirements
 import mlbackends.testing.tolerances  # noqa: F401
@@ -239,6 +240,7 @@ def test_a_marker_restricts_a_test(pytester: pytest.Pytester) -> None:
         ("devices('gpu')", "there is no device named 'gpu'"),
         ("devices('cuda:x')", "no device named 'cuda:x'"),
         ("devices()", "takes one name or more"),
+        ("requires_loadable()", "takes one name or more"),
         ("devices(3)", "no device named '3'"),
         ("attention_backends('flash')", "no attention backend named 'flash'"),
     ],
@@ -253,6 +255,21 @@ def test_a_marker_with_a_wrong_name_is_a_usage_error(pytester: pytest.Pytester, 
 
     assert result.ret is pytest.ExitCode.USAGE_ERROR
     assert said in "\n".join(result.errlines)
+
+
+def test_a_package_that_does_not_load_skips_with_the_reason(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from mlbackends.testing import requires_loadable
+        @requires_loadable("msgspec")
+        def test_loads(): pass
+        @requires_loadable("msgspec", "no-such-package")
+        def test_skips(): pass
+    """)
+    result = ran(pytester)
+
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*: requires no-such-package is not installed"])
+    ran(pytester, "--backends-strict=all").assert_outcomes(passed=1, errors=1)
 
 
 def test_fixtures_of_any_scope_can_stand_on_the_device(pytester: pytest.Pytester) -> None:

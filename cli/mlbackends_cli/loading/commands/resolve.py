@@ -11,22 +11,33 @@ Examples:
   backends resolve                       every package with compiled parts
   backends resolve torch                 one package
   backends resolve ./build/_C.so         a file
+  backends resolve --why libcudart.so.12      who needs it, and which step finds it
   backends resolve onnxruntime --format json
+  backends resolve torch --for h100 --for gb10     whether other machines can run it
+  backends resolve --matrix              every package's GPU code against every chip
 """
 
 import os
-from typing import Any
 
 import click
+from msgspec.structs import replace
 
+from mlbackends.base.errors import BadInput
 from mlbackends.host.host import Host
-from mlbackends.host.interpreter import query
+from mlbackends.host.interpreter import of_process, query
+from mlbackends.host.python.packages import python_folders
+from mlbackends.loading.lookup import lookup
+from mlbackends.loading.outcome import outcome_of
 from mlbackends.loading.packages import resolve
-from mlbackends.model.loading import Fault, PackageLoading, Resolution, Verdict
+from mlbackends.model.loading import Verdict
 from mlbackends_cli import exits, formats
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import PYTHON, option, root_option, written
-from mlbackends_cli.terminal import Page, ProgressLine
+from mlbackends_cli.loading.targets import show_matrix, target_machine
+from mlbackends_cli.loading.text import table
+from mlbackends_cli.options import PID, PYTHON, option, root_option, written
+from mlbackends_cli.output import write
+from mlbackends_cli.report.judgement import write_outcome
+from mlbackends_cli.terminal import ProgressLine, page
 
 CODES = {
     Verdict.LOADS: exits.YES,
@@ -35,52 +46,58 @@ CODES = {
     Verdict.BREAKS: exits.NO,
     Verdict.FAILS: exits.NO,
 }
-_SIGNS = {
-    Verdict.LOADS: ("✓", "ok", "green"),
-    Verdict.FALLS_BACK: ("◐", "~", "yellow"),
-    Verdict.UNKNOWN: ("?", "?", "yellow"),
-    Verdict.BREAKS: ("✗", "x", "red"),
-    Verdict.FAILS: ("✗", "x", "red"),
-}
 
 
 @documented()
 @click.argument("subjects", metavar="[PACKAGE|FILE|DIR]...", nargs=-1)
+@option("--why names SYMBOL|LIBRARY", "Show who needs it, and what has it (repeatable).", many=True)
+@option(
+    "--for machines NAME",
+    "Judge for this machine's chip instead: h100, sm_121, gfx1151, x86-64-v2, aarch64 (repeatable).",
+    many=True,
+)
+@option("--matrix", "Show how the GPU code of each package fits each chip; --for chooses the chips.")
 @option("--tree", "Show every file that is mapped, and how it is found.")
+@option("--all details", "Also list the packages that load, and every fault of the others.")
 @PYTHON
+@PID
 @root_option()
-@written("record")
-def command(subjects: tuple[str, ...], tree: bool, python: str, root: str | None, **shown: Any) -> int:
-    paths = [os.path.abspath(subject) if "/" in subject else subject for subject in subjects]
-    host = Host(root or "/", python=query(python) if python else None)
-    with ProgressLine() as progress:
-        resolution = resolve(host, paths, with_files=tree, progress=progress)
-    formats.show(resolution, {"table": _table}, **shown)
-    return CODES[resolution.verdict]
-
-
-def _table(resolution: Resolution, page: Page) -> str:
-    lines: list[str] = []
-    for package in resolution.packages:
-        lines += _lines(package, page)
-    return "\n".join(lines)
-
-
-def _lines(package: PackageLoading, page: Page) -> list[str]:
-    sign, plain, colour = _SIGNS[package.verdict]
-    name = f"{package.name} {package.version}".strip()
-    note = f" after `import {', '.join(package.after)}`" if package.after else ""
-    lines = [f"{page.styled(page.sign(sign, plain), colour)} {name} {package.verdict}{note}"]
-    for fault in (*package.faults, *package.fallbacks):
-        lines += _fault(fault)
-    for file in package.files:
-        lines.append(f"    {file.path}")
-        lines += [f"        {need.name} => {need.path or 'not found'} ({need.step})" for need in file.needs]
-    return lines
-
-
-def _fault(fault: Fault) -> list[str]:
-    lines = [f"    {fault.message}"]
-    lines += [f"      {' -> '.join(fault.path)}"] * (len(fault.path) > 1)
-    lines += [f"      {fault.cause}"] * bool(fault.cause) + [f"      {fault.hint}"] * bool(fault.hint)
-    return lines + [f"      $ {fault.command}"] * bool(fault.command)
+@written("outcome")
+def command(
+    subjects: tuple[str, ...],
+    names: tuple[str, ...],
+    machines: tuple[str, ...],
+    matrix: bool,
+    tree: bool,
+    details: bool,
+    python: str,
+    pid: int | None,
+    root: str | None,
+    form: str,
+    output: str,
+    color: str,
+) -> int:
+    if root and (pid or python):
+        hint = "leave --root or the others out"
+        raise BadInput("--root cannot be combined with --pid or --python", hint)
+    inspected = query(python) if python else of_process(pid, 5.0) if pid else None
+    host = Host(root or "/", pid=pid, python=inspected)
+    paths = [os.path.abspath(subject) if "/" in subject and not root else subject for subject in subjects]
+    targets = tuple(target_machine(name) for name in machines)
+    if matrix:
+        return show_matrix(host, subjects, targets, form=form, output=output, color=color)
+    with ProgressLine(lambda done, total, name: f"{done} of {total} followed, now {name}") as progress:
+        resolution = resolve(host, paths, targets=targets, with_files=tree or bool(names), progress=progress)
+        lookups = tuple(lookup(host, resolution.packages, name) for name in names)
+    code = CODES[resolution.verdict]
+    if names:
+        code = exits.YES if all(found.definers for found in lookups) else exits.NO
+        resolution = replace(resolution, lookups=lookups)
+    style = page(color, output, details=details)
+    if form == "table":
+        write(table(resolution, style, python_folders(host), tree=tree), output)
+    elif formats.has(form, "record"):
+        write(formats.text(form, "record", resolution, style), output)
+    else:
+        write_outcome(outcome_of(resolution), form, output, style)
+    return code

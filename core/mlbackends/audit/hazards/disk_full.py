@@ -1,7 +1,7 @@
 """A disk that programs write to is almost full."""
 
-from mlbackends.audit.environment import quoted
 from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.host.python.installing import quoted
 
 _LITTLE, _ALMOST_NOTHING = 1 << 30, 64 << 20
 

@@ -1,7 +1,7 @@
 """The active environment of the shell is not the one that was inspected."""
 
-from mlbackends.audit.environment import quoted
 from mlbackends.audit.hazard import ReportView, Symptoms, from_warning
+from mlbackends.host.python.installing import quoted
 
 WARNINGS = (("python", "other-environment"),)
 

@@ -1,11 +1,12 @@
 """A package is installed, but importing it fails."""
 
-from mlbackends.audit.environment import FRAMEWORKS, quoted
+from mlbackends.audit.environment import FRAMEWORKS
 from mlbackends.audit.hazard import NotReported, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.imports import fix, unimportable
 from mlbackends.audit.libraries import is_of_a_driver
 from mlbackends.base.errors import joined
 from mlbackends.base.patterns import pattern
+from mlbackends.host.python.installing import quoted
 from mlbackends.model.records import OPENED, Presence
 
 #: The libraries of CUDA whose number is CUDA's own.

@@ -105,6 +105,13 @@ def x86_64_level(features: frozenset[str]) -> str:
     return reached
 
 
+def level_features(level: str) -> frozenset[str]:
+    """Return the features of an x86-64 level and of those below it, none for another word."""
+    levels: dict[str, list[str]] = _table("x86_64_levels")
+    included = list(levels)[: list(levels).index(level) + 1] if level in levels else []
+    return frozenset(name for word in included for name in levels[word])
+
+
 def feature_facts(architecture: str, features: frozenset[str]) -> dict[str, bool | list[str]]:
     """Return the facts that are true if the CPU has one of some features; {} if no feature is known."""
     if not features:

@@ -1,0 +1,44 @@
+"""A resolution as an Outcome, from which every CI format is made."""
+
+import time
+
+from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
+from mlbackends.model.loading import FAULTS, Fault, PackageLoading, Resolution
+from mlbackends.model.records import nonempty
+
+
+def outcome_of(resolution: Resolution) -> Outcome:
+    """Return a check for each package that loads, and for each fault of the others."""
+    return Outcome(
+        schema=SCHEMA,
+        tool=resolution.tool,
+        kind="resolve",
+        title="Packages load",
+        subject=resolution.target or resolution.python,
+        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        checks=tuple(check for package in resolution.packages for check in _checks(package)),
+    )
+
+
+def _checks(package: PackageLoading) -> list[Check]:
+    name = f"{package.name} {package.version}".strip()
+    found = [_check(fault, name, str(package.verdict), Severity.ERROR) for fault in package.faults]
+    found += [_check(fault, name, "loads, then falls back", Severity.WARNING) for fault in package.fallbacks]
+    found += [_check(fault, name, "a part does not load", Severity.NOTE) for fault in package.parts]
+    title = "The package loads."
+    return found or [Check("loads", title, message=f"{name} loads", instance=package.name)]
+
+
+def _check(fault: Fault, name: str, verdict: str, severity: Severity) -> Check:
+    return Check(
+        code=fault.code,
+        title=FAULTS.get(fault.code, fault.code),
+        severity=severity,
+        status=Status.UNKNOWN if fault.code == "not-read" else Status.FAILED,
+        message=f"{name}: {verdict}: {fault.message}",
+        why=fault.cause,
+        hint=fault.hint,
+        command=fault.command,
+        evidence=nonempty({"path": list(fault.path), "others": list(fault.others)}),
+        instance=f"{name.partition(' ')[0]} {fault.name}",
+    )

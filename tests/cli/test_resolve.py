@@ -1,0 +1,169 @@
+"""`backends resolve` in an environment of stub packages, each of them broken in another way."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from running import backends
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"
+)
+SYMBOL = "_ZN3foo3barEi"
+
+
+def compiled(path: Path, code: str, *linked: Path) -> None:
+    """Compile a library whose soname is its file's name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    options = ["-shared", "-fPIC", f"-Wl,-soname,{path.name}", "-Wl,--no-as-needed"]
+    command = ["cc", *options, "-o", str(path), "-xc", "-", "-xnone", *map(str, linked)]
+    subprocess.run(command, input=code.encode(), check=True)
+
+
+def installed(site: Path, name: str, *files: str, needs: str = "", init: str = "from . import _C\n") -> None:
+    """Install a package of an extension module _C and other files."""
+    (site / name / "__init__.py").write_text(init)
+    info = site / f"{name}-1.0.dist-info"
+    info.mkdir()
+    requires = f"Requires-Dist: {needs}\n" if needs else ""
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{requires}")
+    listed = (f"{name}/__init__.py", f"{name}/_C.so", *files)
+    (info / "RECORD").write_text("".join(f"{file},,\n" for file in listed))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make an environment of packages that load and packages that do not."""
+    folder = tmp_path_factory.mktemp("resolve")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True)
+    (site,) = folder.glob("env/lib/python*/site-packages")
+    starts = "void *PyInit__C(void) { return 0; }\n"
+    absent, lost = folder / "libabsent.so.3", site / "lost/lib/liblost.so.1"
+    for library in (absent, lost):
+        compiled(library, "")
+    compiled(site / "good/_C.so", starts)
+    compiled(site / "lacking/_C.so", starts, absent)
+    compiled(site / "follower/_C.so", starts)
+    compiled(site / "mangled/_C.so", f"void {SYMBOL}(int);\nvoid f(void) {{ {SYMBOL}(1); }}\n{starts}")
+    compiled(site / "lost/_C.so", starts, lost)
+    absent.unlink()
+    lost.unlink()
+    for name in ("good", "lacking", "mangled"):
+        installed(site, name)
+    installed(site, "follower", needs="lacking", init="import lacking\nfrom . import _C\n")
+    installed(site, "lost", "lost/lib/liblost.so.1")
+    return folder
+
+
+def resolved(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return backends("resolve", "--python", str(folder / "env/bin/python"), *arguments)
+
+
+def test_a_package_that_loads_is_one_line_and_exit_code_0(folder: Path) -> None:
+    done = resolved(folder, "good")
+
+    assert (done.returncode, done.stdout) == (0, "✓ good 1.0 loads\n")
+
+
+def test_the_page_has_the_failing_path_the_cause_and_the_command_of_each_fault(folder: Path) -> None:
+    done = resolved(folder)
+    text = " ".join(done.stdout.split())
+
+    assert done.returncode == 1
+    assert (
+        "✗ lacking 1.0 does not load libabsent.so.3: cannot open shared object file: No such file or"
+        " directory path lacking/_C.so → libabsent.so.3 why No installed package has libabsent.so.3, which"
+        " lacking needs."
+    ) in text
+    assert "✗ follower 1.0 does not load: lacking does not\n" in done.stdout
+    assert "why lost 1.0 installed it as lost/lib/liblost.so.1; it is gone." in text
+    python = folder / "env/bin/python"
+    assert f"type  {python} -m pip install --force-reinstall --no-deps lost==1.0\n" in done.stdout
+    assert "1 package loads; 4 do not load\n" in done.stdout
+    assert done.stdout.count(str(folder / "env/lib")) == 1
+    assert "good" not in text
+    assert "✓ good 1.0 loads\n" in resolved(folder, "--all").stdout
+
+
+def test_an_undefined_symbol_has_the_name_that_the_loader_prints_and_that_of_the_source(folder: Path) -> None:
+    text = " ".join(resolved(folder, "mangled").stdout.split())
+
+    assert f"mangled/_C.so: undefined symbol: {SYMBOL}" in text
+    assert ("C++ foo::bar(int)" in text) is bool(shutil.which("c++filt", path="/usr/bin:/bin"))
+
+
+def test_the_tree_has_each_file_once_with_the_step_that_finds_it(folder: Path) -> None:
+    lines = resolved(folder, "--tree", "good").stdout.splitlines()
+
+    assert lines[1].split() == ["good/_C.so"]
+    libc = [line for line in lines if "libc.so" in line]
+    assert len(libc) == 1
+    assert libc[0].startswith("    /")
+    assert libc[0].endswith("already loaded")
+
+
+def test_why_names_who_needs_a_library_or_a_symbol_and_what_has_it(folder: Path) -> None:
+    library = resolved(folder, "--why", "libabsent.so.3", "lacking")
+    symbol = resolved(folder, "--why", SYMBOL, "mangled")
+    defined = json.loads(resolved(folder, "--why", "PyInit__C", "good", "--format", "json").stdout)
+    unknown = resolved(folder, "--why", "libabsen.so.3", "lacking")
+
+    assert library.returncode == symbol.returncode == 1
+    assert "lacking/_C.so: not found" in library.stdout
+    assert "Who needs _ZN3foo3barEi\n  mangled/_C.so" in symbol.stdout
+    [definer] = defined["lookups"][0]["definers"]
+    assert definer["package"] == "good 1.0"
+    assert (unknown.returncode, "libabsent.so.3" in unknown.stderr) == (2, True)
+
+
+def test_formats_for_ci_have_each_fault_and_each_package_that_loads(folder: Path) -> None:
+    junit = resolved(folder, "--format", "junit").stdout
+    sarif = json.loads(resolved(folder, "--format", "sarif").stdout)
+
+    assert 'failures="4"' in junit
+    found = {
+        result["ruleId"] for result in sarif["runs"][0]["results"] if result.get("kind", "fail") == "fail"
+    }
+    assert {"missing-library", "missing-symbol"} <= found
+    record = json.loads(resolved(folder, "--format", "json", "follower").stdout)
+    assert record["packages"][0]["faults"][0]["package"] == "lacking"
+
+
+def test_a_running_process_needs_no_search_for_what_it_has_mapped(folder: Path) -> None:
+    library = folder / "mapped/libabsent.so.3"
+    compiled(library, "")
+    code = f"import ctypes, sys; ctypes.CDLL({str(library)!r}); print(1, flush=True); sys.stdin.read()"
+    command = [str(folder / "env/bin/python"), "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        done = backends("resolve", "--pid", str(process.pid), "lacking")
+        assert process.stdin is not None
+        process.stdin.close()
+
+    assert (done.returncode, done.stdout) == (0, "✓ lacking 1.0 loads\n")
+
+
+def test_a_wrong_question_is_one_line_and_exit_code_2(folder: Path) -> None:
+    (folder / "empty").mkdir(exist_ok=True)
+    (folder / "text").write_text("hello\n")
+    for arguments, words in (
+        (["goood"], "there is no package named 'goood'\nhint: did you mean 'good'?\n"),
+        ([str(folder / "empty")], "has no shared object in it\n"),
+        ([str(folder / "none.so")], "does not exist\n"),
+        (["--root", str(folder), "--pid", "1"], "--root cannot be combined with --pid or --python\n"),
+    ):
+        done = resolved(folder, *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert words in done.stderr
+    text = resolved(folder, str(folder / "text"))
+    assert text.returncode == 1
+    assert "the file is a text file, not an ELF library" in " ".join(text.stdout.split())
