@@ -91,8 +91,10 @@ def _package(
     shown = list(package.faults or package.fallbacks)
     if page.details:
         shown += [*package.fallbacks, *package.parts]
-    by_message = {fault.message: fault for fault in reversed(shown)}  # several files may lack the same
-    shown = list(reversed(by_message.values()))
+    by_message: dict[str, Fault] = {}
+    for fault in shown:  # several files may lack the same
+        by_message.setdefault(fault.message, fault)
+    shown = list(by_message.values())
     lines: list[tuple[str, str]] = []
     commands: dict[str, None] = {}
     for fault in shown if page.details else shown[:1]:
@@ -116,7 +118,9 @@ def _rows(fault: Fault, plain: dict[str, str]) -> Iterator[tuple[str, str]]:
         yield "C++".ljust(_WIDTH), plain[fault.name]
     if len(fault.path) > 1:
         yield "path".ljust(_WIDTH), " → ".join(fault.path)
-    if fault.others:
+    if fault.others and fault.code == "not-opened-later":
+        yield "also".ljust(_WIDTH), joined(list(fault.others))
+    elif fault.others:
         yield "", f"and {counted(len(fault.others), 'other symbol')}"
     for word, text in (("why", fault.cause), ("do", fault.hint)):
         if text:

@@ -21,7 +21,7 @@ from mlbackends.host.python.packages import Distribution, distribution, distribu
 from mlbackends.loading.environment import Environment, modules_of
 from mlbackends.loading.imports import shared_objects
 from mlbackends.loading.linker import Mapped, ObjectFile, Opening, Process
-from mlbackends.loading.preloads import holds_for, matches, torch_cuda
+from mlbackends.loading.preloads import holds_for, matches, preload_of, torch_cuda
 from mlbackends.model.loading import Fault
 
 #: Libraries of NVIDIA's driver, which no package installs.
@@ -85,7 +85,11 @@ def later(environment: Environment, dist: Distribution) -> tuple[Fault, ...]:
             if _is_installed(host, name) or "(" in name
             if not _lacking(environment, dist, row, (module, name) if "(" in name else (name, module))
         ]
-        calls = " or ".join(f"`{name}`" if "(" in name else f"`import {name}`" for name in helping)
+        hint = f"It works where {_calls(helping)} comes first." if helping else ""
+        if row.helps and not helping:
+            known = [name for name in row.helps if _is_installed(host, name) or preload_of(host, name)]
+            hint = f"Once it is installed, {_calls(known)} has to come first." if known else ""
+            hint = hint or "Its folder has to be in LD_LIBRARY_PATH."
         faults.append(
             Fault(
                 "not-opened-later",
@@ -93,11 +97,15 @@ def later(environment: Environment, dist: Distribution) -> tuple[Fault, ...]:
                 row.says.replace("{error}", first.message).replace("{name}", first.name) or first.message,
                 first.path,
                 cause=row.costs,
-                hint=f"It works where {calls} comes first." if calls else "",
+                hint=hint,
                 others=tuple(dict.fromkeys(fault.name for fault in others if fault.name != first.name)),
             )
         )
     return tuple(faults)
+
+
+def _calls(names: list[str]) -> str:
+    return " or ".join(f"`{name}`" if "(" in name else f"`import {name}`" for name in names)
 
 
 def has_driver(host: Host) -> bool:
@@ -137,11 +145,12 @@ def _lacking(
         asking = next(mapped, None)
         if asking is None:
             return ()
+    lacking: tuple[Fault, ...] = ()
     for entry in row.opens:
         tried = [*_tried(host, process, entry, asking, row)]
         if tried and all(opening.faults for opening in tried):
-            return min(tried, key=lambda opening: len(opening.faults)).faults
-    return ()
+            lacking += min(tried, key=lambda opening: len(opening.faults)).faults
+    return lacking
 
 
 def _tried(host: Host, process: Process, entry: str, asking: Mapped | None, row: Later) -> Iterator[Opening]:

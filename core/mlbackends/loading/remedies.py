@@ -3,6 +3,8 @@
 import posixpath
 import re
 from collections.abc import Iterable
+from contextlib import suppress
+from fnmatch import fnmatchcase
 from typing import Any
 
 from msgspec.structs import replace
@@ -11,36 +13,62 @@ from mlbackends.base.errors import NotALibrary
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.installing import manager_of, package_command, quoted, reinstall_command
-from mlbackends.host.python.packages import Distribution, distributions
+from mlbackends.host.python.packages import Distribution, conda_prefix, distributions
 from mlbackends.loading.environment import providers
 from mlbackends.loading.imports import shared_objects
 from mlbackends.loading.linker import object_file
+from mlbackends.loading.preloads import torch_cuda
 from mlbackends.model.loading import Fault
 
+#: Faults about a library that is not found.
+_LIBRARIES = ("missing-library", "not-opened-later")
+#: How each installer of the system is called, by the program that it is.
+_INSTALLERS = {
+    "apt": ("/usr/bin/apt-get", "apt-get install -y"),
+    "dnf": ("/usr/bin/dnf", "dnf install -y"),
+    "apk": ("/sbin/apk", "apk add"),
+    "pacman": ("/usr/bin/pacman", "pacman -S --needed"),
+}
 #: Faults whose file is not as it was installed.
 _DAMAGED = ("missing-file", "not-a-library", "wrong-architecture")
 
 
 def remedied(host: Host, faults: Iterable[Fault]) -> tuple[Fault, ...]:
-    """Return faults with the package that asks, the cause, and what to do, where these are known."""
-    faults = tuple(faults)
-    text = " ".join(fault.name for fault in faults)
-    return tuple(_Remedy(host, fault, text).fault for fault in faults)
+    """Return faults with the package that asks, the cause, and what to do, where these are known.
+
+    The first fault of a file has the command for all the libraries that the file lacks.
+    """
+    faults, done = tuple(faults), set[str]()
+    answers: list[Fault] = []
+    for fault in faults:
+        names = [fault.name, *(fault.others if fault.code == "not-opened-later" else ())]
+        names += [other.name for other in faults if _asks_too(other, fault)]
+        answer = _Remedy(host, fault, names).fault
+        is_repeated = fault.code == "missing-library" and done.issuperset(names) and not fault.command
+        answers.append(replace(answer, hint=fault.hint, command="") if is_repeated else answer)
+        done |= set(names)
+    return tuple(answers)
+
+
+def _asks_too(other: Fault, fault: Fault) -> bool:
+    """Return whether another fault is a library that the same file lacks."""
+    same = other.code == fault.code == "missing-library" and other.path[:-1] == fault.path[:-1]
+    return same and other.name != fault.name
 
 
 class _Remedy:
-    """What is known about one fault. names: those of all faults of the same package."""
+    """What is known about one fault. names: the libraries that the same file lacks, this one first."""
 
-    def __init__(self, host: Host, fault: Fault, names: str) -> None:
-        self.host, self.names = host, names
+    def __init__(self, host: Host, fault: Fault, names: list[str]) -> None:
+        self.host, self.names = host, [posixpath.basename(name) for name in names]
         self._python = str(host.python.get("executable", "") or "python"), manager_of(host)
         asking = next((dist for path in fault.path if (dist := owner(host, path))), None)
         self.fault = replace(fault, package=fault.package or (asking.name if asking else ""))
-        if fault.cause or fault.hint or fault.command:
+        if fault.command or (fault.code not in _LIBRARIES and (fault.cause or fault.hint)):
             return
         last = owner(host, fault.path[-1]) if fault.path else None
         match fault.code:
-            case "missing-library":
+            case code if code in _LIBRARIES:
                 self._missing_library()
             case "unmet-requirement":
                 self._set(command=package_command(*self._python, "install", fault.name))
@@ -66,19 +94,24 @@ class _Remedy:
                 self._missing_symbol()
 
     def _set(self, cause: str = "", hint: str = "", command: str = "") -> None:
-        self.fault = replace(self.fault, cause=cause, hint=hint, command=command)
+        known = self.fault
+        self.fault = replace(known, cause=known.cause or cause, hint=known.hint or hint, command=command)
 
     def _is_conda(self, path: str) -> bool:
         return bool(self.host.listdir(f"{posixpath.dirname(posixpath.dirname(path))}/conda-meta"))
 
     def _missing_library(self) -> None:
-        host, fault, name = self.host, self.fault, posixpath.basename(self.fault.name)
+        host, fault, name = self.host, self.fault, self.names[0]
         package, path = providers(host).get(name, ("", ""))
         dist = distributions(host)[package][0] if package else None
+        lacking = [name for name in self.names if name not in providers(host)]
+        wheels = dict.fromkeys(filter(None, map(self._wheel, lacking)))
         if dist and not host.exists(path):
             command = reinstall_command(*self._python, dist.name, dist.version)
             self._set(f"{dist.name} {dist.version} installed it as {path}; it is gone.", command=command)
-        elif dist:
+        elif dist and fault.hint and not wheels:
+            return  # an import that comes first is better than a variable
+        elif dist and not (fault.hint and wheels):
             folder = posixpath.dirname(path)
             others = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
             self._set(
@@ -87,43 +120,79 @@ class _Remedy:
             )
         elif driver := _row("driver", name):
             self._set(
-                f"It comes with {driver}, which is not installed here, or hidden from this container.",
+                f"It comes with {driver['package']}, which is not installed, or hidden from this container.",
                 "install the driver; in a container, pass --gpus all",
             )
-        elif system := _row("system", name):
-            release = host.read("/etc/os-release")
-            is_debian = re.search(r"(?m)^ID(_LIKE)?=.*(debian|ubuntu)", release)
-            is_fedora = re.search(r"(?m)^ID(_LIKE)?=.*(fedora|rhel|centos)", release)
-            self._set(
-                "It is a library of the system, which is not installed.",
-                f"install {system[0]} (Debian, Ubuntu) or {system[1]} (Fedora, RHEL)",
-                f"apt-get install -y {system[0]}"
-                if is_debian
-                else f"dnf install -y {system[1]}"
-                if is_fedora
-                else "",
-            )
-        elif wanted := self._on_pypi(name):
-            command = package_command(*self._python, "install", wanted)
-            hint = "" if self._searches_nvidia() or "nvidia" not in wanted else (
+        elif wheels and self._is_for_another_torch():
+            major, ours = self._cuda_major(), torch_cuda(host).partition(".")[0]
+            words = f"{fault.package} is built for CUDA {major}, the installed torch for CUDA {ours}"
+            self.fault = replace(fault, cause="; ".join(filter(None, (words, fault.cause))))
+            self._set(hint=f"install a build of {fault.package} for CUDA {ours}, or a torch for CUDA {major}")
+        elif wheels:
+            hint = "" if self._searches_nvidia() or "nvidia" not in str(wheels) else (
                 "install it, and add its folder below site-packages/nvidia to LD_LIBRARY_PATH"
             )  # fmt: skip
-            self._set("No installed package has it.", hint, command)
+            self._set(
+                "No installed package has it.", hint, package_command(*self._python, "install", *wheels)
+            )
+        elif system := _row("system", name):
+            packages = system["names"]
+            hint = f"install {packages['apt']} (Debian, Ubuntu) or {packages['dnf']} (Fedora, RHEL)"
+            self._set("It is a library of the system, which is not installed.", hint, self._system_command())
+        elif row := _row("hint", name):
+            torch = distributions(host).get("torch")
+            self._set(
+                row["hint"].replace("{torch}", f"torch {torch[0].version}" if torch else "the installed one")
+            )
         else:
             asking = f", which {fault.package} needs" if fault.package else ""
             self._set(f"No installed package has {name}{asking}.")
 
-    def _on_pypi(self, name: str) -> str:
+    def _is_for_another_torch(self) -> bool:
+        """Return whether the asking file needs torch, and a CUDA of another major version than torch's."""
+        ours = torch_cuda(self.host).partition(".")[0]
+        needs_torch = any(name.startswith(("libtorch", "libc10")) for name in self._needed())
+        return bool(ours) and needs_torch and int(ours) != self._cuda_major()
+
+    def _wheel(self, name: str) -> str:
         """Return what to install for a library, "" if that is not known."""
-        for pattern, package in table("loading/remedies.toml")["cuda"].items():
-            if found := re.fullmatch(pattern, name):
-                major = next(group for group in found.groups() if group and group.isdigit())
-                return f"{package}=={major}.*" if int(major) > 12 else f"{package}-cu{major}"
-        majors = set(re.findall(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(1[123])", self.names))
-        wanted = str(_row("pypi", name) or "")
-        if "{major}" in wanted:
-            return wanted.format(major=majors.pop()) if len(majors) == 1 else ""
-        return wanted
+        if row := _row("wheel", name):
+            return str(row["package"])
+        stem, _, number = name.partition(".so.")
+        row, number = _row("nvidia", stem), number.partition(".")[0]
+        major = row.get("cuda", {}).get(number) or self._cuda_major() if row else 0
+        if not row or not major:
+            return ""
+        suffix = f"-cu{major}" if major < 13 or row.get("suffix") else ""
+        pinned = row.get("versions", {}).get(number, "") if suffix != f"-cu{number}" else ""
+        return f"{row['package']}{suffix}{pinned}"
+
+    def _cuda_major(self) -> int:
+        """Return which CUDA the asking file is for, by its other names, its package's, or by torch's."""
+        for name in (*self.names, *self._needed()):
+            stem, _, number = name.partition(".so.")
+            row = _row("nvidia", stem) or {}
+            if major := row.get("cuda", {}).get(number.partition(".")[0]):
+                return int(major)
+        own = re.search(r"cu(?:da)?(1\d)", self.fault.package)
+        return int(own[1] if own else torch_cuda(self.host).partition(".")[0] or 0)
+
+    def _needed(self) -> tuple[str, ...]:
+        with suppress(NotALibrary, OSError, IndexError):
+            return object_file(self.host, self.host.realpath(self.fault.path[-2])).needed
+        return ()
+
+    def _system_command(self) -> str:
+        """Return the command of conda, or of the system's installer, for all that is missing; "" for none."""
+        rows = [row["names"] for name in self.names if (row := _row("system", name))]
+        kind = next((kind for kind, (path, _) in _INSTALLERS.items() if self.host.exists(path)), "")
+        if conda_prefix(self.host) and "conda" in rows[0]:
+            kind = "conda"
+        version = re.search(r"libpython(\d\.\d+)", self.names[0])
+        packages = dict.fromkeys(row[kind] for row in rows if kind in row)
+        text = " ".join(packages).replace("{minor}", version[1] if version else "")
+        call = "conda install -c conda-forge" if kind == "conda" else _INSTALLERS.get(kind, ("", ""))[1]
+        return f"{call} {text}" if text else ""
 
     def _searches_nvidia(self) -> bool:
         """Return whether a file on the path has a search path that leads to NVIDIA's packages."""
@@ -155,9 +224,11 @@ class _Remedy:
             )
 
 
-def _row(kind: str, name: str) -> Any:
-    rows = table("loading/remedies.toml")[kind].items()
-    return next((value for pattern, value in rows if re.fullmatch(pattern, name)), None)
+def _row(kind: str, name: str) -> dict[str, Any] | None:
+    rows: list[dict[str, Any]] = table("loading/remedies.toml")[kind]
+    return next(
+        (row for row in rows if any(fnmatchcase(name, pattern) for pattern in row["libraries"])), None
+    )
 
 
 def owner(host: Host, path: str) -> Distribution | None:

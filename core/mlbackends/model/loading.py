@@ -59,8 +59,9 @@ class Fault(Struct, frozen=True, omit_defaults=True):
     names it: "libcudart.so.13", a symbol, "sm_121", "GLIBC_2.38". message: the words that the loader would
     print. path: the files from the one that the package opens to the one that asks, each needed by the one
     before it. cause: where that comes from, one sentence, "" where the message says all. hint: what to do.
-    command: what to type for that, "" where no command does it. others: the other symbols that the same file
-    lacks. package: the one that installed the file that is opened, which may be another than fails.
+    command: what to type for that, "" where no command does it. others: the other symbols or
+    libraries that the same file lacks. package: the one that installed the file that is opened, which may be
+    another than fails.
     """
 
     code: str

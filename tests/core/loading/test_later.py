@@ -176,13 +176,14 @@ def test_onnxruntime_falls_back_without_cublas(
         ("libcublasLt.so.13",),
     )
     assert "computes on the CPU" in fault.cause
-    assert not fault.hint
+    assert fault.command.endswith("install 'nvidia-cublas==13.*'")
+    assert fault.hint == "Once it is installed, `onnxruntime.preload_dlls()` has to come first."
     # Its own call opens them by their paths; that the driver is missing here is no fallback.
-    for name in ("libcublas.so.13", "libcublasLt.so.13"):
-        site.library(f"nvidia/cu13/lib/{name}")
+    names = ("libcublas.so.13", "libcublasLt.so.13")
+    site.package("nvidia-cublas", "13.1", *(site.library(f"nvidia/cu13/lib/{name}") for name in names))
     [fault] = site.answer("onnxruntime-gpu").fallbacks
-    assert "`onnxruntime.preload_dlls()`" in fault.hint
-    assert "`import torch`" not in fault.hint
+    assert fault.hint == "It works where `onnxruntime.preload_dlls()` comes first."
+    assert not fault.command
 
 
 @pytest.fixture
@@ -205,3 +206,54 @@ def test_ctranslate2_expects_cublas_only_where_something_is_for_gpus(site: Site,
     answer = site.answer("ctranslate2")
     assert answer.verdict is Verdict.FALLS_BACK
     assert answer.fallbacks[0].name == "libcublas.so.12"
+
+
+def test_one_command_installs_all_that_a_file_lacks(site: Site) -> None:
+    file = site.library("addon.so", "libcufft.so.11", "libcurand.so.10", "libcublas.so.12", module="addon")
+    site.package("addon", "1.0", file)
+    first, *others = site.answer("addon").faults
+    if first.name != "libcufft.so.11" or len(others) != 2:
+        pytest.skip("this system has CUDA 12")
+    assert first.command.endswith("install nvidia-cufft-cu12 nvidia-curand-cu12 nvidia-cublas-cu12")
+    assert not any(fault.command for fault in others)
+    # From CUDA 13 on, most names have no suffix; curand's soname is that of CUDA 12.
+    file = site.library(
+        "other.so", "libcurand.so.10", "libnvrtc.so.913", "libnvJitLink.so.13", module="other"
+    )
+    site.package("other", "1.0", file)
+    first = site.answer("other").faults[0]
+    assert "nvidia-curand " in first.command + " "
+
+
+def test_a_build_for_another_cuda_than_torchs_has_no_command_that_would_not_help(site: Site) -> None:
+    site.torch()
+    file = site.library("kernels.so", "libcudart.so.12", "libtorch_cuda.so", module="kernels")
+    site.package("kernels", "1.0", file)
+    fault = site.answer("kernels").faults[0]
+    if fault.name != "libcudart.so.12":
+        pytest.skip("this system has CUDA 12")
+    assert fault.cause == "kernels is built for CUDA 12, the installed torch for CUDA 13"
+    assert not fault.command
+
+
+def test_a_library_of_another_package_is_named_with_its_folder(site: Site) -> None:
+    site.package("addon", "1.0", site.library("addon.so", "libfield.so.7", module="addon"))
+    site.package("field", "7.1", site.library("field/lib/libfield.so.7"))
+    [fault] = site.answer("addon").faults
+    assert "field 7.1 has it" in fault.cause
+    assert fault.command.startswith(f"export LD_LIBRARY_PATH={site.folder}/field/lib")
+    (site.folder / "field/lib/libfield.so.7").unlink()
+    [fault] = site.answer("addon").faults
+    assert fault.command.endswith("--force-reinstall --no-deps field==7.1")
+
+
+def test_the_systems_installer_brings_ffmpeg(site: Site, tmp_path: Path) -> None:
+    site.package(
+        "addon", "1.0", site.library("addon.so", "libavutil.so.959", "libavcodec.so.961", module="addon")
+    )
+    first, second = site.answer("addon").faults
+    assert (first.name, second.name) == ("libavutil.so.959", "libavcodec.so.961")
+    assert "ffmpeg" in first.hint
+    assert not second.command
+    if Path("/usr/bin/apt-get").exists():
+        assert first.command == "apt-get install -y ffmpeg"
