@@ -40,6 +40,7 @@ def table(resolution: Resolution, page: Page, folders: Iterable[str], *, tree: b
         parts += [_package(package, resolution, page, short, plain) for package in listed]
         if len(resolution.packages) > 1 or not resolution.packages:
             parts.append(f"{_summary(resolution)}\n")
+    parts += [page.styled(note, "dim") + "\n" for note in resolution.notes]
     if short.is_used:
         parts.append(page.styled(f"Paths without a / at the front are below {short.folder}", "dim") + "\n")
     return page.fitted("".join(parts))

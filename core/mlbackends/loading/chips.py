@@ -85,7 +85,7 @@ def code_for(
         if fit.fit == "none":
             lacking[target].append(_no_code(host, dist, target, fit))
         elif fit.fit == "unknown":
-            notes.append(f"whether it has code for {name} cannot be determined: its GPU code is compressed")
+            notes.append(f"whether it has code for {name} cannot be determined: its GPU code is not read")
         elif fit.fit == "ptx":
             notes.append(_translated(name, fit, target.driver))
         for paths, words in ((fit.lacking, "no code"), (fit.partly, "little code")):

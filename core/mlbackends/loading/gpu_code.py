@@ -101,6 +101,11 @@ def gpu_code(host: Host, real: str, whole: bool) -> GpuCode:
     return host.extracted(real, read_all_gpu_code if whole else read_gpu_code, GpuCode)
 
 
+def has_gpu_sections(image: ElfImage) -> bool:
+    """Return whether an ELF file has sections for GPU code. Raises NotALibrary."""
+    return any(name in (*_FAT_SECTIONS, ".hip_fatbin") for name, *_ in _sections(image))
+
+
 def read_gpu_code(path: str) -> GpuCode:
     """Read the headers of the GPU code in an ELF file. Raises NotALibrary and OSError."""
     with ElfImage(path) as image:

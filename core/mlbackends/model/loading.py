@@ -162,7 +162,7 @@ class Lookup(Struct, frozen=True, omit_defaults=True):
 class Resolution(Struct, frozen=True, omit_defaults=True):
     """The answer for an environment. target: the machine that was asked about, in words.
 
-    lookups: the answers to --why.
+    lookups: the answers to --why. notes: what to know about all of it.
     """
 
     schema: str
@@ -172,6 +172,7 @@ class Resolution(Struct, frozen=True, omit_defaults=True):
     target: str = ""
     packages: tuple[PackageLoading, ...] = ()
     lookups: tuple[Lookup, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:

@@ -14,6 +14,8 @@ Examples:
   backends resolve --why libcudart.so.12      who needs it, and which step finds it
   backends resolve onnxruntime --format json
   backends resolve torch --for h100 --for gb10     whether other machines can run it
+  backends resolve --if-installed vllm==0.22     before it is installed; downloads parts of wheels
+  backends resolve --lock pylock.toml --for h100
   backends resolve --matrix              every package's GPU code against every chip
 """
 
@@ -26,6 +28,7 @@ from mlbackends.base.errors import BadInput
 from mlbackends.host.host import Host
 from mlbackends.host.interpreter import of_process, query
 from mlbackends.host.python.packages import python_folders
+from mlbackends.loading.before import before
 from mlbackends.loading.lookup import lookup
 from mlbackends.loading.outcome import outcome_of
 from mlbackends.loading.packages import resolve
@@ -57,6 +60,9 @@ CODES = {
     many=True,
 )
 @option("--matrix", "Show how the GPU code of each package fits each chip; --for chooses the chips.")
+@option("--if-installed wanted REQUIREMENT", "Judge the environment with this added (repeatable).", many=True)
+@option("--lock FILE", "Judge the packages of a pylock.toml or uv.lock instead.", usual="")
+@option("--index URL|DIR", "A package index or a folder of wheels, for --if-installed.", usual="")
 @option("--tree", "Show every file that is mapped, and how it is found.")
 @option("--all details", "Also list the packages that load, and every fault of the others.")
 @PYTHON
@@ -68,6 +74,9 @@ def command(
     names: tuple[str, ...],
     machines: tuple[str, ...],
     matrix: bool,
+    wanted: tuple[str, ...],
+    lock: str,
+    index: str,
     tree: bool,
     details: bool,
     python: str,
@@ -84,11 +93,16 @@ def command(
     host = Host(root or "/", pid=pid, python=inspected)
     paths = [os.path.abspath(subject) if "/" in subject and not root else subject for subject in subjects]
     targets = tuple(target_machine(name) for name in machines)
-    if matrix:
-        return show_matrix(host, subjects, targets, form=form, output=output, color=color)
-    with ProgressLine(lambda done, total, name: f"{done} of {total} followed, now {name}") as progress:
-        resolution = resolve(host, paths, targets=targets, with_files=tree or bool(names), progress=progress)
-        lookups = tuple(lookup(host, resolution.packages, name) for name in names)
+    with (
+        ProgressLine(lambda done, total, name: f"{done} of {total} followed, now {name}") as progress,
+        before(host, wanted, index, lock, targets, progress) as plan,
+    ):
+        host, paths, whole = plan.host, paths or plan.packages, tree or bool(names)
+        if matrix:
+            return show_matrix(host, paths, targets, form=form, output=output, color=color)
+        answer = resolve(host, paths, targets=targets, with_files=whole, progress=progress)
+        lookups = tuple(lookup(host, answer.packages, name) for name in names)
+        resolution = replace(answer, packages=(*plan.lacking, *answer.packages), notes=plan.notes())
     code = CODES[resolution.verdict]
     if names:
         code = exits.YES if all(found.definers for found in lookups) else exits.NO

@@ -1,0 +1,303 @@
+"""What would be installed: the wheels of a lock file, and those that a requirement would bring.
+
+Dependencies are resolved by uv or pip, which the environment or PATH has, without installing or building
+anything. Sources: PyPA, "pylock.toml Specification", "Platform compatibility tags", "Dependency specifiers";
+uv's documentation, "Resolution" and "Locking and syncing", and the files that uv writes.
+"""
+
+import os
+import posixpath
+import re
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urljoin, urlsplit
+
+import msgspec
+
+from mlbackends.base.errors import BadInput, Incomplete
+from mlbackends.base.mounts import which
+from mlbackends.base.patterns import without_secrets
+from mlbackends.base.quantities import dotted_numbers
+from mlbackends.host.command import outcome_of
+from mlbackends.host.files import named_bytes
+from mlbackends.host.host import Host
+from mlbackends.host.python.packages import normalised
+from mlbackends.host.python.requirements import holds, marker_environment
+from mlbackends.loading.web import RangeFile, Web, local_path
+from mlbackends.loading.wheels import Wheel
+from mlbackends.model.loading import Fault
+
+#: A wheel's name and its address.
+File = tuple[str, str]
+
+
+class Plan(NamedTuple):
+    """Wheels that would be installed. lacking: packages without a wheel that fits. notes: what to know."""
+
+    files: list[File]
+    lacking: dict[str, Fault]
+    notes: tuple[str, ...] = ()
+
+    def wheels(self, web: Web, progress: Callable[[int, int, str], None] | None = None) -> list[Wheel]:
+        """Open the wheels: of each, its list of files is read. Raises Incomplete."""
+        opened = []
+        for i, (name, address) in enumerate(self.files):
+            if progress:
+                progress(i, len(self.files), name)
+            try:
+                opened.append(Wheel(name, RangeFile(web, address)))
+            except OSError as error:
+                raise Incomplete(f"{local_path(address)} cannot be read: {error.strerror}") from None
+        return opened
+
+
+# ---- locks -----------------------------------------------------------------------------------------
+
+
+def locked(host: Host, path: str) -> Plan:
+    """Return what a pylock.toml or uv.lock installs, without groups and extras. Raises BadInput."""
+    try:
+        data = tomllib.loads(named_bytes(path, 64 << 20, "lock file").decode())
+        is_uv = "package" in data
+        if "lock-version" not in data and not is_uv:
+            raise BadInput(f"{path} is neither a pylock.toml nor a uv.lock")
+        base = f"file://{os.path.abspath(path)}"
+        chosen = _of_uv(host, data) if is_uv else _of_pylock(host, data)
+        packages = [(package, _wheels(package, base)) for package in chosen]
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(f"{path} is not a lock file: {error}") from None
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(f"{path} is not a valid lock file: {type(error).__name__}: {error}") from None
+    files, lacking = [], {}
+    for package, wheels in packages:
+        name = f"{package['name']} {package.get('version', '')}".strip()
+        if best := best_wheel(host, wheels):
+            files.append(best)
+        elif wheels or "source" not in package or set(package["source"]) <= {"registry", "url", "git"}:
+            lacking[name] = _lacking(host, name, wheels, can_build="sdist" in package or not wheels)
+    return Plan(files, lacking)
+
+
+def _of_pylock(host: Host, data: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    groups = {normalised(group) for group in data.get("default-groups", ())}
+    for package in data["packages"]:
+        marker = re.sub(
+            r"""(['"])([\w.-]+)\1\s+(not\s+)?in\s+(extras|dependency_groups)""",
+            lambda found: _constant(
+                (normalised(found[2]) in groups and found[4][0] == "d") == (not found[3])
+            ),
+            package.get("marker", ""),
+        )
+        if not marker or holds(marker, marker_environment(host)) is not False:
+            yield package
+
+
+def _constant(value: bool) -> str:
+    return f"'' {'==' if value else '!='} ''"
+
+
+def _of_uv(host: Host, data: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the packages that the members of a uv.lock need, the members themselves left out."""
+    environment = marker_environment(host)
+    todo: list[tuple[dict[str, Any], str]] = []
+    by_name: dict[str, list[dict[str, Any]]] = {}
+    for package in data["package"]:
+        by_name.setdefault(package["name"], []).append(package)
+        if set(package["source"]) & {"editable", "virtual"} or package["source"].get("directory") == ".":
+            todo.append((package, ""))
+    chosen: dict[int, dict[str, Any]] = {}
+    seen = {(id(package), extra) for package, extra in todo}
+    for package, extra in todo:  # grows as it is walked
+        if not set(package["source"]) & {"editable", "virtual"}:
+            chosen[id(package)] = package
+        needs = (
+            package.get("optional-dependencies", {}).get(extra, ())
+            if extra
+            else package.get("dependencies", ())
+        )
+        for need in needs:
+            if need.get("marker") and holds(need["marker"], environment) is False:
+                continue
+            for other in by_name[need["name"]]:
+                if need.get("version", other.get("version")) != other.get("version"):
+                    continue
+                if need.get("source", other["source"]) != other["source"]:
+                    continue
+                forks = other.get("resolution-markers", ())
+                if forks and all(holds(fork, environment) is False for fork in forks):
+                    continue
+                for wanted in ("", *need.get("extra", ())):
+                    if (id(other), wanted) not in seen:
+                        seen.add((id(other), wanted))
+                        todo.append((other, wanted))
+    return list(chosen.values())
+
+
+def _wheels(package: dict[str, Any], base: str) -> list[File]:
+    """Return the wheels of a package in a lock, each as its name and its address."""
+    source = package.get("source", {})
+    folder = source.get("registry", "") if isinstance(source, dict) else ""
+    archives = [package["archive"]] if "archive" in package else []
+    files = []
+    for wheel in (*package.get("wheels", ()), *archives):
+        # uv's own paths are below the registry, those of the specification relative to the lock.
+        address = wheel.get("url") or wheel.get("path") or wheel.get("filename", "")
+        if not re.match(r"[a-z]+:/|/", address):
+            address = urljoin(base, posixpath.join(folder if local_path(folder) else "", address))
+        name = wheel.get("name") or unquote(urlsplit(address).path.rpartition("/")[2])
+        if name.endswith(".whl"):
+            files.append((name, address))
+    return files
+
+
+# ---- requirements ----------------------------------------------------------------------------------
+
+
+def if_installed(host: Host, wanted: Sequence[str], index: str) -> Plan:
+    """Return what installing requirements would bring into an environment. Raises BadInput and Incomplete.
+
+    index: the address of a package index, or a folder of wheels; "" for what uv or pip are configured for.
+    """
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    for text in wanted:
+        try:
+            Requirement(text)
+        except InvalidRequirement as error:
+            raise BadInput(f"{text!r} is not a requirement: {str(error).splitlines()[0]}") from None
+    python = str(host.python.get("executable", ""))
+    uv = which("uv", os.pathsep.join([os.path.dirname(python), os.environ.get("PATH", os.defpath)]))
+    folder = local_path(index)
+    # An address may have a login, which others could read in a command.
+    variables = dict.fromkeys(("PIP_INDEX_URL", "UV_DEFAULT_INDEX"), index) if index and not folder else {}
+    variables |= dict.fromkeys(("PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL"), "") if index else {}
+    common = ["--only-binary", ":all:", *(("--no-index", "--find-links", folder) if folder else ())]
+    with tempfile.TemporaryDirectory(prefix="backends-") as scratch:
+        listed, lock = f"{scratch}/wanted.txt", f"{scratch}/pylock.toml"
+        _write(listed, wanted)
+        if not uv:
+            ask = [python, "-m", "pip", "install", "--dry-run", "--no-input", "--quiet", "--retries", "0"]
+            report, _ = _output([*ask, *common, "--report", "-", "-r", listed], variables, scratch)
+            note = "dependencies are resolved by pip, which may have downloaded whole wheels; uv does not"
+            return Plan(list(_in_report(report)), {}, (note,))
+        common += ["--python", python, "--no-progress"]
+        ask = [uv, "pip", "install", "--dry-run", "--break-system-packages", "-r", listed]
+        _, plan = _output([*ask, *common], variables, scratch)
+        _write(listed, re.findall(r"^ [+~] (\S+==\S+)", plan, re.MULTILINE))
+        ask = [uv, "pip", "compile", listed, "--no-deps", "--format", "pylock.toml", "-o", lock]
+        _output([*ask, *common], variables, scratch)
+        return locked(host, lock)._replace(notes=("dependencies are resolved by uv",))
+
+
+def _write(path: str, lines: Iterable[str]) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n".join([*lines, ""]))
+
+
+def _in_report(report: str) -> Iterator[File]:
+    """Yield the wheels in what pip reports that it would install."""
+    try:
+        for item in msgspec.json.decode(report)["install"]:
+            address = str(item["download_info"]["url"])
+            yield unquote(urlsplit(address).path.rpartition("/")[2]), address
+    except (msgspec.DecodeError, KeyError, TypeError, RecursionError):
+        raise Incomplete("pip's report of what it would install cannot be read") from None
+
+
+def _output(command: Sequence[str], variables: dict[str, str], scratch: str) -> tuple[str, str]:
+    """Return what uv or pip print on their standard output and error. Raises Incomplete if they fail."""
+    limits = {"UV_HTTP_RETRIES": "0", "UV_HTTP_TIMEOUT": "20", "PIP_DEFAULT_TIMEOUT": "20"}
+    with open(f"{scratch}/log", "w+b") as log:
+        environment = {**os.environ, **limits, **variables, "NO_COLOR": "1"}
+        outcome = outcome_of(command, _RESOLVING_SECONDS, environment, log.fileno())
+        log.seek(0)
+        text = log.read(4 << 20).decode(errors="replace")
+    if outcome.status == 0:
+        return outcome.output, text
+    name = "pip" if "-m" in command[:2] else "uv"
+    if "No module named pip" in text:
+        raise Incomplete(
+            "neither uv nor pip is there to resolve requirements", "install uv, or give a --lock"
+        )
+    lines = re.findall(r"^\s*(?:ERROR|error|cause): (.+)", text, re.MULTILINE)
+    why = f"{name} takes longer than {_RESOLVING_SECONDS:g} s" if outcome.timed_out else "an unknown error"
+    why = without_secrets(": ".join(lines[:2] if name == "uv" else lines[-1:])) or why
+    raise Incomplete(f"{name} cannot resolve what is wanted: {why}")
+
+
+# ---- the choice of a wheel ---------------------------------------------------------------------------
+
+
+def best_wheel(host: Host, files: Iterable[File]) -> File | None:
+    """Return the wheel that pip would choose for a host's interpreter, None if none fits."""
+    from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+    ranks = _ranks(host)
+    ranked = []
+    for name, address in files:
+        try:
+            _, _, build, tags = parse_wheel_filename(name)
+        except InvalidWheelFilename:
+            continue
+        if fitting := [ranks[str(tag)] for tag in tags if str(tag) in ranks]:
+            ranked.append(
+                (min(fitting), [-part if isinstance(part, int) else 0 for part in build], name, address)
+            )
+    return min(ranked)[2:] if ranked else None
+
+
+def _ranks(host: Host) -> dict[str, int]:
+    """Return the tags that fit a host's interpreter, best first, by their rank."""
+    from packaging.tags import compatible_tags, cpython_tags
+
+    if (platforms := host.cache.get(_ranks)) is not None:
+        return platforms  # type: ignore[no-any-return]
+    version = dotted_numbers(str(host.python.get("version", "")))[:2] or sys.version_info[:2]
+    interpreter = f"cp{version[0]}{version[1]}"
+    platforms = _platforms(host)
+    tags = [
+        *cpython_tags(version, [interpreter], platforms),
+        *compatible_tags(version, interpreter, platforms),
+    ]
+    ranks = {str(tag): rank for rank, tag in reversed(list(enumerate(tags)))}
+    host.cache[_ranks] = ranks
+    return ranks
+
+
+def _platforms(host: Host) -> list[str]:
+    """Return the platforms of wheels that a host can use, best first."""
+    name, _, version = str(host.system("libc") or "").partition(" ")
+    major, minor = (*dotted_numbers(version), 0, 0)[:2]
+    machine = host.machine
+    if name == "musl":
+        return [f"musllinux_1_{i}_{machine}" for i in range(minor, -1, -1)] + [f"linux_{machine}"]
+    oldest = 5 if machine in ("x86_64", "i686") else 17
+    old = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+    platforms = []
+    for i in range(minor if major == 2 else 0, oldest - 1, -1):
+        platforms += [f"manylinux_2_{i}_{machine}"] + ([f"{old[i]}_{machine}"] if i in old else [])
+    return [*platforms, f"linux_{machine}"]
+
+
+def _lacking(host: Host, name: str, files: Sequence[File], *, can_build: bool) -> Fault:
+    """Return that no wheel of a package fits, and in what."""
+    if can_build:
+        return Fault("not-read", name, f"{name}: no wheel fits, and it would be built from source")
+    tags = [file.removesuffix(".whl").split("-")[-3:] for file, _ in files if file.endswith(".whl")]
+    platforms = {platform for *_, names in tags for platform in names.split(".")}
+    code = "wrong-architecture"
+    if platforms & {*_platforms(host), "any"}:
+        code = "wrong-python"
+    elif any(platform.endswith(f"_{host.machine}") and "linux" in platform for platform in platforms):
+        code = "glibc-too-old"
+    python = host.python.get("version", "")
+    machine = f"{host.machine} with {host.system('libc') or 'an unknown C library'}"
+    return Fault(code, name, f"{name}: none of {len(tags)} wheels is for Python {python} on {machine}")
+
+
+_RESOLVING_SECONDS = 300.0

@@ -1,0 +1,291 @@
+"""Wheels that are not installed: read in ranges, planned as an environment, and resolved."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+import zipfile
+import zlib
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pytest
+from msgspec.structs import replace
+
+from mlbackends.base.errors import BadInput, Incomplete
+from mlbackends.host.host import Host
+from mlbackends.loading.before import before
+from mlbackends.loading.packages import resolve
+from mlbackends.loading.plans import best_wheel
+from mlbackends.loading.web import RangeFile, Web
+from mlbackends.loading.wheels import Member, Wheel, decoded_end
+from mlbackends.model.loading import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mlbackends.model.loading import Resolution
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ELF files of this machine are needed")
+CORE = Path(sys.modules["msgspec._core"].__file__ or "")
+WHEEL = "fast-1.0-py3-none-any.whl"
+
+
+def wheel(folder: Path, needs: bytes = b"libc.so.6", more: dict[str, bytes] | None = None) -> Path:
+    """Write a wheel with msgspec's extension module in it, which needs a library under another name."""
+    info = "fast-1.0.dist-info"
+    files = {
+        "fast/__init__.py": b"from fast import _core\n",
+        f"fast/{CORE.name}": CORE.read_bytes().replace(b"\0libc.so.6\0", b"\0%b\0" % needs),
+        f"{info}/METADATA": b"Metadata-Version: 2.1\nName: fast\nVersion: 1.0\n",
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n",
+        f"{info}/RECORD": b"",
+    }
+    path = folder / WHEEL
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in (files | (more or {})).items():
+            archive.writestr(name, data)
+    return path
+
+
+@contextmanager
+def served(folder: Path, kind: str = "ranges") -> Iterator[str]:
+    """Serve a folder over HTTP. kind: ranges, whole, lying, silent, moving or refusing."""
+    ended = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            data = (folder / unquote(self.path[1:].partition("?")[0])).read_bytes()
+            status, headers, wanted = 200, {}, self.headers["Range"]
+            if kind == "silent":
+                ended.wait(20)
+            elif kind == "moving":
+                status, headers, data = 302, {"Location": self.path}, b""
+            elif kind == "refusing":
+                status, data = 403, b"no"
+            elif kind != "whole" and wanted:
+                first, last = wanted.removeprefix("bytes=").split("-")
+                start = int(first) if first else max(0, len(data) - int(last))
+                end = min(int(last), len(data) - 1) if first else len(data) - 1
+                total = len(data) + (kind == "lying")
+                status, headers = 206, {"Content-Range": f"bytes {start}-{end}/{total}"}
+                data = data[start : end + 1]
+            self.send_response(status)
+            for name, value in (headers | {"Content-Length": str(len(data))}).items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://user:hidden@127.0.0.1:{server.server_port}"
+    finally:
+        ended.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def pylock(folder: Path, address: str, marker: str = "") -> str:
+    """Write a lock with one package, by address or by path."""
+    key = "url" if "//" in address else "path"
+    lock = folder / "pylock.toml"
+    lock.write_text(f"""lock-version = "1.0"
+created-by = "test"
+[[packages]]
+name = "fast"
+version = "1.0"
+marker = {marker or "python_version > '3'"!r}
+wheels = [{{ {key} = "{address}" }}]
+""")
+    return str(lock)
+
+
+def resolved(host: Host, subjects: list[str] | None = None, **named: Any) -> Resolution:
+    """Return the answer for packages that are not installed."""
+    with before(host, **named) as plan:
+        answer = resolve(plan.host, subjects or plan.packages)
+        return replace(answer, packages=(*plan.lacking, *answer.packages), notes=plan.notes())
+
+
+def locked(lock: str) -> Resolution:
+    """Return the answer for a lock, in an environment without any variable."""
+    return resolved(Host(environment={}), lock=lock)
+
+
+@pytest.mark.parametrize("kind", ["ranges", "whole", "path"])
+def test_a_lock_is_resolved_from_ranges_of_its_wheels(tmp_path: Path, kind: str) -> None:
+    wheel(tmp_path, more={"fast/data.bin": random.Random(1).randbytes(1 << 20)})
+    with served(tmp_path, kind) as address:
+        answer = locked(pylock(tmp_path, WHEEL if kind == "path" else f"{address}/{WHEEL}"))
+    (package,) = answer.packages
+    assert (package.name, package.version, package.verdict) == ("fast", "1.0", Verdict.LOADS)
+    assert answer.notes[-1].endswith("in 1 wheel")
+
+
+def test_a_lock_that_breaks_names_the_library_that_nothing_provides(tmp_path: Path) -> None:
+    wheel(tmp_path, b"libc.so.9")
+    (package,) = locked(pylock(tmp_path, WHEEL)).packages
+    assert package.verdict is Verdict.FAILS
+    assert package.faults[0].name == "libc.so.9"
+    assert package.faults[0].path[0].endswith(f"/site-packages/fast/{CORE.name}")
+
+
+def test_a_package_whose_marker_is_false_or_that_has_no_wheel_here(tmp_path: Path) -> None:
+    wheel(tmp_path)
+    for marker in ("sys_platform == 'win32'", "'x' in extras"):
+        with pytest.raises(BadInput, match="nothing would be installed"):
+            locked(pylock(tmp_path, WHEEL, marker))
+    (package,) = locked(pylock(tmp_path, "fast-1.0-cp27-cp27m-manylinux1_x86_64.whl")).packages
+    assert package.verdict is Verdict.FAILS
+
+
+def test_a_lock_of_uv_is_followed_from_its_project(tmp_path: Path) -> None:
+    path = wheel(tmp_path)
+    lock = tmp_path / "uv.lock"
+    lock.write_text(f"""version = 1
+[[package]]
+name = "fast"
+version = "1.0"
+source = {{ registry = "{tmp_path}" }}
+wheels = [{{ path = "{path.name}" }}]
+[[package]]
+name = "other"
+version = "1.0"
+source = {{ registry = "{tmp_path}" }}
+wheels = [{{ path = "other-1.0-py3-none-any.whl" }}]
+[[package]]
+name = "project"
+source = {{ virtual = "." }}
+dependencies = [{{ name = "fast", extra = ["more"] }}, {{ name = "other", marker = "os_name == 'nt'" }}]
+""")
+    assert [package.name for package in locked(str(lock)).packages] == ["fast"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("lying", "another range"),
+        ("moving", "redirects too often"),
+        ("refusing", "answers 403"),
+        ("silent", "no answer in time"),
+    ],
+)
+def test_a_server_that_does_not_serve_ends_in_one_line(tmp_path: Path, kind: str, words: str) -> None:
+    wheel(tmp_path)
+    with (
+        served(tmp_path, kind) as address,
+        Web(seconds=0.3) as web,
+        pytest.raises(Incomplete, match=words) as raised,
+    ):
+        RangeFile(web, f"{address}/{WHEEL}?token=hidden")
+    assert "hidden" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../up.py", "a/../../b", "a\\b"])
+def test_a_wheel_that_leads_out_of_itself_is_refused(tmp_path: Path, name: str) -> None:
+    path = wheel(tmp_path, more={name: b"x"})
+    with Web() as web, pytest.raises(Incomplete, match="pip refuses"):
+        Wheel(WHEEL, RangeFile(web, str(path)))
+
+
+@pytest.mark.slow
+def test_damage_of_every_kind_ends_in_one_line_or_a_fault(tmp_path: Path) -> None:
+    whole = wheel(tmp_path).read_bytes()
+    dice = random.Random(7)
+    for _ in range(40):
+        data = bytearray(whole)
+        for _ in range(dice.randrange(1, 30)):
+            data[dice.choice([dice.randrange(len(data)), len(data) - dice.randrange(1, 900)])] = (
+                dice.randrange(256)
+            )
+        (tmp_path / WHEEL).write_bytes(data[: len(data) - dice.choice([0, 0, 9, 99999])])
+        with suppress(Incomplete):
+            assert len(locked(pylock(tmp_path, WHEEL)).packages) == 1
+
+
+@pytest.mark.parametrize(("stated", "words"), [(4 << 30, "would have to be"), (64 << 20, "another length")])
+def test_a_bomb_is_not_unpacked(tmp_path: Path, stated: int, words: str) -> None:
+    path = wheel(tmp_path, more={"fast/bomb.so": bytes(32 << 20)})
+    with Web() as web, open(tmp_path / "copy", "w+b") as copy:
+        opened = Wheel(WHEEL, RangeFile(web, str(path)))
+        info = opened.files["fast/bomb.so"]
+        info.file_size = stated
+        with pytest.raises(OSError, match=words):
+            Member(opened, info, copy).ensure(0, stated)
+        with pytest.raises(OSError, match="has"):
+            opened.whole(opened.files["fast/__init__.py"], 3)
+
+
+def prose(size: int) -> bytes:
+    """Return bytes that are packed to about half."""
+    dice = random.Random(3)
+    words = [dice.randbytes(5) for _ in range(5000)]
+    return b"".join(dice.choices(words, k=size // 5))
+
+
+@pytest.mark.slow
+def test_the_end_of_a_member_is_read_without_what_is_before(tmp_path: Path) -> None:
+    data = prose(6_000_000)
+    path = wheel(tmp_path, more={"fast/large.so": data})
+    with Web() as web, open(tmp_path / "copy", "w+b") as copy:
+        opened = Wheel(WHEEL, RangeFile(web, str(path)))
+        before = web.read
+        copy.truncate(len(data))
+        Member(opened, opened.files["fast/large.so"], copy).ensure(len(data) - 90_000, 80_000)
+        copy.seek(len(data) - 90_000)
+        assert copy.read(80_000) == data[-90_000:-10_000]
+        assert web.read - before < opened.files["fast/large.so"].compress_size / 2
+
+
+def test_bytes_that_depend_on_what_is_before_differ() -> None:
+    packed = zlib.compressobj(6, wbits=-15)
+    data = prose(400_000)
+    stream = packed.compress(data) + packed.flush()
+    one, other = decoded_end(stream[len(stream) // 3 :], 1 << 30)
+    equal = [i for i in range(len(one)) if one[i] == other[i]]
+    assert one
+    assert all(one[i] == data[i - len(one)] for i in equal)
+
+
+def test_what_uv_would_install_joins_the_environment(tmp_path: Path) -> None:
+    wheel(tmp_path)
+    lock = pylock(tmp_path, str(tmp_path / WHEEL))
+    uv = tmp_path / "uv"
+    uv.write_text(f"""#!/bin/sh
+[ "$2" = install ] && {{ grep -q '^fast>=1' "$6" && echo ' + fast==1.0' >&2; exit; }}
+for last; do case $last in */pylock.toml) grep -q '^fast==1.0' "$3" && cp {lock} "$last";; esac; done
+""")
+    uv.chmod(0o755)
+    python = {**Host().python, "executable": sys.executable}
+    os.environ["PATH"], before = f"{tmp_path}:{os.environ['PATH']}", os.environ["PATH"]
+    try:
+        answer = resolved(Host(python=python, environment={}), ["fast", "msgspec"], wanted=["fast>=1"])
+    finally:
+        os.environ["PATH"] = before
+    assert [(package.name, package.verdict) for package in answer.packages] == [
+        ("fast", Verdict.LOADS),
+        ("msgspec", Verdict.LOADS),
+    ]
+
+
+def test_the_wheel_is_chosen_as_pip_does() -> None:
+    host = Host()
+    machine, version = host.machine, f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    names = [
+        f"a-1-{tag}.whl"
+        for tag in ("py3-none-any", f"{version}-{version}-win_amd64", f"cp37-abi3-linux_{machine}", "broken")
+    ]
+    assert best_wheel(host, [(name, name) for name in names]) == (names[2],) * 2
+    assert best_wheel(host, [(names[1], "")]) is None
