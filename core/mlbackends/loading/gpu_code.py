@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from mlbackends.base.errors import NotALibrary
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.libraries.elf import ElfImage, FileImage, text_of
+from mlbackends.libraries.elf import BLOCK_BYTES, ElfImage, FileImage, text_of
 
 #: Kind, name and PTX version of each target of a module.
 Module = tuple[tuple[str, str, str], ...]
@@ -180,13 +180,14 @@ def _sections(image: ElfImage) -> Iterator[tuple[str, int, int, int]]:
 
 def _occurrences(image: FileImage, needle: bytes, start: int, end: int) -> Iterator[int]:
     """Yield the offsets of some bytes between two offsets of a file."""
-    end = min(end, image.size)
-    for at in range(start, end, _PIECE_BYTES):
-        piece = image.exactly(at, min(_PIECE_BYTES + len(needle) - 1, end - at))
+    at, end, length = start, min(end, image.size), BLOCK_BYTES
+    while at < end:
+        piece = image.exactly(at, min(length + len(needle) - 1, end - at))
         found = piece.find(needle)
         while found >= 0:
             yield at + found
             found = piece.find(needle, found + 1)
+        at, length = at + length, min(length * 2, _PIECE_BYTES)  # mostly the next one is near
 
 
 class _Found:
@@ -207,7 +208,7 @@ class _Found:
         while at < end and at + 16 <= image.size:
             magic, version, header_bytes, size = image.unpack("IHHQ", at)
             if magic != _FAT_MAGIC or version != 1:
-                at += 8  # containers are aligned
+                at = next(_occurrences(image, _FAT_BINARY, at + 1, end), end)
                 continue
             entry, stop = at + header_bytes, min(at + header_bytes + size, image.size)
             targets, largest = [], 0
@@ -268,7 +269,8 @@ class _Found:
                 self.modules.append(targets)
                 at += last + -last % 8
             else:
-                at += 8
+                needles = (_BUNDLE, _COMPRESSED_BUNDLE)
+                at = min(next(_occurrences(image, needle, at + 1, end), end) for needle in needles)
 
 
 def _bundle(data: bytes) -> tuple[Module, int]:
