@@ -72,7 +72,7 @@ class PlannedHost(Host):
                 at = f"{prefix}{path}" if path.startswith("/") else f"{self.site}/{path}"
                 self._plan(at, (wheel, info))
                 lines.append(f'"{posixpath.relpath(at, self.site)}",,{info.file_size}')
-            record = "\n".join([*lines, ""]).encode()
+            record = "\n".join([*sorted(lines), ""]).encode()  # as pip sorts them
             self._plan(f"{self.site}/{wheel.info}/RECORD", (wheel, record))
         self._on_disk = self._on_planned_disk
 

@@ -46,7 +46,8 @@ class Wheel:
                 path = {"purelib": "", "platlib": "", "data": "/"}.get(scheme[0], "/bin/") + scheme[2]
             if not info.is_dir():
                 self.files[path] = info
-        tops = {path.partition("/")[0] for path in self.files if path.endswith(".dist-info/METADATA")}
+        parts = [path.split("/") for path in self.files if path.endswith(".dist-info/METADATA")]
+        tops = {part[0] for part in parts if len(part) == 2}  # setuptools has others inside
         if len(tops) != 1:
             raise Incomplete(f"{name} is not a wheel: it has {len(tops)} folders with metadata")
         self.info = tops.pop()

@@ -45,6 +45,7 @@ def wheel(folder: Path, needs: bytes = b"libc.so.6", more: dict[str, bytes] | No
         f"{info}/METADATA": b"Metadata-Version: 2.1\nName: fast\nVersion: 1.0\n",
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n",
         f"{info}/RECORD": b"",
+        "fast/_vendor/other-2.0.dist-info/METADATA": b"Name: other\n",  # as setuptools has
     }
     path = folder / WHEEL
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
