@@ -7,6 +7,7 @@ unless hazards/CODE.py does. A row finds one kind of symptom, or several, each i
     reasons = ["xpu:no-driver"]    the first reason of that probe or its devices with that code
     [CODE.variables]               each environment variable that has one of these values
     each = "nvidia.devices[...]"   each such device, with `message`
+    faults = ["missing-library"]   each package that does not load for that (loading.faults)
     message                        otherwise one, where the conditions hold
 
 Conditions are those of policies, `cpu.boost == false`, or several joined by `or`. A value that is not in the
@@ -28,6 +29,7 @@ from msgspec import Struct
 from mlbackends.audit.environment import install, integer, is_on, setting, settings
 from mlbackends.audit.gpus import called, described_gpus, nvidia_gpus
 from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView, Symptom, Symptoms
+from mlbackends.audit.imports import is_named
 from mlbackends.audit.policy import expectation, selection
 from mlbackends.audit.policy.selection import Values
 from mlbackends.base.comparison import fits
@@ -37,6 +39,7 @@ from mlbackends.base.reasons import Reason
 from mlbackends.base.tables import table
 from mlbackends.host.python.installing import quoted
 from mlbackends.model.audit import Problem, Severity
+from mlbackends.model.loading import Verdict
 from mlbackends.model.records import FactValue, Presence, ProbeReport
 
 SUBJECTS = ("devices", "machine", "packages", "variables")
@@ -79,6 +82,7 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     unless: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
     begins: tuple[str, ...] = ("",)
     begins_not: tuple[str, ...] = ()
     variables: dict[str, Variable] = {}
@@ -193,6 +197,7 @@ def _of_rule(rule: Rule, report: ReportView, values: Values) -> Symptoms:
             or {f"{probe}.{field}.code": [reason.code]},
             rule.severities.get(probe, severity),
         )
+    yield from _faults(rule, report)
     for name, value in settings(report).items() if rule.variables else ():
         variable = rule.variables.get(name)
         if variable and variable.has_effect(value):
@@ -216,7 +221,7 @@ def _of_rule(rule: Rule, report: ReportView, values: Values) -> Symptoms:
                 {f"{probe}.devices.{gpu.index}.{name}": facts[name] for name in rule.evidence},
                 severity,
             )
-    elif rule.message and not (rule.warnings or rule.reasons or rule.variables):
+    elif rule.message and not (rule.warnings or rule.reasons or rule.variables or rule.faults):
         command = install(report, *rule.install) if rule.install else ""
         yield Symptom(
             text(rule.message),
@@ -225,6 +230,22 @@ def _of_rule(rule: Rule, report: ReportView, values: Values) -> Symptoms:
             _evidence(values, rule),
             severity,
         )
+
+
+def _faults(rule: Rule, report: ReportView) -> Iterator[Symptom]:
+    """Yield the faults of packages, but those that an import met, or that missing files explain."""
+    incomplete = {row["name"] for row in report.fact("packages.missing_files", [])}
+    for row in report.fact("loading.faults", []) if rule.faults else ():
+        is_known = row["package"] in incomplete or is_named(report, row["name"])
+        if row["code"] in rule.faults and not is_known:
+            cause = f" ({row['cause'].rstrip('.')})" if "cause" in row else ""
+            yield Symptom(
+                f"{row['package']} {row.get('version', '')} {row['verdict']}: {row['message']}{cause}",
+                row.get("hint", ""),
+                row.get("command", ""),
+                {"loading.faults": [row]},
+                Severity.WARNING if row["verdict"] == Verdict.FALLS_BACK else None,
+            )
 
 
 def _reasons(rule: Rule, report: ReportView) -> Iterator[tuple[str, str, Reason]]:

@@ -42,3 +42,32 @@ def _check(fault: Fault, name: str, verdict: str, severity: Severity) -> Check:
         evidence=nonempty({"path": list(fault.path), "others": list(fault.others)}),
         instance=f"{name.partition(' ')[0]} {fault.name}",
     )
+
+
+def fault_rows(resolution: Resolution) -> list[dict[str, str]]:
+    """Return the first fault of each package that does not load, and each fallback, as rows of texts.
+
+    What another one of the packages causes is left out: it has a row of its own. So is a requirement that is
+    not met: comparing the requirements finds that.
+    """
+    failing = {package.name for package in resolution.packages if package.faults}
+    rows = []
+    for package in resolution.packages:
+        for fault in package.faults[:1] or package.fallbacks:
+            is_of_another = fault.package != package.name and fault.package in failing
+            if is_of_another or fault.code in ("unmet-requirement", "not-read"):
+                continue
+            texts = {
+                "package": package.name,
+                "version": package.version,
+                "verdict": str(package.verdict),
+                "code": fault.code,
+                "name": fault.name,
+                "message": fault.message,
+                "path": " -> ".join(fault.path),
+                "cause": fault.cause,
+                "hint": fault.hint,
+                "command": fault.command,
+            }
+            rows.append({name: text for name, text in texts.items() if text})
+    return rows

@@ -37,6 +37,8 @@ from mlbackends.model.records import (
 from mlbackends.survey.finding import found
 from mlbackends.survey.merging import merged
 
+#: Probes that read many files, and open none: the child works meanwhile.
+_FOUND_LAST = ("loading",)
 #: Seconds that a library has for each answer. A driver whose GPU sleeps needs 1.5 or more.
 TIMEOUT = 5.0
 
@@ -89,7 +91,7 @@ def survey(
     opens = depth is not Presence.FOUND and not host.root and host.is_ours
     depth = depth if host.is_live and host.pid is None else Presence.FOUND
     requested = names or probe_names()
-    search = _Search(host, depth, timeout, opens, packages == "opened")
+    search = _Search(host, depth, timeout, opens, packages, computing)
     replies = search.opened(requested, not names, progress, meanwhile)
     modules, findings, reports = search.modules, search.findings, search.reports
     for name, finding in findings.items():
@@ -144,8 +146,7 @@ def survey(
             except BaseException as error:  # noqa: BLE001  one broken probe must not cost the others
                 reports[name] = _failed(modules[name], error, own_report.duration_seconds)
                 continue
-            changed = {"presence": Presence.FOUND, "reasons": ()} if facts else {}
-            reports[name] = replace(own_report, facts=facts, **changed)
+            reports[name] = _derived(modules[name], own_report, facts)
     report = Report(
         schema=SCHEMA,
         tool=f"backends {__version__}",
@@ -196,9 +197,17 @@ class _Search:
     """The probes of one survey, their findings, and the jobs to open the libraries that they found."""
 
     def __init__(
-        self, host: Host, depth: Presence, timeout: float, opens: bool, opens_extensions: bool
+        self,
+        host: Host,
+        depth: Presence,
+        timeout: float,
+        opens: bool,
+        packages: str,
+        computing: Collection[str],
     ) -> None:
         self.host, self.timeout, self.opens = host, timeout, opens
+        self.is_deep, self.computing = packages == "imported", computing
+        opens_extensions = packages == "opened"
         self.opens_extensions = opens and opens_extensions and depth is Presence.USABLE
         self.depth = depth if host.pid is None else Presence.LOADABLE
         self.modules: dict[str, ModuleType] = {}
@@ -231,7 +240,8 @@ class _Search:
         groups = [names]
         if child:  # the libraries that take longest are opened first
             first = [name for name in names if name in OPENED_FIRST]
-            groups = [first, [name for name in names if name not in OPENED_FIRST]]
+            last = [name for name in names if name in _FOUND_LAST]
+            groups = [first, [name for name in names if name not in (*first, *last)], last]
         batches = self._batches(groups, meanwhile)
         try:
             for batch in filter(None, batches):
@@ -268,7 +278,7 @@ class _Search:
                 self.modules[name] = module
                 start = time.perf_counter()
                 try:
-                    finding = found(module, self.host)
+                    finding = found(module, self.host, is_deep=self.is_deep or name in self.computing)
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:  # noqa: BLE001  one broken probe must not cost the others
@@ -296,6 +306,14 @@ class _Search:
         self.lacking = _lacking(self.findings, self.host) if self.opens_extensions else []
         if self.jobs and meanwhile is not None:
             meanwhile()
+
+
+def _derived(module: ModuleType, report: ProbeReport, facts: dict[str, Any]) -> ProbeReport:
+    """Return a probe's report with derived facts, and with what the probe makes of them."""
+    if not facts:
+        return replace(report, facts=facts)
+    reasons, warnings = module.judged(facts) if hasattr(module, "judged") else ((), report.warnings)
+    return replace(report, facts=facts, presence=Presence.FOUND, reasons=reasons, warnings=warnings)
 
 
 def _failed(module: ModuleType, error: BaseException, seconds: float) -> ProbeReport:

@@ -12,10 +12,13 @@ from mlbackends.host.python.packages import has_compiled_files
 from mlbackends.model.records import Finding, Presence
 
 
-def found(module: ModuleType, host: Host) -> Finding:
-    """Call a probe's `find`. Raises what it raises, and TypeError where it returns something else."""
+def found(module: ModuleType, host: Host, *, is_deep: bool = False) -> Finding:
+    """Call a probe's `find`, or its `find_all` if it has one and that is wanted.
+
+    Raises what it raises, and TypeError where it returns something else.
+    """
     before = len(host.silent)
-    finding = module.find(host)
+    finding = getattr(module, "find_all" if is_deep else "find", module.find)(host)
     if not isinstance(finding, Finding):
         raise TypeError(f"find returned {type(finding).__name__}, not a Finding")
     finding = _without_silent(finding, host.silent[before:], host.silent[:before])

@@ -1,0 +1,96 @@
+"""Loading: whether each package with compiled files loads, as `backends resolve` follows it from its files.
+
+Finds:    the first fault of each package that does not load, and what one that loads does without.
+Caveats:  of a live machine alone: a recording does not have the files. `backends info` follows the smallest
+          packages, 64 MB in all, `backends doctor` and `info --deep` every one. A package that was imported,
+          or whose extension module was opened, is judged by that. One that fails because another does, or
+          lacks a package that it requires, is left out: the report of that one says it.
+Source:   ld.so(8), and what core/mlbackends/loading names.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mlbackends.base.reasons import Reason
+from mlbackends.host.host import Host
+from mlbackends.host.python.packages import Distribution, distributions, owners_of
+from mlbackends.host.python.requirements import required
+from mlbackends.loading.imports import shared_objects
+from mlbackends.loading.outcome import fault_rows
+from mlbackends.loading.packages import resolve
+from mlbackends.model.loading import Verdict
+from mlbackends.model.records import Fact, FactValue, Finding, Presence, ProbeReport
+
+GROUP = "use"
+CODES = {
+    "not-followed": "The files of packages were not followed as the dynamic loader would.",
+    "does-not-load": "A package's compiled files do not load, by the dynamic loader's rules.",
+}
+FACTS = (
+    Fact("followed", int, "The number of packages with compiled files that were followed."),
+    Fact(
+        "faults",
+        list[dict[str, str]],
+        "What does not load, or loads and then falls back: package, version, verdict, code, name, message,"
+        " path, cause, hint, command.",
+    ),
+)
+
+_QUICK_BYTES = 64 << 20
+
+
+def find(host: Host) -> Finding:
+    """Follow the packages with the smallest files, and of these the ones that require no other."""
+    names: dict[str, Distribution] = {}
+    sizes = {
+        dists[0]: sum(max(0, host.size(path)) for path in files)
+        for dists in distributions(host).values()
+        if host.is_live and (files := shared_objects(host, dists[0]))
+    }
+    total = 0
+    for dist in sorted(sizes, key=lambda dist: (sizes[dist], dist.name)):
+        total += sizes[dist]
+        if total <= _QUICK_BYTES:
+            names[dist.name] = dist
+    large = {dist.name for dist in sizes} - names.keys()
+    quick = [name for name in names if not large & {need.name for need in required(host, names[name])}]
+    return _followed(host, quick) if quick or not sizes else Finding(facts={"followed": 0})
+
+
+def find_all(host: Host) -> Finding:
+    """Follow every package with compiled files."""
+    return _followed(host, ())
+
+
+def _followed(host: Host, names: Sequence[str]) -> Finding:
+    if not host.is_live or host.platform != "linux":
+        why = "only the files of a live Linux machine are followed; see `backends resolve --root`"
+        return Finding(presence=Presence.ABSENT, reasons=(Reason("not-followed", why),))
+    resolution = resolve(host, names)
+    rows: list[FactValue] = [*fault_rows(resolution)]
+    return Finding(facts={"followed": len(resolution.packages), **({"faults": rows} if rows else {})})
+
+
+def derive(facts: Mapping[str, Any], reports: Mapping[str, ProbeReport]) -> dict[str, FactValue]:
+    """Return the facts without the faults of packages that were imported or opened."""
+    asked = {
+        name
+        for report in reports.values()
+        if {"imports", "accelerators"} & report.facts.keys()
+        for name in owners_of(report.facts)
+    }
+    rows = [row for row in facts.get("faults", ()) if row["package"] not in asked]
+    return {**facts, "faults": rows} if rows else {key: facts[key] for key in facts if key != "faults"}
+
+
+def judged(facts: Mapping[str, Any]) -> tuple[tuple[Reason, ...], tuple[Reason, ...]]:
+    """Return the reasons that something is broken, and the warnings, that follow from derived facts."""
+    reasons, warnings = [], []
+    for row in facts.get("faults", ()):
+        words = f"{row['package']} {row['version']} {row['verdict']}: {row['message']}"
+        hint = row.get("command") or row.get("hint", "")
+        if row["verdict"] == Verdict.FALLS_BACK:
+            warnings.append(Reason("falls-back", words, hint))
+        else:
+            reasons.append(Reason("does-not-load", words, hint))
+    return tuple(reasons), tuple(warnings)
