@@ -72,14 +72,15 @@ def _followed(host: Host, names: Sequence[str]) -> Finding:
 
 
 def derive(facts: Mapping[str, Any], reports: Mapping[str, ProbeReport]) -> dict[str, FactValue]:
-    """Return the facts without the faults of packages that were imported or opened."""
-    asked = {
-        name
-        for report in reports.values()
-        if {"imports", "accelerators"} & report.facts.keys()
-        for name in owners_of(report.facts)
-    }
-    rows = [row for row in facts.get("faults", ()) if row["package"] not in asked]
+    """Return the facts without what an import, or a start of an accelerator, has decided."""
+    decided: dict[str, set[str]] = {}
+    for report in reports.values():
+        verdicts = {Verdict.FAILS} if "imports" in report.facts else set()
+        verdicts |= {Verdict.FALLS_BACK} if "accelerators" in report.facts else set()
+        verdicts |= {Verdict.BREAKS} if report.presence is Presence.USABLE else set()
+        for name in owners_of(report.facts):
+            decided[name] = {str(verdict) for verdict in verdicts}
+    rows = [row for row in facts.get("faults", ()) if row["verdict"] not in decided.get(row["package"], ())]
     return {**facts, "faults": rows} if rows else {key: facts[key] for key in facts if key != "faults"}
 
 

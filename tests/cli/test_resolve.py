@@ -167,3 +167,19 @@ def test_a_wrong_question_is_one_line_and_exit_code_2(folder: Path) -> None:
     text = resolved(folder, str(folder / "text"))
     assert text.returncode == 1
     assert "the file is a text file, not an ELF library" in " ".join(text.stdout.split())
+
+
+def test_info_and_doctor_show_what_does_not_load_once_for_each_cause(folder: Path) -> None:
+    python = str(folder / "env/bin/python")
+    page = backends("info", "--python", python, "--color", "never").stdout
+    found = json.loads(backends("doctor", "--python", python, "--format", "json").stdout)
+    failed = [check for check in found["checks"] if check["status"] == "failed"]
+
+    text = " ".join(page.split())
+    assert "loading lacking 1.0 does not load: libabsent.so.3: cannot open shared object file" in text
+    named = {check["code"]: check for check in failed if "does not load" in check["message"]}
+    assert set(named) == {"library-not-found", "symbol-not-defined"}
+    assert "lacking 1.0 does not load" in named["library-not-found"]["message"]
+    assert "lost" not in named["library-not-found"]["message"]  # its file is gone: that is reported
+    assert "wheel-files-missing" in {check["code"] for check in failed}
+    assert not any("follower" in check["message"] for check in failed)

@@ -111,7 +111,7 @@ def test_a_row_is_valid_and_only_one_without_a_file_has_rules() -> None:
 
     assert files <= rows().keys()
     for code, row in rows().items():
-        has_rules = bool(row.symptoms or row.message or row.warnings or row.variables)
+        has_rules = bool(row.symptoms or row.message or row.warnings or row.variables or row.faults)
         assert has_rules is (code not in files), code
         for rule in (row, *row.symptoms):
             for conditions in (*row.requires, *rule.where, *rule.unless):

@@ -236,11 +236,14 @@ def _faults(rule: Rule, report: ReportView) -> Iterator[Symptom]:
     """Yield the faults of packages, but those that an import met, or that missing files explain."""
     incomplete = {row["name"] for row in report.fact("packages.missing_files", [])}
     for row in report.fact("loading.faults", []) if rule.faults else ():
-        is_known = row["package"] in incomplete or is_named(report, row["name"])
-        if row["code"] in rule.faults and not is_known:
+        package, name = row["package"], row.get("name", "")
+        words = f"{package} {row.get('version', '')} {row['verdict']}: {row['message']}"
+        is_glibc = name.startswith("GLIBC_") and package in report.fact("packages.glibc_needed", {})
+        is_known = package in incomplete or is_glibc or (name and is_named(report, name))
+        if row["code"] in rule.faults and not is_known and not words.startswith(rule.begins_not):
             cause = f" ({row['cause'].rstrip('.')})" if "cause" in row else ""
             yield Symptom(
-                f"{row['package']} {row.get('version', '')} {row['verdict']}: {row['message']}{cause}",
+                f"{words}{cause}",
                 row.get("hint", ""),
                 row.get("command", ""),
                 {"loading.faults": [row]},
