@@ -169,6 +169,14 @@ def test_a_wrong_question_is_one_line_and_exit_code_2(folder: Path) -> None:
     assert "the file is a text file, not an ELF library" in " ".join(text.stdout.split())
 
 
+def test_a_recording_has_no_files_to_follow(tmp_path: Path) -> None:
+    (tmp_path / "host.json").write_text("{}")
+    done = backends("resolve", "--root", str(tmp_path))
+
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "is a recording, which does not have the files of packages" in done.stderr
+
+
 def test_info_and_doctor_show_what_does_not_load_once_for_each_cause(folder: Path) -> None:
     python = str(folder / "env/bin/python")
     page = backends("info", "--python", python, "--color", "never").stdout

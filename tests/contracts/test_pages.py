@@ -87,7 +87,7 @@ STANDS_FOR = {
 }
 #: These watch, trace or start what is not here, need a GPU or a cluster, or are files of a page of its own.
 LEFT_OUT = {
-    *("train.py", "serve.py", "top", "cuda", "cuda:1"),
+    *("train.py", "serve.py", "top", "cuda", "cuda:1", "./build/_C.so"),
     *("--hosts", "--slurm", "--mpi", "--ray", "--dask"),
 }
 #: So that a machine with much to do is not timed.

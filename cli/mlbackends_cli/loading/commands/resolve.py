@@ -24,7 +24,7 @@ import os
 import click
 from msgspec.structs import replace
 
-from mlbackends.base.errors import BadInput
+from mlbackends.base.errors import BadInput, Incomplete
 from mlbackends.host.host import Host
 from mlbackends.host.interpreter import of_process, query
 from mlbackends.host.python.packages import python_folders
@@ -67,7 +67,7 @@ CODES = {
 @option("--all details", "Also list the packages that load, and every fault of the others.")
 @PYTHON
 @PID
-@root_option()
+@root_option("Follow the packages of another file system, by its root folder.")
 @written("outcome")
 def command(
     subjects: tuple[str, ...],
@@ -89,6 +89,9 @@ def command(
     if root and (pid or python):
         hint = "leave --root or the others out"
         raise BadInput("--root cannot be combined with --pid or --python", hint)
+    if root and (".machine" in os.path.basename(root) or os.path.isfile(f"{root}/host.json")):
+        message = f"{root} is a recording, which does not have the files of packages"
+        raise Incomplete(message, "run this on the machine itself, or give --root its whole file system")
     inspected = query(python) if python else of_process(pid, 5.0) if pid else None
     host = Host(root or "/", pid=pid, python=inspected)
     paths = [os.path.abspath(subject) if "/" in subject and not root else subject for subject in subjects]
