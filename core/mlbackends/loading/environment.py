@@ -1,11 +1,21 @@
 """The packages of an environment, and the process that importing a module leaves behind."""
 
 import posixpath
+import sys
 from collections.abc import Iterable
+from functools import cached_property
 
 from mlbackends.base.errors import NotALibrary
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.host.python.packages import Distribution, distributions, record_bytes
+from mlbackends.host.python.packages import (
+    Distribution,
+    distribution,
+    distributions,
+    editable_location,
+    python_folders,
+    record_bytes,
+)
+from mlbackends.host.python.requirements import required
 from mlbackends.loading.dynamic_symbols import symbol
 from mlbackends.loading.imports import (
     Import,
@@ -17,7 +27,7 @@ from mlbackends.loading.imports import (
     suffixes,
 )
 from mlbackends.loading.linker import Opening, Process, object_file
-from mlbackends.loading.preloads import preload_of, preloaded
+from mlbackends.loading.preloads import Preload, preload_of, preloaded
 from mlbackends.model.loading import Fault
 
 #: An import that fails, and how opening its file ended.
@@ -88,40 +98,80 @@ class Environment:
     def import_module(self, process: Process, module: str) -> list[Failure]:
         """Do to a process what `import module` does, and return what could not be opened.
 
-        Ends at the first extension module that surely is imported and does not open.
+        Ends at the first module that surely is imported and cannot be.
         """
         if module in process.imported:
-            return []
-        process.imported.add(module)
+            return [*process.imported[module]]  # it fails each time
+        process.imported[module] = []
         failed: list[Failure] = []
-        row = preload_of(self.host, module)
-        if row:
+        top = module.partition(".")[0]
+        row = preload_of(self.host, top)
+        if row and module != top:
+            failed += self.import_module(process, top)
+        elif row:
             for other in row.imports:
                 failed += self.import_module(process, other)
             if not any(step.is_certain for step, _ in failed):
                 failed += preloaded(self.host, process, row)
-        if row and (not row.follows or any(step.is_certain for step, _ in failed)):
-            return failed
-        for step in imports_of(self.host, module):
+        ended = [failing for failing in failed if failing[0].is_certain]
+        is_done = row and not row.follows and not self._lacks_requirement(row)
+        for step in () if ended or is_done else imports_of(self.host, module):
             inner: list[Failure] = []
             if step.module in lost_modules(self.host):
-                words = f"No module named '{step.module}'"
-                fault = Fault("missing-file", step.module, words, (step.path,))
-                inner = [(step, Opening(None, (fault,)))]
+                # A folder without __init__.py can be imported, with nothing in it.
+                is_empty = step.path.endswith(f"/{top}/__init__.py")
+                is_certain = step.is_certain and not step.is_optional and not is_empty
+                opening = no_module(step.module, step.path, step.words)
+                inner = [(step._replace(is_certain=is_certain), opening)]
             elif step.is_extension:
                 opening = process.open(step.path)
                 inner = [(step, opening)] if opening.faults else []
-            elif not step.path and self._is_installed(step.module):
+            elif step.module in self.broken_modules:
+                inner = [(step, self.broken_modules[step.module])]
+            elif not step.path and self._is_followed(step.module):
                 inner = [
                     (other._replace(is_certain=other.is_certain and step.is_certain), opening)
                     for other, opening in self.import_module(process, step.module)
                 ]
+            elif step.is_certain and not step.is_optional and self._is_nowhere(step.module):
+                inner = [(step, no_module(step.module))]
             failed += inner
-            if any(failing.is_certain for failing, _ in inner):
+            ended = [failing for failing in inner if failing[0].is_certain]
+            if ended:
                 break
+        process.imported[module] = ended
         return failed
 
-    def _is_installed(self, module: str) -> bool:
-        """Return whether a module is from an installed package, not from the standard library."""
+    @cached_property
+    def broken_modules(self) -> dict[str, Opening]:
+        """The extension modules of the standard library that cannot be opened, by name."""
+        broken = {}
+        for folder in python_folders(self.host):
+            for name in self.host.listdir(folder) if folder.endswith("/lib-dynload") else ():
+                opening = self.start.copy().open(f"{folder}/{name}")
+                if opening.faults:
+                    broken[name.partition(".")[0]] = opening
+        return broken
+
+    def _lacks_requirement(self, row: Preload) -> bool:
+        dists = filter(None, (distribution(self.host, name) for name in row.distributions))
+        return any(not need.installed for dist in dists for need in required(self.host, dist))
+
+    def _is_followed(self, module: str) -> bool:
+        """Return whether what a module imports matters: of the standard library only if a part is broken."""
         path = module_file(self.host, module)
-        return "/site-packages/" in path or "/dist-packages/" in path
+        return bool(path and self.broken_modules) or "/site-packages/" in path or "/dist-packages/" in path
+
+    def _is_nowhere(self, module: str) -> bool:
+        """Return whether no import folder has a module, as a file, a folder or by an editable install."""
+        if "." in module or module in sys.stdlib_module_names or module_file(self.host, module):
+            return False
+        is_folder = any(module in self.host.listdir(folder) for folder in python_folders(self.host))
+        return not is_folder and not editable_location(self.host, module)
+
+
+def no_module(name: str, path: str = "", words: str = "") -> Opening:
+    """Return what importing a module comes to that is not there. path: the file that it had."""
+    code = "missing-file" if path else "unmet-requirement"
+    words = words or f"No module named '{name}'"
+    return Opening(None, (Fault(code, name, words, (path,) * bool(path)),))

@@ -22,25 +22,27 @@ from mlbackends.host.python.packages import (
 
 #: The most modules of one package that are read; the largest packages import fewer.
 _MOST_MODULES = 2000
-#: Exceptions that a failed import raises, or that include those.
-_CATCHING = frozenset(
-    ["ImportError", "ModuleNotFoundError", "OSError", "Exception", "BaseException", "RuntimeError", ""]
-)
+#: What catches the failure of an extension module, and also that of a module that is not installed.
+_CATCHING = frozenset(["ImportError", "Exception", "BaseException", ""])
 _MODULE_BYTES = 4 << 20
 _SHARED = bytes_pattern(rb'\.so(?=[.,"\s]|\Z)[^\n]*')
+_SOURCE = bytes_pattern(rb'\.py(?=[,"\s]|\Z)[^\n]*')
 
 
 class Import(NamedTuple):
     """A module that another one imports. path: its file, "" if there is none.
 
-    is_certain: whether importing the package surely imports it, and fails where it fails. line: where that
-    is written, "torch/__init__.py:443".
+    is_certain: whether importing the package surely imports it, and fails where it cannot be opened. line:
+    where that is written, "torch/__init__.py:443". is_optional: whether the code expects that it is not
+    installed. words: what Python says if it is not there.
     """
 
     module: str
     path: str
     is_certain: bool
     line: str = ""
+    is_optional: bool = False
+    words: str = ""
 
     @property
     def is_extension(self) -> bool:
@@ -50,12 +52,12 @@ class Import(NamedTuple):
 
 @once_per_host
 def imports_of(host: Host, module: str) -> tuple[Import, ...]:
-    """Return what importing a module imports, itself first; of other packages only the names.
+    """Return what importing a module imports, itself first; of other packages only the modules that it names.
 
     A module whose file is gone, which its package's RECORD lists, is included with the path that it had.
     """
     walk = _Walk(host, module.partition(".")[0])
-    walk.follow(module, is_certain=True, line="")
+    walk.follow(Import(module, "", True))
     return tuple(walk.found.values())
 
 
@@ -119,21 +121,32 @@ def module_name(host: Host, dist: Distribution, path: str) -> str:
     """Return the name under which Python can import a file of a distribution, "" if it can under none."""
     for suffix in suffixes(host):
         if path.endswith(suffix) and path.startswith(f"{dist.folder}/"):
-            parts = path[len(dist.folder) + 1 : -len(suffix)].split("/")
+            parts = path[len(dist.folder) + 1 : -len(suffix)].removesuffix("/__init__").split("/")
             return ".".join(parts) if all(part.isidentifier() for part in parts) else ""
     return ""
 
 
 @once_per_host
 def lost_modules(host: Host) -> dict[str, str]:
-    """Return the path of each extension module that a distribution installed and that is gone."""
-    lost = {}
+    """Return the path of each module that a distribution installed and that is gone, by its name."""
+    lost: dict[str, str] = {}
     for dists in distributions(host).values():
-        for path in shared_objects(host, dists[0]):
-            if not host.exists(path) and not host.closed_above(path):
-                lost[module_name(host, dists[0], path)] = path
+        for path in lost_files(host, dists[0]):
+            lost.setdefault(module_name(host, dists[0], path), path)
     lost.pop("", None)
-    return lost
+    return {module: path for module, path in lost.items() if not module_file(host, module)}
+
+
+@once_per_host
+def lost_files(host: Host, dist: Distribution) -> tuple[str, ...]:
+    """Return the modules and shared objects that a distribution's RECORD lists and that are gone."""
+    sources = (f"{dist.folder}/{name}" for name in listed_files(record_bytes(host, dist), _SOURCE))
+    return tuple(
+        path
+        for path in (*sources, *shared_objects(host, dist))
+        if posixpath.basename(path) not in _names(host, posixpath.dirname(path))
+        and not host.closed_above(path)
+    )
 
 
 class _Walk:
@@ -144,40 +157,43 @@ class _Walk:
         self.found: dict[str, Import] = {}
         self._certain: set[str] = set()
 
-    def follow(self, module: str, is_certain: bool, line: str) -> None:
+    def follow(self, step: Import) -> None:
         """Add a module, the packages above it, and what they import."""
-        parts = module.split(".")
-        for count in range(1, len(parts) + 1):
-            self._add(".".join(parts[:count]), is_certain, line)
+        parts = step.module.split(".")
+        for count in range(1, len(parts)):
+            self._add(step._replace(module=".".join(parts[:count]), words=""))
+        self._add(step)
 
-    def _add(self, module: str, is_certain: bool, line: str) -> None:
+    def _add(self, step: Import) -> None:
+        module = step.module
         known = self.found.get(module)
-        if known and (known.is_certain or not is_certain):
+        if known and known.is_certain - known.is_optional >= step.is_certain - step.is_optional:
             return
-        top = module.partition(".")[0]
-        if top != self.top:
-            if top == module or top not in self.found:
-                self.found[top] = Import(top, "", is_certain, line)
+        if module.partition(".")[0] != self.top:
+            self.found[module] = step
             return
         path = module_file(self.host, module) or lost_modules(self.host).get(module, "")
         if not path and known is None and "." in module:
             return  # a name of the package above it, or a module of another system
         if known is None and len(self.found) >= _MOST_MODULES:
             return
-        self.found[module] = Import(module, path, is_certain, line)
+        self.found[module] = step._replace(path=path)
         if not path.endswith(".py"):
             return
         is_package = path.endswith("/__init__.py")
         place = path[path.rindex(f"/{self.top}/") + 1 :] if f"/{self.top}/" in path else path
         tree = parsed(self.host, path)
-        for statement, is_sure in _statements(tree.body if tree else [], True, self.host):
+        for statement, is_sure, is_optional in _statements(tree.body if tree else [], True, False, self.host):
             at = f"{place}:{statement.lineno}"
             for name in _imported(statement, module, is_package):
-                is_module = module_file(self.host, name) or name in lost_modules(self.host)
-                if name.partition(".")[0] == self.top and not is_module:
-                    name = name.rpartition(".")[0]  # `from .module import function`
-                if name:
-                    self.follow(name, is_certain and is_sure, at)
+                parent, _, leaf = name.rpartition(".")
+                words = ""
+                if parent and not (module_file(self.host, name) or name in lost_modules(self.host)):
+                    name = parent  # `from .module import function`
+                elif isinstance(statement, ast.ImportFrom) and any(a.name == leaf for a in statement.names):
+                    words = f"cannot import name '{leaf}' from '{parent}'"
+                is_certain = step.is_certain and is_sure
+                self.follow(Import(name, "", is_certain, at, step.is_optional or is_optional, words))
 
 
 @once_per_host
@@ -190,45 +206,60 @@ def parsed(host: Host, path: str) -> ast.Module | None:
 
 
 def _statements(
-    body: list[ast.stmt], is_sure: bool, host: Host
-) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
-    """Yield the imports among statements, each with whether it surely runs and its failure is not caught."""
+    body: list[ast.stmt], is_sure: bool, is_optional: bool, host: Host
+) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool, bool]]:
+    """Yield the imports among statements.
+
+    Each with whether it surely runs and its failure is not caught, and whether the module may be missing.
+    """
     for statement in body:
         match statement:
             case ast.Import() | ast.ImportFrom():
-                yield statement, is_sure
+                yield statement, is_sure, is_optional
             case ast.ClassDef():
-                yield from _statements(statement.body, is_sure, host)
+                yield from _statements(statement.body, is_sure, is_optional, host)
             case ast.With():
                 suppresses = any("suppress" in ast.unparse(item.context_expr) for item in statement.items)
-                yield from _statements(statement.body, is_sure and not suppresses, host)
+                sure, optional = is_sure and not suppresses, is_optional or suppresses
+                yield from _statements(statement.body, sure, optional, host)
             case ast.Try():
-                caught = any(_catches(handler) for handler in statement.handlers)
-                yield from _statements(statement.body, is_sure and not caught, host)
+                caught = _caught(statement.handlers)
+                sure = is_sure and not caught & _CATCHING
+                optional = is_optional or bool(caught & {*_CATCHING, "ModuleNotFoundError"})
+                yield from _statements(statement.body, sure, optional, host)
                 for handler in statement.handlers:
-                    yield from _statements(handler.body, False, host)
-                yield from _statements(statement.orelse, is_sure and not caught, host)
-                yield from _statements(statement.finalbody, is_sure, host)
+                    yield from _statements(handler.body, False, True, host)
+                yield from _statements(statement.orelse, sure, optional, host)
+                yield from _statements(statement.finalbody, is_sure, is_optional, host)
             case ast.If():
                 answer = _decided(statement.test, host)
                 # A constant that is not known here, such as LINUX, chooses among what is there; a call asks
                 # for something that may be missing.
                 asks = any(isinstance(node, ast.Call | ast.Subscript) for node in ast.walk(statement.test))
-                if answer is not False:
-                    yield from _statements(statement.body, is_sure and (answer is True or not asks), host)
-                if answer is not True:
-                    yield from _statements(statement.orelse, is_sure and (answer is False or not asks), host)
+                for branch, value in ((statement.body, True), (statement.orelse, False)):
+                    if answer is None or answer is value:
+                        sure = is_sure and (answer is value or not asks)
+                        yield from _statements(branch, sure, is_optional or answer is None, host)
             case ast.For() | ast.While():
-                yield from _statements(statement.body, False, host)
+                yield from _statements(statement.body, False, True, host)
 
 
-def _catches(handler: ast.ExceptHandler) -> bool:
-    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    names = {kind.id if isinstance(kind, ast.Name) else "" for kind in kinds}
-    if not names & _CATCHING:
-        return False
-    # One that only adds words raises again.
-    return not any(isinstance(statement, ast.Raise) for statement in handler.body)
+def _caught(handlers: list[ast.ExceptHandler]) -> set[str]:
+    """Return the names of the exceptions that handlers catch for good.
+
+    A handler that raises again, as most do whose condition asks for the words, catches what is not installed.
+    """
+    names = set()
+    for handler in handlers:
+        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+        caught = {kind.id if isinstance(kind, ast.Name) else "" for kind in kinds}
+        if any(isinstance(statement, ast.Raise) for statement in handler.body):
+            continue
+        inner = [node for statement in handler.body for node in ast.walk(statement)]
+        raises = any(isinstance(node, ast.Raise) for node in inner)
+        tries = any(isinstance(node, ast.Import | ast.ImportFrom | ast.Try) for node in inner)
+        names |= {"ModuleNotFoundError"} if raises and not tries and caught & _CATCHING else caught
+    return names
 
 
 def _decided(test: ast.expr, host: Host) -> bool | None:
@@ -241,6 +272,10 @@ def _decided(test: ast.expr, host: Host) -> bool | None:
         case ast.UnaryOp(ast.Not(), operand):
             answer = _decided(operand, host)
             return None if answer is None else not answer
+        case ast.BoolOp(ast.Or(), operands) if any(_decided(operand, host) for operand in operands):
+            return True  # as SWIG's modules ask whether they are in a package
+        case ast.Compare(ast.Constant("."), [ast.In()], [ast.Name("__name__")]):
+            return True
         case ast.Compare(left, [operator], [ast.Constant(str() as value)]):
             system = {"linux": "Linux", "darwin": "Darwin", "win32": "Windows"}.get(host.platform, "")
             known = {

@@ -18,7 +18,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mlbackends.base.errors import NotALibrary
 from mlbackends.base.quantities import dotted_numbers
@@ -50,10 +50,15 @@ class ObjectFile:
 
 
 class Mapped:
-    """An object that a process has mapped. loader: the one that needed it first; None if it was opened."""
+    """An object that a process has mapped.
 
-    def __init__(self, path: str, real: str, file: ObjectFile, loader: "Mapped | None") -> None:
-        self.path, self.real, self.file, self.loader = path, real, file, loader
+    name: its path as the loader writes it, with the ".." of a search path. path: the same without them.
+    loader: the object that needed it first; None if it was opened.
+    """
+
+    def __init__(self, name: str, real: str, file: ObjectFile, loader: "Mapped | None") -> None:
+        self.name, self.path = name, posixpath.normpath(name)
+        self.real, self.file, self.loader = real, file, loader
         self.needs: list[Need] = []
         self.needed: list[Mapped] = []
 
@@ -94,10 +99,11 @@ class Process:
         self.by_name: dict[str, Mapped] = {}
         #: The objects whose symbols every other object sees: the program's, and those opened RTLD_GLOBAL.
         self.visible: list[Mapped] = []
-        #: The modules that were imported in it.
-        self.imported: set[str] = set()
+        #: The modules that were imported in it, each with what made that fail.
+        self.imported: dict[str, list[Any]] = {}
         self.program: Mapped | None = None
         self.loader_file = ""
+        self._is_running = False
         #: What the start of the program failed with.
         self.faults: tuple[Fault, ...] = ()
         if program:
@@ -108,7 +114,7 @@ class Process:
         other = Process(self.host)
         other.program, other.loader_file, other.faults = self.program, self.loader_file, self.faults
         other.mapped, other.visible, other.by_name = [*self.mapped], [*self.visible], {**self.by_name}
-        other.imported = set(self.imported)
+        other.imported = {**self.imported}
         return other
 
     def _start(self, program: str) -> None:
@@ -155,6 +161,7 @@ class Process:
         visible: as RTLD_GLOBAL. binds: whether symbols are bound at once, as RTLD_NOW. asking: the object
         whose code calls dlopen, by whose folders a name is searched for.
         """
+        self._is_running = True
         before = [*self.mapped], {**self.by_name}
         faults: list[Fault] = []
         found = self._find(name, asking, faults)
@@ -189,7 +196,7 @@ class Process:
 
     def _add(self, mapped: Mapped, *names: str) -> None:
         self.mapped.append(mapped)
-        for name in (mapped.path, mapped.real, mapped.file.soname, *names):
+        for name in (mapped.name, mapped.path, mapped.real, mapped.file.soname, *names):
             if name:
                 self.by_name.setdefault(name, mapped)
 
@@ -213,7 +220,7 @@ class Process:
                 continue  # the loader warns at most
             for version, is_optional in versions.items():
                 if version not in definer.file.symbols.versions and not is_optional:
-                    message = f"{definer.path}: version `{version}' not found (required by {mapped.path})"
+                    message = f"{definer.name}: version `{version}' not found (required by {mapped.name})"
                     yield Fault("missing-version", version, message, (*mapped.route(), definer.path))
 
     def _unbound(self, mapped: Mapped, scope: list[Mapped]) -> Iterator[Fault]:
@@ -227,7 +234,7 @@ class Process:
             return  # nothing refers to it
         symbol = lacking[first]
         version = f", version {symbol.version}" if symbol.version else ""
-        message = f"{mapped.path}: undefined symbol: {symbol}{version}"
+        message = f"{mapped.name}: undefined symbol: {symbol}{version}"
         others = tuple(str(other) for index, other in lacking.items() if index != first)
         yield Fault("missing-symbol", str(symbol), message, mapped.route(), others=others)
 
@@ -260,13 +267,13 @@ class Process:
                     return _Found(Need(name, path, step, via), None)
                 continue  # the search passes over it
             mapped = Mapped(path, real, file, asking)
-            if file.has_executable_stack and asking is not None and self._refuses_stacks():
+            if file.has_executable_stack and self._is_running and self._refuses_stacks():
                 message = (
                     f"{path}: cannot enable executable stack as shared object requires: Invalid argument"
                 )
                 faults.append(Fault("executable-stack", posixpath.basename(path), message, mapped.route()))
             self._add(mapped, name)
-            return _Found(Need(name, path, step, via), mapped)
+            return _Found(Need(name, mapped.path, step, via), mapped)
         if all(fault.name != name for fault in faults):  # once, of the file that asks first
             faults.append(_not_found(name, asking))
         return _Found(Need(name), None)
@@ -340,16 +347,16 @@ class Process:
     def _expanded(self, text: str, mapped: Mapped | None) -> str:
         """Return a path with the loader's variables replaced. mapped: the object that has the path."""
         if "$" not in text:
-            return posixpath.normpath(text) if text else text
+            return text.rstrip("/") or text[:1]
         origin = ""
         if mapped is not None:
-            origin = posixpath.dirname(mapped.real if mapped is self.program else mapped.path)
+            origin = posixpath.dirname(mapped.real if mapped is self.program else mapped.name)
         library = next((f.strip("/") for f in default_folders(self.host, self.loader_file)), "lib")
         values = {"ORIGIN": origin, "LIB": library, "PLATFORM": self._machine()}
         text = re.sub(
             r"\$(?:\{(\w+)\}|(ORIGIN|LIB|PLATFORM))", lambda m: values.get(m[1] or m[2], m[0]), text
         )
-        return posixpath.normpath(text)
+        return text.rstrip("/") or text[:1]
 
     def _musl_folders(self) -> list[str]:
         name = posixpath.basename(self.loader_file).removesuffix(".so.1")

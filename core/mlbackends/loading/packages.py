@@ -14,8 +14,15 @@ from mlbackends.host.host import Host
 from mlbackends.host.python.packages import Distribution, distribution, distributions, normalised
 from mlbackends.host.python.requirements import required
 from mlbackends.loading.chips import code_for
-from mlbackends.loading.environment import Environment, extension_modules, modules_of, providers
-from mlbackends.loading.imports import imports_of, lost_modules, shared_objects
+from mlbackends.loading.environment import (
+    Environment,
+    Failure,
+    extension_modules,
+    modules_of,
+    no_module,
+    providers,
+)
+from mlbackends.loading.imports import imports_of, lost_files, lost_modules, shared_objects
 from mlbackends.loading.later import later
 from mlbackends.loading.linker import Opening
 from mlbackends.loading.preloads import preload_of
@@ -189,8 +196,7 @@ class _Packages:
         roots = extension_modules(host, dist)
         for name, path in roots.items():
             if name in lost_modules(host):
-                words = f"No module named '{name}'"
-                failing[path] = Opening(None, (Fault("missing-file", name, words, (path,)),))
+                failing[path] = no_module(name, path)
                 continue
             opening, modules = opened(self.environment, path, before)
             after |= dict.fromkeys(modules)
@@ -219,12 +225,13 @@ class _Packages:
         )
 
     def _is_held_back(self, dist: Distribution) -> bool:
-        """Return whether a package that this one requires does not load, or is not installed."""
+        """Return whether files are gone, or something that this package requires is missing or has faults."""
+        if self.environment.broken_modules or lost_files(self.host, dist):
+            return True
         for need in required(self.host, dist):
-            if not need.installed:
-                return True
             other = distribution(self.host, need.name)
-            if other and self.answer(other).verdict is not Verdict.LOADS:
+            answer = self.answer(other) if other else None
+            if answer is None or answer.faults or answer.fallbacks or answer.parts:
                 return True
         return False
 
@@ -235,21 +242,26 @@ class _Packages:
 
         failing: the extension modules that do not open.
         """
-        certain: list[Fault] = []
-        caught: list[Fault] = []
-        met: set[str] = set()
-        for module in modules_of(self.host, dist):
-            if module.startswith("_") and met:
-                continue
-            for step, opening in self.environment.import_module(self.environment.start.copy(), module):
-                if step.path not in met:
-                    (certain if step.is_certain else caught).extend(opening.faults)
-                met.add(step.path)
+        own = modules_of(self.host, dist)
+        failed: list[Failure] = []
+        for module in own:
+            if not (module.startswith("_") and failed):
+                failed += self.environment.import_module(self.environment.start.copy(), module)
+        certain = {fault: None for step, opening in failed if step.is_certain for fault in opening.faults}
+        caught = {
+            fault: None
+            for step, opening in failed
+            if not step.is_certain and step.module.partition(".")[0] in own
+            for fault in opening.faults
+            if fault not in certain
+        }
+        met = {step.path for step, _ in failed}
         rest: list[Fault] = []
         for path, opening in failing.items():
-            if path not in met:
-                is_public = self._is_imported_by_its_package(dist, path)
-                (caught if is_public else rest).extend(opening.faults)
+            if path not in met and self._is_imported_by_its_package(dist, path):
+                caught |= dict.fromkeys(opening.faults)
+            elif path not in met:
+                rest += opening.faults
         return tuple(certain), tuple(caught), tuple(rest)
 
     def _is_imported_by_its_package(self, dist: Distribution, path: str) -> bool:
