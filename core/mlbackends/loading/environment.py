@@ -105,8 +105,8 @@ class Environment:
         process.imported[module] = []
         failed: list[Failure] = []
         top = module.partition(".")[0]
-        row = preload_of(self.host, top)
-        if row and module != top:
+        row = preload_of(self.host, module) or preload_of(self.host, top)
+        if row and row.module != module:
             failed += self.import_module(process, top)
         elif row:
             for other in row.imports:
