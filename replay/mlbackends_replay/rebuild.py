@@ -13,17 +13,21 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from fnmatch import fnmatchcase
 
 import msgspec
+from msgspec.structs import replace
 
 from mlbackends.base.errors import MlBackendsError, NotALibrary
+from mlbackends.base.patterns import pattern
 from mlbackends.base.quantities import dotted_numbers
 from mlbackends.host.host import Host
 from mlbackends.host.python.requirements import unmet
+from mlbackends.libraries.elf import ElfImage
 from mlbackends.libraries.loader_cache import cached_libraries
-from mlbackends.loading.linker import default_folders, object_file
+from mlbackends.loading.dynamic_symbols import DynamicSymbols
+from mlbackends.loading.linker import default_folders
 from mlbackends_replay.cases import Case, Installed
 from mlbackends_replay.stand_ins import StandIn, elf_file
 
@@ -42,6 +46,8 @@ flags\t\t: fpu sse sse2 cx16 sse4_1 sse4_2 popcnt movbe ssse3 lahf_lm avx f16c f
 #: The oldest C library that a wheel can ask for by its tag, and one newer than all.
 _GLIBC_MINORS = range(45, 4, -1)
 _PATCH = "9"
+#: An import that is not inside a function or a `try`.
+_IMPORT = pattern(r"(?m)^(?:import|from)[ \t]+([A-Za-z_]\w*)")
 
 
 class NotRebuilt(MlBackendsError):
@@ -103,6 +109,7 @@ class _Environment:
             f"{self.prefix}/python.exe" if self.is_windows else f"{self.prefix}/bin/python{case.python}"
         )
         self.path = [library, self.site]
+        self._lacking: dict[str, set[str]] = {}
 
     def at(self, path: str) -> str:
         """Return where a path of the environment is on this machine."""
@@ -202,38 +209,49 @@ class _Environment:
                 shutil.copyfile(source, self.at(target))
             else:
                 self.write(target, elf_file(StandIn(target), self.machine))
-        for soname in self.case.system:
-            self.write(f"{folder}/{soname}", elf_file(StandIn(soname), self.machine))
+        release = self.case.driver
+        for name in ("libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1") if release else ():
+            self.write(f"{folder}/{name[:-1]}{release}", elf_file(StandIn(name), self.machine))
+            os.symlink(f"{name[:-1]}{release}", self.at(f"{folder}/{name}"))
+        loader_needs = ("libm.so.6", "libc.so.6")
+        program = StandIn(self.program, "-", loader_needs, defines=self.lacking("Py"), interpreter=loader)
+        libraries = [StandIn(f"{folder}/{soname}") for soname in self.case.system]
+        for library in (program, *libraries, *self.case.libraries):
+            defined = (*library.defines, *self.lacking(posixpath.basename(library.path)))
+            self.write(library.path, elf_file(replace(library, defines=defined), self.machine))
 
-    def add_interpreter(self, host: Host) -> None:
-        """Write an interpreter that defines what the files of the case lack of Python's C API."""
-        wanted = set()
-        for path in _shared_objects(self.at(self.site)):
-            try:
-                file = object_file(host, path.removeprefix(os.path.join(self.folder, "root")))
-            except (NotALibrary, OSError):
-                continue
-            if file.machine == self.machine:
-                names = (str(symbol) for symbol in file.symbols.lacking.values())
-                wanted |= {name for name in names if name.startswith(("Py", "_Py"))}
-        loader, defines = _LOADERS[self.machine], tuple(sorted(wanted))
-        interpreter = StandIn(
-            self.program, "-", ("libm.so.6", "libc.so.6"), defines=defines, interpreter=loader
-        )
-        self.write(self.program, elf_file(interpreter, self.machine))
+    def lacking(self, of: str) -> tuple[str, ...]:
+        """Return the symbols that the wheels' files lack: in a version of a library, or of the prefix Py."""
+        if not self._lacking:
+            for top, _, names in os.walk(self.at(self.site)):
+                for name in names:
+                    if name.endswith(".so") or ".so." in name:
+                        with suppress(NotALibrary, OSError), ElfImage(os.path.join(top, name)) as image:
+                            for symbol in DynamicSymbols(image).lacking.values():
+                                text = str(symbol)
+                                key = "Py" if text.startswith(("Py", "_Py")) else symbol.file
+                                self._lacking.setdefault(key, set()).add(text)
+        return tuple(sorted(self._lacking.get(of, ())))
 
     def add_requirements(self, host: Host) -> None:
-        """Install a stand-in for each requirement that the wheels do not meet."""
+        """Install a stand-in for each requirement that no wheel meets, and for each module that none has."""
         for row in unmet(host):
             name = row["needs"]
-            if name in self.case.uninstalled or name == "python":
-                continue
-            version = _fitting(row.get("wanted", ""))
-            if name == "torch":
-                self.install(torch(version, self.case.python))
-            elif not os.path.exists(self.at(f"{self.site}/{name.replace('-', '_')}")):
-                files = {} if name.startswith("nvidia-") else {f"{name.replace('-', '_')}/__init__.py": ""}
-                self.install(Installed(name, version, files))
+            if name not in (*self.case.uninstalled, "python"):
+                version = _fitting(row.get("wanted", ""))
+                self.install(
+                    torch(version, self.case.python) if name == "torch" else Installed(name, version)
+                )
+        present = {name.partition(".")[0] for name in os.listdir(self.at(self.site))}
+        modules = {}
+        for top, _, names in os.walk(self.at(self.site)):
+            for name in names:
+                if name.endswith(".py"):
+                    with open(os.path.join(top, name), encoding="utf-8", errors="replace") as file:
+                        modules.update(dict.fromkeys(_IMPORT.findall(file.read())))
+        absent = modules.keys() - present - sys.stdlib_module_names - {*self.case.uninstalled}
+        files = {f"{name}/__init__.py": "" for name in sorted(absent)}
+        self.install(Installed("modules-of-requirements", "1.0", files))
 
 
 def rebuild(case: Case, folder: str) -> None:
@@ -254,16 +272,11 @@ def rebuild(case: Case, folder: str) -> None:
     for dist in case.installs:
         is_torch = dist.name == "torch" and not dist.libraries
         environment.install(torch(dist.version, case.python, dist.files) if is_torch else dist)
-    for library in case.libraries:
-        environment.write(library.path, elf_file(library, environment.machine))
     for path in case.remove:
         os.remove(environment.at(f"{environment.site}/{path}"))
+    environment.add_requirements(environment.describe())
     if not environment.is_windows:
         environment.add_machine()
-    host = environment.describe()
-    environment.add_requirements(host)
-    if not environment.is_windows:
-        environment.add_interpreter(host)
     with open(stamp, "wb") as file:
         file.write(state)
 
@@ -305,11 +318,6 @@ def _installed_as(name: str, prefix: str, site: str) -> str:
     return f"{places.get(kind, site)}/{below}"
 
 
-def _shared_objects(folder: str) -> Iterator[str]:
-    for top, _, names in os.walk(folder):
-        yield from (os.path.join(top, name) for name in names if name.endswith(".so") or ".so." in name)
-
-
 def _fitting(wanted: str) -> str:
     """Return a version that satisfies a specifier."""
     from packaging.specifiers import SpecifierSet
@@ -317,8 +325,9 @@ def _fitting(wanted: str) -> str:
     clauses = SpecifierSet(wanted)
     named = [clause.version.replace(".*", ".0") for clause in clauses]
     below = [f"{version}.0.1" for version in named] + ["0.1", "1.0", "2.0", "9999"]
-    candidates: Iterable[str] = (*named, *below)
-    return next((version for version in candidates if clauses.contains(version, prereleases=True)), "1.0")
+    return next(
+        (version for version in (*named, *below) if clauses.contains(version, prereleases=True)), "1.0"
+    )
 
 
 def _own_glibc() -> str:

@@ -47,8 +47,7 @@ def answer(case: Case, folder: str) -> Result:
     faults = [*package.get("faults", ()), *package.get("fallbacks", ())]
     name = faults[0]["name"] if faults else ""
     line = next((line for line in text if line.strip()), "").strip()
-    if name and name not in line and len(text) > 1:
-        line = f"{line}: {text[1].strip()}"  # the verdict has a line of its own
+    line += f": {faults[0]['message']}" if faults else ""
     agrees = name in case.words and package["verdict"] == case.verdict and name in line
     return Result("", line.replace(site, "SITE").replace(folder, ""), package["verdict"], name, agrees)
 
@@ -65,7 +64,7 @@ def _run(arguments: list[str]) -> str:
         check=False,
         encoding="utf-8",
     )
-    if done.returncode not in (0, 1, 3, 4):
+    if not done.stdout:
         raise NotRebuilt(f"`backends {shlex.join(arguments)}` failed: {done.stderr.strip()[-300:]}")
     return done.stdout
 

@@ -284,7 +284,10 @@ def _assembler_faults(host: Host, dist: Distribution, target: TargetMachine) -> 
         return
     if not known or number in known:
         return
-    wanted = f"{number}a" if float(target.chip) >= _FIRST_WITH_SUFFIX else number
+    compiler = host.read(f"{dist.folder}/triton/backends/nvidia/compiler.py")
+    is_older = "if capability == 90" in compiler and "if capability >= 90" not in compiler
+    has_suffix = float(target.chip) >= _FIRST_WITH_SUFFIX and not (is_older and number != "sm_90")
+    wanted = f"{number}a" if has_suffix else number
     yield Fault(
         "no-code-for-chip",
         wanted,
@@ -353,10 +356,11 @@ def _cpu_faults(host: Host, dist: Distribution, target: TargetMachine) -> Iterab
             # What a user or a distribution compiles may need less or more.
             if missing and "manylinux" in host.read(f"{owner.info}/WHEEL", 1 << 16):
                 wheels = f"the wheels of {name}" if name != dist.name else "its wheels"
+                is_named = any(word in row.message for word in row.needs)
                 yield Fault(
                     "no-code-for-chip" if row.loads else "cpu-too-old",
                     joined(row.needs),
-                    row.message,
+                    row.message if is_named else f"{row.message}: it needs {joined(row.needs)}",
                     cause=f"{wheels} are compiled for {joined(row.needs)};"
                     f" {target.title or target.name} lacks {joined(missing)}",
                     hint=row.hint or f"build {name} from source on a machine of this kind",

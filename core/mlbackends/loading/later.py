@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.host.python.packages import Distribution, distribution, distributions
+from mlbackends.host.python.packages import Distribution, distribution, distributions, python_folders
 from mlbackends.loading.environment import Environment, modules_of
 from mlbackends.loading.imports import shared_objects
 from mlbackends.loading.linker import Mapped, ObjectFile, Opening, Process
@@ -33,12 +33,14 @@ class Later(Struct, frozen=True, forbid_unknown_fields=True):
 
     distributions, versions: which packages this holds for. opens: files below the import folders, or names
     that are searched for, in their order; of "A | B" the first that opens, "A + B" are opened together.
-    {nvrtc} is the version of the installed NVRTC as 13.0. by: the file whose code opens names. module: what
-    the process has imported, if it is not the package's own. beside: another package without which nobody
-    expects this to work. both: the package is one for CPUs and for GPUs, and this is expected only where
-    something else is for GPUs. visible: opened as RTLD_GLOBAL. nearest: of files that differ in CUDA's
-    version the package chooses the nearest of torch's major version. costs: what it is for. says: what the
-    package then prints. helps: modules, or calls, that may map what is missing. source: where it was read.
+    {nvrtc} is the version of the installed NVRTC as 13.0, {torch} torch's toolkit as cuda130 or rocm72. by:
+    the file whose code opens names. module: what the process has imported, if it is not the package's own.
+    beside: another package without which nobody expects this to work. both: the package is one for CPUs and
+    for GPUs, and this is expected only where something else is for GPUs. visible: opened as RTLD_GLOBAL.
+    nearest: of files that differ in CUDA's version the package chooses the nearest of torch's major version.
+    costs: what it is for. says: what the package then prints; absent: where a file is not there. fits:
+    another package with the only versions beside which the package opens its files. helps: modules, or
+    calls, that may map what is missing. source: where it was read.
     """
 
     distributions: tuple[str, ...]
@@ -53,6 +55,8 @@ class Later(Struct, frozen=True, forbid_unknown_fields=True):
     visible: bool = False
     nearest: bool = False
     says: str = ""
+    absent: str = ""
+    fits: str = ""
     helps: tuple[str, ...] = ()
 
 
@@ -72,6 +76,11 @@ def later(environment: Environment, dist: Distribution) -> tuple[Fault, ...]:
             continue
         if (row.both and not is_for_nvidia(host)) or not _is_installed(host, row.beside):
             continue
+        name, _, clauses = row.fits.partition(" ")
+        other = distribution(host, name) if name else None
+        if other and not holds_for(host, (name,), clauses):
+            words = row.says.replace("{installed}", other.version)
+            faults.append(Fault("unmet-requirement", other.version, words, cause=row.costs))
         module = row.module or next(iter(modules_of(host, dist)), "")
         lacking = _lacking(environment, dist, row, (module,) if module else ())
         if not lacking or lacking[0].name in {
@@ -79,6 +88,7 @@ def later(environment: Environment, dist: Distribution) -> tuple[Fault, ...]:
         }:
             continue
         first, *others = lacking
+        says = row.absent if row.absent and "/" in first.name else row.says
         helping = [
             name
             for name in row.helps
@@ -93,8 +103,8 @@ def later(environment: Environment, dist: Distribution) -> tuple[Fault, ...]:
         faults.append(
             Fault(
                 "not-opened-later",
-                first.name,
-                row.says.replace("{error}", first.message).replace("{name}", first.name) or first.message,
+                posixpath.basename(first.name),
+                says.replace("{error}", first.message).replace("{name}", first.name) or first.message,
                 first.path,
                 cause=row.costs,
                 hint=hint,
@@ -160,7 +170,11 @@ def _tried(host: Host, process: Process, entry: str, asking: Mapped | None, row:
         for name in alternative.split(" + "):
             name = name.replace("{nvrtc}", _nvrtc(host))
             paths = [name]
-            if "/" in name:
+            if "{torch}" in name:
+                own = name.replace("{torch}", _torch_build(host))
+                lost = next((f"{folder}/{own}" for folder in python_folders(host) if "site-" in folder), own)
+                paths = (matches(host, own) or [lost]) if _torch_build(host) else []
+            elif "/" in name:
                 paths = [_nearest(host, name)] if row.nearest else matches(host, name)
             for path in paths[:1]:
                 opening = process.open(path, visible=row.visible, asking=asking)
@@ -180,6 +194,16 @@ def _nearest(host: Host, pattern: str) -> str:
     same = sorted((path for path in paths if numbers[path] // 10 == version // 10), key=numbers.__getitem__)
     lower = [path for path in same if numbers[path] <= version]
     return (lower[-1:] or same or [pattern.replace("*", str(version))])[0]
+
+
+def _torch_build(host: Host) -> str:
+    """Return the toolkit of the installed torch as file names have it, "cuda130", "" for none."""
+    for toolkit, word in (("cuda", "cuda"), ("hip", "rocm")):
+        major, _, minor = torch_cuda(host, toolkit).partition(".")
+        minor = minor.partition(".")[0]
+        if major.isdecimal() and minor.isdecimal():
+            return f"{word}{int(major) * 10 + int(minor)}"
+    return ""
 
 
 def _nvrtc(host: Host) -> str:

@@ -95,10 +95,10 @@ def holds_for(host: Host, names: tuple[str, ...], versions: str) -> str:
 
 
 @once_per_host
-def torch_cuda(host: Host) -> str:
-    """Return the version of CUDA that the installed torch is built for, "" for none."""
+def torch_cuda(host: Host, toolkit: str = "cuda") -> str:
+    """Return the version of CUDA, or of HIP as "hip", that the installed torch is built for, "" for none."""
     texts = (host.read(f"{folder}/torch/version.py") for folder in python_folders(host))
-    return assigned_text(next(filter(None, texts), ""), "cuda")
+    return assigned_text(next(filter(None, texts), ""), toolkit)
 
 
 def _has(host: Host, pattern: str) -> bool:

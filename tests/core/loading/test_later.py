@@ -257,3 +257,39 @@ def test_the_systems_installer_brings_ffmpeg(site: Site, tmp_path: Path) -> None
     assert not second.command
     if Path("/usr/bin/apt-get").exists():
         assert first.command == "apt-get install -y ffmpeg"
+
+
+@pytest.mark.parametrize(
+    ("version", "built", "name", "words"),
+    [
+        ("cuda = '13.0'", "libbitsandbytes_cuda130.so", "libnone.so.13", "error: libnone.so.13: cannot open"),
+        ("cuda = None\nhip = '7.14.60850'", "libbitsandbytes_rocm72.so", "libbitsandbytes_rocm84.so",
+         "load error: Configured binary not found at /"),
+    ],
+)  # fmt: skip
+def test_bitsandbytes_opens_the_library_that_is_named_after_torchs_toolkit(
+    site: Site, version: str, built: str, name: str, words: str
+) -> None:
+    site.torch()
+    (site.folder / "torch/version.py").write_text(f"{version}\n")
+    library = site.library(f"bitsandbytes/{built}", "libnone.so.13")
+    site.package("bitsandbytes", "0.49.2", library, bitsandbytes="import torch\n")
+
+    answer = site.answer("bitsandbytes")
+
+    assert answer.verdict is Verdict.FALLS_BACK
+    assert answer.fallbacks[0].name == name
+    assert words in answer.fallbacks[0].message
+
+
+@pytest.mark.parametrize(("torch", "verdict"), [("2.9.1", Verdict.LOADS), ("2.7.1", Verdict.FALLS_BACK)])
+def test_torchao_opens_its_kernels_beside_the_torch_of_its_table_alone(
+    site: Site, torch: str, verdict: Verdict
+) -> None:
+    site.torch(version=torch)
+    site.package("torchao", "0.15.0", torchao="import torch\n")
+
+    answer = site.answer("torchao")
+
+    assert answer.verdict is verdict
+    assert all("incompatible torch version 2.7.1" in fault.message for fault in answer.fallbacks)

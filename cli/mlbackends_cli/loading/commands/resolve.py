@@ -89,11 +89,12 @@ def command(
     if root and (pid or python):
         hint = "leave --root or the others out"
         raise BadInput("--root cannot be combined with --pid or --python", hint)
-    if root and (".machine" in os.path.basename(root) or os.path.isfile(f"{root}/host.json")):
-        message = f"{root} is a recording, which does not have the files of packages"
-        raise Incomplete(message, "run this on the machine itself, or give --root its whole file system")
     inspected = query(python) if python else of_process(pid, 5.0) if pid else None
     host = Host(root or "/", pid=pid, python=inspected)
+    is_recorded = root and (".machine" in os.path.basename(root) or os.path.isfile(f"{root}/host.json"))
+    if is_recorded and not any(host.glob(f"{folder}/*/*.py") for folder in python_folders(host)):
+        message = f"{root} is a recording, which does not have the files of packages"
+        raise Incomplete(message, "run this on the machine itself, or give --root its whole file system")
     paths = [os.path.abspath(subject) if "/" in subject and not root else subject for subject in subjects]
     targets = tuple(target_machine(name) for name in machines)
     with (
