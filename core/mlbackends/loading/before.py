@@ -3,26 +3,29 @@
 Of each wheel only the ranges that are needed are read, and nothing is installed, imported or built.
 """
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from tempfile import TemporaryDirectory
 
-from mlbackends.base.errors import BadInput, counted
+import msgspec
+
+from mlbackends.base.errors import BadInput, counted, joined, some
 from mlbackends.host.host import Host
-from mlbackends.host.python.packages import distribution
+from mlbackends.host.python.packages import distribution, normalised
+from mlbackends.loading.assumed import DRIVER, PYTHON, SYSTEM, Assumed, of_system
 from mlbackends.loading.imports import shared_objects
+from mlbackends.loading.linker import cached_paths
 from mlbackends.loading.planned import PlannedHost
-from mlbackends.loading.plans import if_installed, locked
+from mlbackends.loading.plans import glibc_floor, if_installed, locked
 from mlbackends.loading.web import Web
-from mlbackends.model.loading import PackageLoading, TargetMachine, Verdict
+from mlbackends.model.loading import Fault, PackageLoading, TargetMachine, Verdict
 
 
 class Before:
-    """What is inspected. packages: those that would be new, [] for all. lacking: those without a wheel."""
+    """What is inspected. packages: those to answer for, None for all. lacking: those without a wheel."""
 
-    def __init__(self, host: Host) -> None:
-        self.host = host
-        self.packages: list[str] = []
+    def __init__(self, host: Host, packages: Sequence[str] | None) -> None:
+        self.host, self.packages = host, packages
         self.lacking: list[PackageLoading] = []
 
     def notes(self) -> tuple[str, ...]:
@@ -31,21 +34,24 @@ class Before:
 
 
 class _Planned(Before):
-    def __init__(self, host: PlannedHost, web: Web, notes: tuple[str, ...]) -> None:
-        super().__init__(host)
-        self._web, self._notes, self._size = web, notes, sum(wheel.file.size for wheel in host.wheels)
+    def __init__(self, host: PlannedHost, packages: Sequence[str], web: Web, notes: tuple[str, ...]) -> None:
         dists = [distribution(host, name) for name in host.new]
         compiled = [dist.name for dist in dists if dist and shared_objects(host, dist)]
-        self.packages = compiled or host.new
+        super().__init__(host, packages or compiled or host.new)
+        self._web, self._notes, self._wheels = web, notes, host.wheels
 
     def notes(self) -> tuple[str, ...]:
-        count = counted(len(self.host.new), "wheel")  # type: ignore[attr-defined]
-        return (*self._notes, f"read {self._web.read / 1e6:,.1f} MB of {self._size / 1e6:,.1f} MB in {count}")
+        read, size = self._web.read / 1e6, sum(wheel.file.size for wheel in self._wheels) / 1e6
+        return (
+            *self._notes,
+            f"read {read:,.1f} MB of {size:,.1f} MB in {counted(len(self._wheels), 'wheel')}",
+        )
 
 
 @contextmanager
 def before(
     host: Host,
+    subjects: Sequence[str] = (),
     wanted: Sequence[str] = (),
     index: str = "",
     lock: str = "",
@@ -54,27 +60,91 @@ def before(
 ) -> Iterator[Before]:
     """Yield a host as it would be once packages are installed, or as it is where none are named.
 
-    wanted: requirements; what they bring joins or replaces what the environment has. index: where it comes
-    from, else what uv or pip are configured for. lock: a lock file, whose packages are then the whole
-    environment. targets: of those with a GPU, the code for it is read. Raises BadInput and Incomplete.
+    subjects: of these packages only. wanted: requirements; what they bring joins or replaces what the
+    environment has. index: where it comes from, else what uv or pip are configured for. lock: a lock file,
+    whose packages are then the whole environment. targets: machines to judge for. Of one of another
+    architecture no file is known: its system's libraries are assumed, as NVIDIA's driver is for a GPU.
+    Raises BadInput and Incomplete.
     """
     if not wanted and not lock:
-        yield Before(host)
+        yield Before(host, subjects or None)
         return
     if wanted and lock:
         raise BadInput("--lock and --if-installed cannot be combined", "leave one of them out")
     if not host.is_live or host.pid is not None or host.platform != "linux":
         raise BadInput("wheels that are not installed can only be judged for this machine, with Linux")
-    plan = locked(host, lock) if lock else if_installed(host, wanted, index)
-    with Web() as web, tempfile.TemporaryDirectory(prefix="backends-") as folder:
-        wheels = plan.wheels(web, progress)
-        reads_code = any(target.chip for target in targets)
-        planned = PlannedHost(host, wheels, folder, replaces=bool(lock), reads_code=reads_code)
-        result = _Planned(planned, web, plan.notes)
+    machines = {"aarch64" if target.chip in _ARM_CHIPS else target.machine for target in targets} - {""}
+    if len(machines) > 1:
+        raise BadInput(
+            f"wheels are chosen for one machine, not for {joined(sorted(machines))}", "name one --for"
+        )
+    with Web() as web, ExitStack() as stack:
+        folder, root = (stack.enter_context(TemporaryDirectory(prefix="backends-")) for _ in range(2))
+        machine, notes, assumed = host.machine, [], {}
+        if is_other := not machines <= {machine}:
+            machine = machines.pop()
+            here, host = host, _bare(host, machine, root)
+            assumed = {f"/usr/lib64/{name}": of_system(here, name, machine) for name in SYSTEM}
+            assumed[_PYTHON] = Assumed(_PYTHON, PYTHON, machine)
+        plan = locked(host, lock) if lock else if_installed(host, wanted, index, alone=is_other)
+        if is_other:
+            floor = max((glibc_floor(name) for name, _ in plan.files), default=0)
+            glibc = f"glibc 2.{floor} or newer, " if floor else ""
+            notes.append(
+                f"assumed to be on {machine}: {glibc}GCC's and the other libraries that manylinux allows"
+            )
+        if any(target.chip and target.vendor == "nvidia" for target in targets):
+            lacking = {name: own for name, own in DRIVER.items() if not cached_paths(host, machine).get(name)}
+            for base in ("/usr/lib", "/usr/lib64"):
+                assumed |= {f"{base}/{name}": Assumed(name, own, machine) for name, own in lacking.items()}
+            notes += ["assumed to be there: NVIDIA's driver"] * bool(lacking)
+        planned = PlannedHost(
+            host,
+            plan.wheels(web, progress),
+            folder,
+            replaces=bool(lock) or is_other,
+            reads_code=any(target.chip for target in targets),
+            assumed=assumed,
+            root=root if is_other else "/",
+        )
+        named = {name.partition(" ")[0] for name in plan.lacking} & set(map(normalised, subjects))
+        left = [subject for subject in subjects if normalised(subject) not in named]
+        result = _Planned(planned, left, web, (*plan.notes, *notes))
+        if named and not left:
+            result.packages = ()
+        by_code: dict[str, list[tuple[str, Fault]]] = {}
         for name, fault in plan.lacking.items():
-            verdict = Verdict.UNKNOWN if fault.code == "not-read" else Verdict.FAILS
-            package, _, version = name.partition(" ")
-            result.lacking.append(PackageLoading(package, version, verdict, faults=(fault,)))
+            if not subjects or name.partition(" ")[0] in named:
+                by_code.setdefault(fault.code, []).append((name, fault))
+        for code, faults in by_code.items():
+            verdict = Verdict.UNKNOWN if code == "not-read" else Verdict.FAILS
+            if len(faults) > _MOST_ALIKE:  # one cause, such as a lock for another machine
+                also = f"the same is true of {some(tuple(name for name, _ in faults[1:]))}"
+                whole = msgspec.structs.replace(faults[0][1], cause=also)
+                faults = [(lock or "requirements", whole)]
+            for name, fault in faults:
+                package, _, version = name.partition(" ")
+                result.lacking.append(PackageLoading(package, version, verdict, faults=(fault,)))
         if not planned.new and not result.lacking:
             raise BadInput("nothing would be installed", "leave --lock and --if-installed out")
         yield result
+
+
+def _bare(host: Host, machine: str, root: str) -> Host:
+    """Return a machine of another kind, with nothing on it that is known, and an interpreter as here."""
+    described = {"uname": {"sysname": "Linux", "machine": machine}, "system": {"libc": _NEWEST_GLIBC}}
+    with open(f"{root}/host.json", "wb") as file:
+        file.write(msgspec.json.encode(described))
+    version = str(host.python.get("version", ""))
+    site = f"/venv/lib/python{'.'.join(version.split('.')[:2])}/site-packages"
+    kept = {"version": version, "implementation": host.python.get("implementation", "")}
+    python = {**kept, "executable": _PYTHON, "prefix": "/venv", "base_prefix": "/usr", "path": [site]}
+    return Host(root, python=python, environment={})
+
+
+#: Chips of systems that have an ARM processor: Orin, Thor and GB10.
+_ARM_CHIPS = ("8.7", "11.0", "12.1")
+#: Above so many packages without a wheel for one reason, there is one answer for all.
+_MOST_ALIKE = 3
+_PYTHON = "/venv/bin/python"
+_NEWEST_GLIBC = "glibc 2.39"

@@ -41,7 +41,7 @@ from mlbackends.model.loading import (
 
 def resolve(
     host: Host,
-    subjects: Sequence[str] = (),
+    subjects: Sequence[str] | None = None,
     *,
     targets: Sequence[TargetMachine] = (),
     with_files: bool = False,
@@ -49,7 +49,7 @@ def resolve(
 ) -> Resolution:
     """Return whether packages, files, or the files of folders load in a host's environment.
 
-    subjects: all packages with shared objects where there are none. targets: the machines whose chips the
+    subjects: all packages with shared objects for None. targets: the machines whose chips the
     packages are judged for instead of this one's. with_files: whether the answer lists
     every file that is mapped. progress: called before each subject with how many are done, of how many.
     Raises UnknownName for a package that is not installed, BadInput for a file that does not exist.
@@ -57,7 +57,7 @@ def resolve(
     environment = Environment(host)
     packages = _Packages(environment, with_files, tuple(targets))
     answers: list[PackageLoading] = []
-    chosen = subjects or _with_shared_objects(host)
+    chosen = _with_shared_objects(host) if subjects is None else subjects
     for i, subject in enumerate(chosen):
         if progress:
             progress(i, len(chosen), subject)

@@ -7,8 +7,7 @@ file in a temporary folder, of the right size, which is filled when it is read f
 import contextlib
 import os
 import posixpath
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from zipfile import ZipInfo
 
@@ -18,6 +17,7 @@ from mlbackends.base.writable import is_text
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import Distribution, distributions, normalised, record_bytes
 from mlbackends.loading.gpu_code import GpuCode, read_all_gpu_code, read_gpu_code
+from mlbackends.loading.linker import ObjectFile
 from mlbackends.loading.wheels import Wheel
 
 #: What asks about a file and does not read it.
@@ -35,32 +35,42 @@ class PlannedHost(Host):
 
     base: the machine as it is. folder: an empty one for the files. replaces: whether the wheels are all that
     the environment has; otherwise they replace what is installed under their names. reads_code: whether files
-    with code for GPUs are read as a whole, up to a limit; otherwise that code counts as not read.
+    with code for GPUs are read as a whole, up to a limit; otherwise that code counts as not read. assumed:
+    objects by the path where they count as present. root: that of the base.
     """
 
     def __init__(
-        self, base: Host, wheels: Sequence[Wheel], folder: str, *, replaces: bool, reads_code: bool = False
+        self,
+        base: Host,
+        wheels: Sequence[Wheel],
+        folder: str,
+        *,
+        replaces: bool,
+        reads_code: bool = False,
+        assumed: Mapping[str, ObjectFile] = {},
+        root: str = "/",
     ) -> None:
         python = dict(base.python)
         paths = [base.realpath(path) for path in python.get("path", ())]
         sites = [path for path in paths if path.endswith(("site-packages", "dist-packages"))]
         version = ".".join(str(python.get("version", "3")).split(".")[:2])
-        prefix = base.realpath(str(python.get("prefix", "/usr")))
+        prefix, library = (base.realpath(str(python.get(key, "/usr"))) for key in ("prefix", "base_prefix"))
         own = [path for path in sites if path.startswith(f"{prefix}/")]
         self.site = (own or [f"{prefix}/lib/python{version}/site-packages"])[0]
         if replaces:
-            paths = [path for path in paths if path not in sites and path.startswith(prefix_of(base))]
+            paths = [path for path in paths if path not in sites and path.startswith(f"{library}/")]
         python["path"] = paths if self.site in paths else [*paths, self.site]
         self.wheels, self._folder, self._hides_all = wheels, folder, replaces
         self._most_of_code = _CODE_BYTES if reads_code else 0
         #: The wheels' files by the path where they would be, and what their folders contain.
-        self._planned: dict[str, tuple[Wheel, ZipInfo | bytes]] = {}
+        self._planned: dict[str, tuple[Wheel, ZipInfo] | bytes] = {}
         self._folders: dict[str, set[str]] = {}
         self._hidden: set[str] = set()
         self._empty: dict[str, tuple[Wheel, ZipInfo]] = {}
         self._shared: dict[str, tuple[Wheel, ZipInfo]] = {}
         self._damaged: dict[str, Exception] = {}
-        super().__init__("/", python=python, environment=base.environment, timeout=base.timeout)
+        self._clock = 0
+        super().__init__(root, python=python, environment=base.environment, timeout=base.timeout)
         self.new: list[str] = []
         for wheel in wheels:
             name = normalised(wheel.info.partition("-")[0])
@@ -73,10 +83,13 @@ class PlannedHost(Host):
                 self._plan(at, (wheel, info))
                 lines.append(f'"{posixpath.relpath(at, self.site)}",,{info.file_size}')
             record = "\n".join([*sorted(lines), ""]).encode()  # as pip sorts them
-            self._plan(f"{self.site}/{wheel.info}/RECORD", (wheel, record))
+            self._plan(f"{self.site}/{wheel.info}/RECORD", record)
+        for path in assumed:
+            self._plan(path, b"")
+        self._assumed = {f"{folder}{path}": file for path, file in assumed.items()}
         self._on_disk = self._on_planned_disk
 
-    def _plan(self, path: str, entry: tuple[Wheel, ZipInfo | bytes]) -> None:
+    def _plan(self, path: str, entry: tuple[Wheel, ZipInfo] | bytes) -> None:
         self._planned[path] = entry
         folder, _, name = path.rpartition("/")
         while name not in self._folders.setdefault(folder, set()):
@@ -105,40 +118,43 @@ class PlannedHost(Host):
             os.makedirs(at, exist_ok=True)
         elif not os.path.exists(at):
             os.makedirs(posixpath.dirname(at), exist_ok=True)
-            wheel, content = planned
             with open(at, "wb") as file:
-                if isinstance(content, bytes):
-                    file.write(content)
+                if isinstance(planned, bytes):
+                    file.write(planned)
                 else:
-                    file.truncate(content.file_size)
-                    self._empty[at] = wheel, content
+                    file.truncate(planned[1].file_size)
+                    self._empty[at] = planned
                     if at.endswith(".so") or ".so." in posixpath.basename(at):
-                        self._shared[at] = wheel, content
+                        self._shared[at] = planned
         return at
 
     def _on_planned_disk(self, function: Callable[..., Any], path: str, *rest: Any, **options: Any) -> Any:
         if function in _LOOKING:
             return mounts.call(function, path, *rest, **options)
-        if function in _OF_CODE and path in self._shared:
-            wheel, info = self._shared[path]
-            if not wheel.fill_code(info, path, self._most_of_code):
-                return GpuCode(unread=1)
+        if path in self._assumed and function is ObjectFile:
+            return self._assumed[path]
         if path in self._damaged:
             raise self._damaged[path]
-        if empty := self._empty.pop(path, None):
-            wheel, info = empty
-            try:
+        try:
+            if function in _OF_CODE and path in self._shared:
+                wheel, info = self._shared[path]
+                if not wheel.fill_code(info, path, self._most_of_code):
+                    return GpuCode(unread=1)
+            elif path in self._empty:
+                wheel, info = self._empty.pop(path)
                 if path in self._shared:
                     wheel.fill(info, path)
                 else:
                     with open(path, "wb") as file:
                         file.write(wheel.whole(info, _TEXT_BYTES))
-            except (NotALibrary, OSError) as error:
-                self._damaged[path] = error
-                raise
-            # Files of one tick of the clock would be one for libraries/elf.py.
-            time = len(self._empty) + 1
-            os.utime(path, (time, time))
+            else:
+                return mounts.call(function, path, *rest, **options)
+        except (NotALibrary, OSError) as error:
+            self._damaged[path] = error
+            raise
+        # Files of one tick of the clock would be one for libraries/elf.py.
+        self._clock += 1
+        os.utime(path, (self._clock, self._clock))
         return mounts.call(function, path, *rest, **options)
 
     @once_per_host
@@ -159,8 +175,3 @@ class PlannedHost(Host):
         """Return the path without links; the files of wheels are none."""
         normal = posixpath.normpath(path)
         return normal if normal in self._planned or normal in self._folders else super().realpath(path)
-
-
-def prefix_of(base: Host) -> str:
-    """Return the folder that an interpreter's standard library is in."""
-    return base.realpath(str(base.python.get("base_prefix", sys.base_prefix)))

@@ -17,13 +17,13 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import msgspec
 
-from mlbackends.base.errors import BadInput, Incomplete
+from mlbackends.base.errors import BadInput, Incomplete, counted
 from mlbackends.base.mounts import which
 from mlbackends.base.patterns import without_secrets
 from mlbackends.base.quantities import dotted_numbers
 from mlbackends.host.command import outcome_of
 from mlbackends.host.files import named_bytes
-from mlbackends.host.host import Host
+from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import normalised
 from mlbackends.host.python.requirements import holds, marker_environment
 from mlbackends.loading.web import RangeFile, Web, local_path
@@ -78,27 +78,23 @@ def locked(host: Host, path: str) -> Plan:
         name = f"{package['name']} {package.get('version', '')}".strip()
         if best := best_wheel(host, wheels):
             files.append(best)
-        elif wheels or "source" not in package or set(package["source"]) <= {"registry", "url", "git"}:
+        else:
             lacking[name] = _lacking(host, name, wheels, can_build="sdist" in package or not wheels)
     return Plan(files, lacking)
 
 
 def _of_pylock(host: Host, data: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    groups = {normalised(group) for group in data.get("default-groups", ())}
+    groups = {"extras": set(), "dependency_groups": set(map(normalised, data.get("default-groups", ())))}
     for package in data["packages"]:
         marker = re.sub(
             r"""(['"])([\w.-]+)\1\s+(not\s+)?in\s+(extras|dependency_groups)""",
-            lambda found: _constant(
-                (normalised(found[2]) in groups and found[4][0] == "d") == (not found[3])
+            lambda found: (
+                f"'x' {'not ' * bool(found[3])}in '{'x' * (normalised(found[2]) in groups[found[4]])}'"
             ),
             package.get("marker", ""),
         )
         if not marker or holds(marker, marker_environment(host)) is not False:
             yield package
-
-
-def _constant(value: bool) -> str:
-    return f"'' {'==' if value else '!='} ''"
 
 
 def _of_uv(host: Host, data: dict[str, Any]) -> list[dict[str, Any]]:
@@ -115,21 +111,16 @@ def _of_uv(host: Host, data: dict[str, Any]) -> list[dict[str, Any]]:
     for package, extra in todo:  # grows as it is walked
         if not set(package["source"]) & {"editable", "virtual"}:
             chosen[id(package)] = package
-        needs = (
-            package.get("optional-dependencies", {}).get(extra, ())
-            if extra
-            else package.get("dependencies", ())
-        )
-        for need in needs:
+        needs = package.get("dependencies", ())
+        for need in package.get("optional-dependencies", {}).get(extra, ()) if extra else needs:
             if need.get("marker") and holds(need["marker"], environment) is False:
                 continue
             for other in by_name[need["name"]]:
-                if need.get("version", other.get("version")) != other.get("version"):
-                    continue
-                if need.get("source", other["source"]) != other["source"]:
-                    continue
+                is_meant = all(
+                    need.get(key, other.get(key)) == other.get(key) for key in ("version", "source")
+                )
                 forks = other.get("resolution-markers", ())
-                if forks and all(holds(fork, environment) is False for fork in forks):
+                if not is_meant or (forks and all(holds(fork, environment) is False for fork in forks)):
                     continue
                 for wanted in ("", *need.get("extra", ())):
                     if (id(other), wanted) not in seen:
@@ -158,10 +149,11 @@ def _wheels(package: dict[str, Any], base: str) -> list[File]:
 # ---- requirements ----------------------------------------------------------------------------------
 
 
-def if_installed(host: Host, wanted: Sequence[str], index: str) -> Plan:
+def if_installed(host: Host, wanted: Sequence[str], index: str, *, alone: bool = False) -> Plan:
     """Return what installing requirements would bring into an environment. Raises BadInput and Incomplete.
 
     index: the address of a package index, or a folder of wheels; "" for what uv or pip are configured for.
+    alone: whether for an empty environment on the host's kind of machine, for which uv is needed.
     """
     from packaging.requirements import InvalidRequirement, Requirement
 
@@ -180,17 +172,27 @@ def if_installed(host: Host, wanted: Sequence[str], index: str) -> Plan:
     with tempfile.TemporaryDirectory(prefix="backends-") as scratch:
         listed, lock = f"{scratch}/wanted.txt", f"{scratch}/pylock.toml"
         _write(listed, wanted)
+        if alone and not uv:
+            raise Incomplete("requirements of another machine need uv, which is not installed", "install uv")
         if not uv:
             ask = [python, "-m", "pip", "install", "--dry-run", "--no-input", "--quiet", "--retries", "0"]
             report, _ = _output([*ask, *common, "--report", "-", "-r", listed], variables, scratch)
             note = "dependencies are resolved by pip, which may have downloaded whole wheels; uv does not"
             return Plan(list(_in_report(report)), {}, (note,))
-        common += ["--python", python, "--no-progress"]
-        ask = [uv, "pip", "install", "--dry-run", "--break-system-packages", "-r", listed]
-        _, plan = _output([*ask, *common], variables, scratch)
-        _write(listed, re.findall(r"^ [+~] (\S+==\S+)", plan, re.MULTILINE))
-        ask = [uv, "pip", "compile", listed, "--no-deps", "--format", "pylock.toml", "-o", lock]
-        _output([*ask, *common], variables, scratch)
+        common += ["--no-progress"]
+        ask = [uv, "pip", "compile", listed, "--format", "pylock.toml", "-o", lock]
+        if alone:
+            version = ".".join(str(host.python.get("version", "")).split(".")[:2])
+            platform = f"{host.machine}-{_platforms(host)[0].removesuffix(f'_{host.machine}')}"
+            common += ["--python-version", version, "--python-platform", platform]
+            _output([*ask, *common], variables, scratch)
+            return locked(host, lock)._replace(notes=("dependencies are resolved by uv",))
+        common += ["--python", python]
+        tried = [uv, "pip", "install", "--dry-run", "--break-system-packages", "-r", listed]
+        _, plan = _output([*tried, *common], variables, scratch)
+        pins = re.findall(r"^ [+~] ((\S+)==\S+)(?: \(from (\S+)\))?", plan, re.MULTILINE)
+        _write(listed, [f"{name} @ {address}" if address else pin for pin, name, address in pins])
+        _output([*ask, "--no-deps", *common], variables, scratch)
         return locked(host, lock)._replace(notes=("dependencies are resolved by uv",))
 
 
@@ -221,9 +223,7 @@ def _output(command: Sequence[str], variables: dict[str, str], scratch: str) -> 
         return outcome.output, text
     name = "pip" if "-m" in command[:2] else "uv"
     if "No module named pip" in text:
-        raise Incomplete(
-            "neither uv nor pip is there to resolve requirements", "install uv, or give a --lock"
-        )
+        raise Incomplete("requirements need uv or pip, and neither is installed", "install uv")
     lines = re.findall(r"^\s*(?:ERROR|error|cause): (.+)", text, re.MULTILINE)
     why = f"{name} takes longer than {_RESOLVING_SECONDS:g} s" if outcome.timed_out else "an unknown error"
     why = without_secrets(": ".join(lines[:2] if name == "uv" else lines[-1:])) or why
@@ -245,28 +245,19 @@ def best_wheel(host: Host, files: Iterable[File]) -> File | None:
         except InvalidWheelFilename:
             continue
         if fitting := [ranks[str(tag)] for tag in tags if str(tag) in ranks]:
-            ranked.append(
-                (min(fitting), [-part if isinstance(part, int) else 0 for part in build], name, address)
-            )
+            ranked.append((min(fitting), -build[0] if build else 0, name, address))
     return min(ranked)[2:] if ranked else None
 
 
+@once_per_host
 def _ranks(host: Host) -> dict[str, int]:
     """Return the tags that fit a host's interpreter, best first, by their rank."""
     from packaging.tags import compatible_tags, cpython_tags
 
-    if (platforms := host.cache.get(_ranks)) is not None:
-        return platforms  # type: ignore[no-any-return]
     version = dotted_numbers(str(host.python.get("version", "")))[:2] or sys.version_info[:2]
-    interpreter = f"cp{version[0]}{version[1]}"
-    platforms = _platforms(host)
-    tags = [
-        *cpython_tags(version, [interpreter], platforms),
-        *compatible_tags(version, interpreter, platforms),
-    ]
-    ranks = {str(tag): rank for rank, tag in reversed(list(enumerate(tags)))}
-    host.cache[_ranks] = ranks
-    return ranks
+    name, platforms = f"cp{version[0]}{version[1]}", _platforms(host)
+    tags = [*cpython_tags(version, [name], platforms), *compatible_tags(version, name, platforms)]
+    return {str(tag): rank for rank, tag in reversed([*enumerate(tags)])}
 
 
 def _platforms(host: Host) -> list[str]:
@@ -277,27 +268,34 @@ def _platforms(host: Host) -> list[str]:
     if name == "musl":
         return [f"musllinux_1_{i}_{machine}" for i in range(minor, -1, -1)] + [f"linux_{machine}"]
     oldest = 5 if machine in ("x86_64", "i686") else 17
-    old = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
     platforms = []
     for i in range(minor if major == 2 else 0, oldest - 1, -1):
-        platforms += [f"manylinux_2_{i}_{machine}"] + ([f"{old[i]}_{machine}"] if i in old else [])
+        platforms += [f"manylinux_2_{i}_{machine}"] + (
+            [f"{_OLD_TAGS[i]}_{machine}"] if i in _OLD_TAGS else []
+        )
     return [*platforms, f"linux_{machine}"]
+
+
+def glibc_floor(name: str) -> int:
+    """Return the glibc that a wheel needs, 28 for 2.28; 0 for one that needs none."""
+    floors = [int(minor) for minor in re.findall(r"manylinux_2_(\d{1,3})_", name)]
+    floors += [minor for minor, old in _OLD_TAGS.items() if f"{old}_" in name]
+    return min(floors, default=0)
 
 
 def _lacking(host: Host, name: str, files: Sequence[File], *, can_build: bool) -> Fault:
     """Return that no wheel of a package fits, and in what."""
     if can_build:
         return Fault("not-read", name, f"{name}: no wheel fits, and it would be built from source")
-    tags = [file.removesuffix(".whl").split("-")[-3:] for file, _ in files if file.endswith(".whl")]
-    platforms = {platform for *_, names in tags for platform in names.split(".")}
-    code = "wrong-architecture"
-    if platforms & {*_platforms(host), "any"}:
-        code = "wrong-python"
-    elif any(platform.endswith(f"_{host.machine}") and "linux" in platform for platform in platforms):
-        code = "glibc-too-old"
-    python = host.python.get("version", "")
-    machine = f"{host.machine} with {host.system('libc') or 'an unknown C library'}"
-    return Fault(code, name, f"{name}: none of {len(tags)} wheels is for Python {python} on {machine}")
+    listed = " ".join(file for file, _ in files)
+    python, libc = host.python.get("version", ""), host.system("libc") or "an unknown C library"
+    code = "wrong-python" if any(f"-{platform}" in listed for platform in _platforms(host)) else ""
+    code = code or ("glibc-too-old" if f"linux_{host.machine}" in listed else "wrong-architecture")
+    message = (
+        f"{name}: none of {counted(len(files), 'wheel')} is for Python {python} on {host.machine}, {libc}"
+    )
+    return Fault(code, name, message)
 
 
+_OLD_TAGS = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 _RESOLVING_SECONDS = 300.0

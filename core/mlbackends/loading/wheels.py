@@ -9,7 +9,7 @@ are equal in both do not depend on that. Source: RFC 1951; zlib, contrib/puff.
 
 import zipfile
 import zlib
-from typing import IO, NamedTuple
+from typing import IO
 from zipfile import BadZipFile, ZipInfo
 
 from mlbackends.base.errors import Incomplete
@@ -38,9 +38,7 @@ class Wheel:
         for info in self.zip.filelist:
             path = info.filename
             if path.startswith("/") or ".." in path.split("/") or "\\" in path or "\0" in path:
-                raise Incomplete(
-                    f"{name} has a file {path!r}, which leads out of it: pip refuses such a wheel"
-                )
+                raise Incomplete(f"{name} has a file {path!r} that leads out of it: pip refuses it")
             top, _, rest = path.partition("/")
             if top.endswith(".data") and (scheme := rest.partition("/"))[2]:
                 path = {"purelib": "", "platlib": "", "data": "/"}.get(scheme[0], "/bin/") + scheme[2]
@@ -93,15 +91,6 @@ class Wheel:
         return info.compress_size <= most
 
 
-class Known(NamedTuple):
-    """The end of a member, decoded with two assumptions about what is before. start: its place."""
-
-    start: int
-    packed: bytes
-    one: bytes
-    other: bytes
-
-
 class Member:
     """A member of a wheel, which is written to a file as far as it is asked for."""
 
@@ -110,12 +99,11 @@ class Member:
         header = wheel.file.read_at(info.header_offset, 30)
         lengths = int.from_bytes(header[26:28], "little"), int.from_bytes(header[28:30], "little")
         if header[:4] != b"PK\3\4" or info.compress_type not in (0, 8) or info.flag_bits & 1:
-            raise OSError(
-                f"{info.filename} of {wheel.name} is not stored or deflated as its directory states"
-            )
+            raise OSError(f"{info.filename} of {wheel.name} is not stored or deflated as is stated")
         self._start = info.header_offset + 30 + sum(lengths)
         self._stream, self._fed, self._done = zlib.decompressobj(-15), 0, 0
-        self._end = Known(info.file_size, b"", b"", b"")
+        #: Where its decoded end begins, the end as it is packed, and decoded in two ways.
+        self._end = info.file_size, b"", b"", b""
         self._is_near_start = info.compress_size <= 2 * _PIECE_BYTES
 
     def ensure(self, offset: int, length: int) -> None:
@@ -129,9 +117,10 @@ class Member:
             if self._is_near_start or ahead < behind:
                 self._advance(end)
                 return
-            at = offset - self._end.start
-            if at >= 0 and self._end.one[at : at + end - offset] == self._end.other[at : at + end - offset]:
-                self._write(offset, self._end.one[at : at + end - offset])
+            start, _, one, other = self._end
+            known = slice(offset - start, end - start)
+            if offset >= start and one[known] == other[known]:
+                self._write(offset, one[known])
                 return
             self._read_end(offset)
 
@@ -164,29 +153,24 @@ class Member:
 
     def _read_end(self, offset: int) -> None:
         """Decode the end from before a place, or from further back than the last time."""
-        info, known = self._info, self._end
-        if lacking := max(0, known.start - offset):  # as well packed as what is known, or as the whole
-            packed, unpacked = len(known.packed), len(known.one)
-            share = packed / unpacked if unpacked else info.compress_size / info.file_size
-            more = max(_PIECE_BYTES, len(known.packed) // 4, int(lacking * share * 1.1))
-        else:
-            more = max(_PIECE_BYTES, len(known.packed))
-        wanted = len(known.packed) + more
-        self._within_limit(wanted)
-        if wanted >= info.compress_size - self._fed:
+        info, (start, packed, one, _) = self._info, self._end
+        more = len(packed)
+        if lacking := max(0, start - offset):  # as well packed as what is known, or as the whole
+            share = len(packed) / len(one) if one else info.compress_size / info.file_size
+            more = max(len(packed) // 4, int(lacking * share * 1.1))
+        more = max(_PIECE_BYTES, more)
+        if len(packed) + more >= info.compress_size - self._fed:
             self._is_near_start = True
             return
-        at = self._start + info.compress_size - wanted
-        packed_end = self._wheel.file.read_at(at, more) + known.packed
-        decoded = decoded_end(packed_end, min(info.file_size, _MOST_DECODED))
-        self._end = Known(info.file_size - len(decoded[0]), packed_end, *decoded)
+        self._within_limit(len(packed) + more)
+        at = self._start + info.compress_size - len(packed) - more
+        packed = self._wheel.file.read_at(at, more) + packed
+        one, other = decoded_end(packed, min(info.file_size, _MOST_DECODED))
+        self._end = info.file_size - len(one), packed, one, other
 
     def _within_limit(self, amount: int) -> None:
         if amount >= _MOST_OF_ONE:
-            size = self._info.compress_size >> 20
-            raise OSError(
-                f"more than {_MOST_OF_ONE >> 20} of the {size} MiB of the file would have to be read"
-            )
+            raise OSError(f"more than {_MOST_OF_ONE >> 20} MiB of the packed file would have to be read")
 
     def _damaged(self, why: str) -> OSError:
         return OSError(f"its member of {self._wheel.name} is damaged: {why}")

@@ -115,8 +115,8 @@ wheels = [{{ {key} = "{address}" }}]
 
 def resolved(host: Host, subjects: list[str] | None = None, **named: Any) -> Resolution:
     """Return the answer for packages that are not installed."""
-    with before(host, **named) as plan:
-        answer = resolve(plan.host, subjects or plan.packages)
+    with before(host, subjects or (), **named) as plan:
+        answer = resolve(plan.host, plan.packages)
         return replace(answer, packages=(*plan.lacking, *answer.packages), notes=plan.notes())
 
 
@@ -178,7 +178,7 @@ dependencies = [{{ name = "fast", extra = ["more"] }}, {{ name = "other", marker
     ("kind", "words"),
     [
         ("lying", "another range"),
-        ("moving", "redirects too often"),
+        ("moving", "answers 302"),
         ("refusing", "answers 403"),
         ("silent", "no answer in time"),
     ],

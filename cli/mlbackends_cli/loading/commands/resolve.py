@@ -99,12 +99,12 @@ def command(
     targets = tuple(target_machine(name) for name in machines)
     with (
         ProgressLine(lambda done, total, name: f"{done} of {total} followed, now {name}") as progress,
-        before(host, wanted, index, lock, targets, progress) as plan,
+        before(host, paths, wanted, index, lock, targets, progress) as plan,
     ):
-        host, paths, whole = plan.host, paths or plan.packages, tree or bool(names)
+        host, whole = plan.host, tree or bool(names)
         if matrix:
-            return show_matrix(host, paths, targets, form=form, output=output, color=color)
-        answer = resolve(host, paths, targets=targets, with_files=whole, progress=progress)
+            return show_matrix(host, plan.packages or (), targets, form=form, output=output, color=color)
+        answer = resolve(host, plan.packages, targets=targets, with_files=whole, progress=progress)
         lookups = tuple(lookup(host, answer.packages, name) for name in names)
         resolution = replace(answer, packages=(*plan.lacking, *answer.packages), notes=plan.notes())
     code = CODES[resolution.verdict]
