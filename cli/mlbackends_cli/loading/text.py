@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from mlbackends.base.errors import counted, joined
 from mlbackends.base.mounts import which
 from mlbackends.host.command import outcome_of
+from mlbackends.loading.outcome import is_of
 from mlbackends.model.loading import Fault, LoadedFile, Lookup, Need, PackageLoading, Resolution, Verdict
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.plain import Passage, log_line, printed
@@ -76,17 +77,11 @@ def _package(
 ) -> str:
     sign, colour = _SIGNS[package.verdict]
     first = next(iter(package.faults), None)
-    blamed = next(
-        (
-            other
-            for other in resolution.packages
-            if first and first.package == other.name != package.name and other.verdict is Verdict.FAILS
-        ),
-        None,
-    )
     heading = f"{sign} {short(_title(package))} {package.verdict}"
-    if blamed:
-        return page.styled(f"{heading}: {blamed.name} does not", f"bold {colour}") + "\n"
+    for other in resolution.packages:
+        if first and first.package == other.name != package.name and is_of(first, other):
+            cause = "does not" if other.verdict is Verdict.FAILS else f"lacks {first.name}"
+            return page.styled(f"{heading}: {other.name} {cause}", f"bold {colour}") + "\n"
     if package.after:
         heading += f", but only after `import {', '.join(package.after)}`"
     shown = list(package.faults or package.fallbacks)

@@ -3,7 +3,7 @@
 import time
 
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
-from mlbackends.model.loading import FAULTS, Fault, PackageLoading, Resolution
+from mlbackends.model.loading import FAULTS, Fault, PackageLoading, Resolution, Verdict
 from mlbackends.model.records import nonempty
 
 
@@ -50,11 +50,11 @@ def fault_rows(resolution: Resolution) -> list[dict[str, str]]:
     What another one of the packages causes is left out: it has a row of its own. So is a requirement that is
     not met: comparing the requirements finds that.
     """
-    failing = {package.name for package in resolution.packages if package.faults}
     rows = []
     for package in resolution.packages:
+        others = [other for other in resolution.packages if other.name != package.name]
         for fault in package.faults[:1] or package.fallbacks:
-            is_of_another = fault.package != package.name and fault.package in failing
+            is_of_another = any(fault.package == other.name and is_of(fault, other) for other in others)
             if is_of_another or fault.code in ("unmet-requirement", "not-read"):
                 continue
             texts = {
@@ -71,3 +71,9 @@ def fault_rows(resolution: Resolution) -> list[dict[str, str]]:
             }
             rows.append({name: text for name, text in texts.items() if text})
     return rows
+
+
+def is_of(fault: Fault, package: PackageLoading) -> bool:
+    """Return whether a package has a fault, or fails for another one."""
+    own = (*package.faults, *package.fallbacks, *package.parts)
+    return package.verdict is Verdict.FAILS or any(fault.message == other.message for other in own)
