@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from mlbackends.base.patterns import bytes_pattern
+from mlbackends.base.patterns import bytes_pattern, pattern
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import (
     Distribution,
@@ -26,6 +26,7 @@ _MOST_MODULES = 2000
 #: What catches the failure of an extension module, and also that of a module that is not installed.
 _CATCHING = frozenset(["ImportError", "Exception", "BaseException", ""])
 _MODULE_BYTES = 4 << 20
+_OF_A_PYTHON = pattern(r"\.cpython-\d+t?-[\w-]+\.so$")
 _SHARED = bytes_pattern(rb'\.so(?=[.,"\s]|\Z)[^\n]*')
 _SOURCE = bytes_pattern(rb'\.py(?=[,"\s]|\Z)[^\n]*')
 #: A function: its first line, then lines that are indented deeper, are empty, or close its parameters.
@@ -134,11 +135,16 @@ def module_name(host: Host, dist: Distribution, path: str) -> str:
 
 @once_per_host
 def lost_modules(host: Host) -> dict[str, str]:
-    """Return the path of each module that a distribution installed and that is gone, by its name."""
+    """Return the path of each module that a distribution installed and that is gone, by its name.
+
+    A file whose name is for another Python is none for this one.
+    """
     lost: dict[str, str] = {}
+    own = suffixes(host)[0]
     for dists in distributions(host).values():
-        for path in lost_files(host, dists[0]):
-            lost.setdefault(module_name(host, dists[0], path), path)
+        tagged = filter(_OF_A_PYTHON.search, shared_objects(host, dists[0]))
+        for path in (*lost_files(host, dists[0]), *(path for path in tagged if not path.endswith(own))):
+            lost.setdefault(module_name(host, dists[0], _OF_A_PYTHON.sub(own, path)), path)
     lost.pop("", None)
     return {module: path for module, path in lost.items() if not module_file(host, module)}
 

@@ -13,6 +13,7 @@ from mlbackends.base.version import __version__
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import Distribution, distribution, distributions, normalised
 from mlbackends.host.python.requirements import required
+from mlbackends.libraries.cuda.driver import driver_release
 from mlbackends.loading.chips import code_for
 from mlbackends.loading.environment import (
     Environment,
@@ -22,11 +23,13 @@ from mlbackends.loading.environment import (
     no_module,
     providers,
 )
+from mlbackends.loading.fit import driver_faults, explained
 from mlbackends.loading.imports import imports_of, lost_files, lost_modules, shared_objects
 from mlbackends.loading.later import later
 from mlbackends.loading.linker import Opening
 from mlbackends.loading.preloads import preload_of
 from mlbackends.loading.remedies import remedied
+from mlbackends.loading.torch_builds import stable_notes
 from mlbackends.model.loading import (
     AT_FIRST_KERNEL,
     SCHEMA,
@@ -118,11 +121,13 @@ def _files_of(host: Host, path: str) -> list[str]:
 def _file(environment: Environment, path: str, with_files: bool) -> PackageLoading:
     absolute = path if path.startswith("/") else posixpath.abspath(path)
     opening, after = opened(environment, absolute, ())
+    faults = explained(environment.host, opening.faults)
     return PackageLoading(
         name=path,
-        verdict=verdict_of(opening.faults, ()),
-        faults=remedied(environment.host, opening.faults),
+        verdict=verdict_of(faults, ()),
+        faults=remedied(environment.host, faults),
         after=after,
+        notes=tuple(stable_notes(environment.host, [absolute])),
         opened=1,
         files=opening.files() if with_files else (),
     )
@@ -203,11 +208,18 @@ class _Packages:
             files |= {file.path: file for file in opening.files()}
             if opening.faults:
                 failing[path] = opening
+        own = shared_objects(host, dist)
         faults, fallbacks, parts = (
-            self._judged(dist, failing) if failing or before or self._is_held_back(dist) else ((),) * 3
+            self._judged(dist, failing)
+            if failing or before or set(own) & set(lost_modules(host).values()) or self._is_held_back(dist)
+            else ((),) * 3
         )
         if not faults:
             fallbacks += later(self.environment, dist)
+        faults, fallbacks, parts = (explained(host, each) for each in (faults, fallbacks, parts))
+        drivers = [target.driver for target in self._targets] or [driver_release(host)]
+        its_own = [files[path] for path in own if path in files]
+        fallbacks += tuple(fault for driver in drivers for fault in driver_faults(dist, its_own, driver))
         of_chip, notes = code_for(host, dist, self._targets)
         # Of another machine the chip is what was asked about.
         faults = (*of_chip, *faults) if self._targets else (*faults, *of_chip)
@@ -219,7 +231,7 @@ class _Packages:
             fallbacks=remedied(host, fallbacks),
             parts=remedied(host, parts),
             after=() if faults else tuple(after),
-            notes=notes,
+            notes=(*stable_notes(host, own), *notes),
             opened=len(roots),
             files=tuple(files.values()) if self._with_files else (),
         )

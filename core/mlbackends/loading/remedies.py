@@ -74,17 +74,6 @@ class _Remedy:
                 self._set(command=package_command(*self._python, "install", fault.name))
             case "not-read" if fault.path:
                 self._set("The file may not be read.", command=f"chmod a+r {quoted(fault.path[-1])}")
-            case "missing-version" if fault.name.startswith("GLIBC_"):
-                libc = " ".join(map(str, host.system("libc") or ()))
-                self._set(
-                    f"It is built for {fault.name.replace('_', ' ')} or newer; this system has {libc}.",
-                    "use a newer system or container, or a build of the package for an older one",
-                )
-            case "missing-version" if fault.name.startswith(("GLIBCXX_", "CXXABI_")):
-                newer = "conda install -c conda-forge 'libstdcxx-ng>=13'"
-                at = fault.path[-1]
-                command = newer if self._is_conda(at) else ""
-                self._set(f"{at} is older.", "put a newer libstdc++ first on the search path", command)
             case code if code in _DAMAGED and last:
                 command = reinstall_command(*self._python, last.name, last.version)
                 cause = f"{last.name} {last.version} installed it; it is gone."
@@ -96,9 +85,6 @@ class _Remedy:
     def _set(self, cause: str = "", hint: str = "", command: str = "") -> None:
         known = self.fault
         self.fault = replace(known, cause=known.cause or cause, hint=known.hint or hint, command=command)
-
-    def _is_conda(self, path: str) -> bool:
-        return bool(self.host.listdir(f"{posixpath.dirname(posixpath.dirname(path))}/conda-meta"))
 
     def _missing_library(self) -> None:
         host, fault, name = self.host, self.fault, self.names[0]

@@ -1,0 +1,149 @@
+"""Whether packages fit this machine's Python, C and C++ libraries and driver, and where faults come from.
+
+Sources: PEP 425, 600 and 656; GCC, libstdc++ manual, "ABI Policy and Guidelines"; the distributions' releases
+of glibc; NVIDIA, "CUDA Compatibility".
+"""
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from mlbackends.base.patterns import pattern
+from mlbackends.base.quantities import dotted_numbers
+from mlbackends.base.tables import table
+from mlbackends.host.host import Host
+from mlbackends.host.python.installing import manager_of, quoted, reinstall_command
+from mlbackends.host.python.packages import Distribution
+from mlbackends.libraries.c_runtime import c_library, highest
+from mlbackends.libraries.cuda.driver import driver_for, too_old_for
+from mlbackends.libraries.search import libraries_named
+from mlbackends.libraries.symbols import symbol_versions
+from mlbackends.loading import torch_builds
+from mlbackends.loading.remedies import owner
+from mlbackends.model.loading import Fault, LoadedFile
+
+_TAG = pattern(r"\.cpython-(\d)(\d+)t?-[\w-]+\.so$")
+_RUNTIME = pattern(r"libcudart\.so\.(\d+)")
+_WHEEL_BYTES = 1 << 16
+
+
+def explained(host: Host, faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Return faults with where they come from and what fixes them, where they have not yet and it is known.
+
+    Versions of glibc's and libstdc++'s symbols that several files lack have one cause and become one fault,
+    at the place of the first.
+    """
+    found: list[Fault] = []
+    versions: list[Fault] = []
+    for fault in faults:
+        if fault.code == "missing-version" and fault.name.startswith(("GLIBC_", "GLIBCXX_", "CXXABI_")):
+            found += [fault] * (not versions)
+            versions.append(fault)
+        elif fault.cause or not fault.path:
+            found.append(fault)
+        else:
+            at = fault.path[-2 if fault.code == "missing-library" and len(fault.path) > 1 else -1]
+            dist = owner(host, at)
+            found.append(torch_builds.explained(host, _for_another(host, fault, at, dist), at, dist))
+    return tuple(_too_old(host, versions) if fault in versions else fault for fault in found)
+
+
+def _too_old(host: Host, faults: list[Fault]) -> Fault:
+    """Return one fault for the versions of glibc and libstdc++ that files need and this machine lacks."""
+    facts = table("loading/fit")
+    # What is linked with packed relocations asks for a version without a number, which is that of glibc 2.36.
+    names = ["GLIBC_2.36" if fault.name == "GLIBC_ABI_DT_RELR" else fault.name for fault in faults]
+    causes, hint, command, code = [], "", "", faults[0].code
+    if needed := highest(names, "GLIBC_"):
+        code = "glibc-too-old"
+        here = c_library(host)[1]
+        releases = [
+            next(
+                (f"{system} {name}" for name, has in rows if dotted_numbers(has) >= dotted_numbers(needed)),
+                "",
+            )
+            for system, rows in facts["glibc"].items()
+        ]
+        systems = f" ({', '.join(filter(None, releases))})" if any(releases) else ""
+        causes.append(f"It is built for glibc {needed} or newer{systems}; this machine has {here}.")
+        hint = f"use a newer system, as in a container, or a build for glibc {here}"
+    for prefix in ("GLIBCXX_", "CXXABI_"):
+        wanted = highest(names, prefix)
+        if not wanted or causes[1:]:
+            continue
+        path = next(fault.path[-1] for fault in faults if fault.name.startswith(prefix))
+        gcc = dict(facts["gcc"][prefix])
+        has = highest(symbol_versions(host, host.realpath(path)), prefix)
+        causes.append(
+            f"It needs {prefix}{wanted}{f' (GCC {gcc[wanted]})' if wanted in gcc else ''}; {path} ends at"
+            f" {prefix}{has}{f' (GCC {gcc[has]})' if has in gcc else ''}."
+        )
+        for other in libraries_named(host, "libstdcxx", "libstdc++") if not hint else ():
+            if f"{prefix}{wanted}" in symbol_versions(host, host.realpath(other.path)):
+                hint, command = "load the newer libstdc++ first", f"export LD_PRELOAD={quoted(other.path)}"
+                break
+        if not hint and host.listdir(f"{posixpath.dirname(posixpath.dirname(path))}/conda-meta"):
+            command = f"conda install -c conda-forge 'libstdcxx-ng>={gcc.get(wanted, '13')}'"
+        hint = hint or "put a newer libstdc++ first on the search path, or use a build for an older one"
+    others = tuple(dict.fromkeys(fault.name for fault in faults if fault.name != faults[0].name))
+    cause = " ".join(causes)
+    return replace(faults[0], code=code, cause=cause, hint=hint, command=command, others=others)
+
+
+def _for_another(host: Host, fault: Fault, at: str, dist: Distribution | None) -> Fault:
+    """Return a fault with the other Python or C library that its file, at a path, is made for."""
+    ours = str(host.python.get("version", ""))
+    short = ".".join(ours.split(".")[:2])
+    tag = _TAG.search(at)
+    wanted, cause, code = f"{tag[1]}.{tag[2]}" if tag else "", "", fault.code
+    if code == "missing-file" and wanted not in ("", short) and host.exists(at):
+        code = "wrong-python"
+        cause = f"{posixpath.basename(at)} is compiled for Python {wanted}; this is Python {ours}."
+    elif code == "missing-symbol" and re.match(r"_?Py[A-Z_]", fault.name):
+        code = "wrong-python"
+        for python, abi in _tags(host, dist):
+            floor = f"{python[2:3]}.{python[3:]}"
+            is_least = abi == "abi3"
+            if python.startswith("cp") and dotted_numbers(floor) > dotted_numbers(short if is_least else "0"):
+                wanted = f"{floor} and newer" if is_least else floor
+        made = f"Python {wanted}" if wanted not in ("", short) else "another Python"
+        cause = f"It is compiled for {made}; this is Python {ours}."
+    elif code == "missing-library" and (linked := re.match(r"libpython(3\.\d+)t?\.so", fault.name)):
+        cause = f"It is linked to Python {linked[1]}; this is Python {ours}." if linked[1] != short else ""
+    elif code == "missing-library" and (libc := c_library(host)[0]):
+        is_musl, is_glibc = "libc.musl" in fault.name, re.match(r"ld-linux|libc\.so\.6", fault.name)
+        made = "musl" if is_musl else "glibc" if is_glibc else libc
+        cause = f"It is built for {made}; this machine's C library is {libc}." if made != libc else ""
+    if not cause:
+        return fault
+    words = str(host.python.get("executable", "") or "python"), manager_of(host)
+    command = reinstall_command(*words, dist.name, dist.version) if dist else ""
+    return replace(
+        fault, code=code, cause=cause, hint="use a build for this Python and this system", command=command
+    )
+
+
+def _tags(host: Host, dist: Distribution | None) -> Iterator[tuple[str, str]]:
+    """Yield the tags of Python and of its ABI that a distribution's wheel had: ("cp312", "abi3")."""
+    text = host.read(f"{dist.info}/WHEEL", _WHEEL_BYTES) if dist else ""
+    yield from re.findall(r"(?m)^Tag:\s*(\w+)-(\w+)-", text)
+
+
+def driver_faults(dist: Distribution, files: Iterable[LoadedFile], driver: str) -> Iterator[Fault]:
+    """Yield a fault if files of a distribution need a CUDA for which a driver is too old; "" for none."""
+    for file in files:
+        for need in file.needs:
+            runtime = _RUNTIME.fullmatch(need.name)
+            if runtime and too_old_for(driver, f"{runtime[1]}.0"):
+                least = driver_for(f"{runtime[1]}.0")
+                yield Fault(
+                    "driver-too-old",
+                    need.name,
+                    "CUDA driver version is insufficient for CUDA runtime version",
+                    (file.path, need.path or need.name),
+                    f"CUDA {runtime[1]} needs driver {least} or newer; the driver is {driver}.",
+                    f"install driver {least} or newer, or a build of {dist.name} for an older CUDA",
+                )
+                return

@@ -1,0 +1,186 @@
+"""Which builds of torch define a symbol, and so which builds a file fits that does not load beside its torch.
+
+C++ extensions of torch load beside the builds that define every function that they use: there is no stable
+C++ interface between releases. torch_builds.json lists the public symbols of PyTorch's wheels on PyPI, made
+by tests/loading/torch_symbols.py. What uses the stable C interface alone (aoti_torch_*, torch_*) loads beside
+every release from one on, but only with one major version of CUDA.
+"""
+
+import base64
+import zlib
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from mlbackends.base.errors import NotALibrary
+from mlbackends.base.patterns import pattern
+from mlbackends.base.tables import table
+from mlbackends.host.host import Host
+from mlbackends.host.python.frameworks import package
+from mlbackends.host.python.installing import manager_of, package_command
+from mlbackends.host.python.packages import Distribution
+from mlbackends.host.python.requirements import required, satisfies
+from mlbackends.loading.linker import object_file
+from mlbackends.model.loading import Fault
+
+#: What torch's libraries define for extensions: C++ of its namespaces but at::native, and C.
+_SYMBOL = pattern(
+    r"_Z[A-Z]*(?:3c10|2at(?!6native)|5torch|6caffe2|4c10d)|_Z(?:\d+THP|lsRSoRKN3c10)|aoti_torch_|torch_|THP"
+)
+_STABLE = ("aoti_torch_", "torch_")
+_CUDA_LIBRARY = pattern(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)")
+_ONLY_CUDA = ("libc10_cuda.so", "libtorch_cuda.so", "libtorch_cuda_linalg.so")
+
+
+class Build(NamedTuple):
+    """A build of torch: "2.10.0", "cu128"."""
+
+    version: str
+    tag: str
+
+    @property
+    def cuda(self) -> str:
+        """The major version of its CUDA, "12"; "" for a build without."""
+        return self.tag[2:-1] if self.tag.startswith("cu") else ""
+
+    def __str__(self) -> str:
+        return f"{self.version}+{self.tag}"
+
+
+def is_of_torch(symbol: str) -> bool:
+    """Return whether a symbol is one that torch's libraries would define."""
+    return _SYMBOL.match(symbol) is not None
+
+
+@cache
+def builds() -> tuple[Build, ...]:
+    """Return the builds in the table, oldest first."""
+    return tuple(Build(*row) for row in table("loading/torch_builds")["builds"])
+
+
+@cache
+def _masks() -> dict[int, int]:
+    """Return by the CRC of each symbol the builds that define it, bit 0 for the first one."""
+    masks: dict[int, int] = {}
+    for mask, text in table("loading/torch_builds")["symbols"].items():
+        key = shift = delta = 0
+        for byte in base64.b85decode(text):
+            delta |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                key += delta
+                masks[key] = int(mask, 16)
+                shift = delta = 0
+    return masks
+
+
+def defining(symbols: Iterable[str]) -> tuple[Build, ...]:
+    """Return the builds in the table that define all of some symbols."""
+    mask = -1
+    for symbol in symbols:
+        mask &= _masks().get(zlib.crc32(symbol.encode()), 0)
+    return tuple(build for i, build in enumerate(builds()) if mask >> i & 1)
+
+
+def stable_since(symbols: Iterable[str]) -> Build | None:
+    """Return the first build from which on torch has all that a file uses, if that is the stable ABI alone.
+
+    None for a file that uses torch's C++, or nothing of torch, or symbols that the newest build lacks.
+    """
+    used = [symbol for symbol in symbols if is_of_torch(symbol)]
+    if not used or not all(symbol.startswith(_STABLE) for symbol in used):
+        return None
+    fitting, first = defining(used), len(builds())
+    while first and builds()[first - 1] in fitting:
+        first -= 1
+    return builds()[first] if first < len(builds()) else None
+
+
+def in_words(chosen: Iterable[Build]) -> str:
+    """Return builds as "2.4.0, 2.9.0 to 2.10.0": neighbours in the table are a range."""
+    runs: list[list[int]] = []
+    for index in (builds().index(build) for build in chosen):
+        if runs and index == runs[-1][1] + 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    versions = [build.version for build in builds()]
+    texts = [versions[a] if a == b else f"{versions[a]} to {versions[b]}" for a, b in runs]
+    return " and ".join(filter(None, (", ".join(texts[:-1]), *texts[-1:])))
+
+
+# ---- faults ---------------------------------------------------------------------------------------
+
+
+def explained(host: Host, fault: Fault, at: str, dist: Distribution | None) -> Fault:
+    """Return a fault with what torch has to do with it, or as it is. at: the file that asks, of `dist`."""
+    torch = package(host, ("torch",), "torch", "version.py")
+    if torch is None or fault.code not in ("missing-library", "missing-symbol"):
+        return fault
+    try:
+        file = object_file(host, host.realpath(at))
+    except (NotALibrary, OSError):
+        return fault
+    lacking = [name for name in (fault.name, *fault.others) if is_of_torch(name)]
+    # Other libraries of a package may define symbols of torch's namespaces.
+    used = filter(is_of_torch, map(str, file.symbols.lacking.values()))
+    uses = [symbol for symbol in used if symbol in lacking or defining([symbol])]
+    version, _, tag = torch.version.partition("+")
+    here, own = Build(version, tag), f"use {dist.name if dist else 'a file'} built for torch {version}"
+    if fault.code == "missing-library" and uses and not at.startswith(f"{torch.location}/"):
+        wanted = _CUDA_LIBRARY.fullmatch(fault.name)
+        if fault.name in _ONLY_CUDA and tag == "cpu":
+            cause = f"It is built for torch with CUDA; torch {torch.version} is the build for CPUs."
+            return replace(fault, cause=cause, hint=f"{own} without CUDA, or install a torch with CUDA")
+        if wanted and here.cuda not in ("", wanted[1]) and stable_since(uses):
+            cause = "torch's stable ABI covers other releases of torch, but one major version of CUDA."
+            return replace(fault, cause=cause)
+    if fault.name not in lacking:
+        return fault
+    if here in defining(lacking):
+        cause = f"torch {here} defines it, and is not loaded before this file."
+        return replace(fault, cause=cause, hint="import torch first")
+    first = f"torch {torch.version} does not define it"
+    cudas = {match[1] for needed in file.needed if (match := _CUDA_LIBRARY.fullmatch(needed))}
+    having, fitting = defining(lacking), defining(uses)
+    fitting = tuple(build for build in fitting if not cudas or build.cuda in cudas)
+    if fitting and (since := stable_since(uses)):
+        cause = f"{first}: it uses torch's stable ABI, of torch {since.version} or newer."
+    elif fitting:
+        cause = f"{first}; all that the file uses is in torch {in_words(fitting)}, as built for PyPI."
+    elif having:
+        cause = f"{first}; torch {in_words(having)} does, as built for PyPI, but lacks other things it uses."
+    else:
+        known = f"{builds()[0].version} to {builds()[-1].version}"
+        cause = f"{first}, nor does any build for PyPI from torch {known}."
+    if not fitting:
+        return replace(fault, cause=cause, hint=own)
+    clauses = (
+        next((need.clauses for need in required(host, dist) if need.name == "torch"), "") if dist else ""
+    )
+    allowed = [build for build in fitting if not clauses or satisfies(build.version, clauses)]
+    wanted_torch = f"torch=={(allowed or fitting)[-1].version}"
+    is_for_gpus = cudas or any("4cuda" in symbol for symbol in uses)
+    index = (
+        ["--index-url", "https://download.pytorch.org/whl/cpu"] if tag == "cpu" and not is_for_gpus else []
+    )
+    words = str(host.python.get("executable", "") or "python"), manager_of(host), "install"
+    command = package_command(*words, wanted_torch, *index)
+    return replace(fault, cause=cause, hint=f"{own}, or install {wanted_torch}", command=command)
+
+
+def stable_notes(host: Host, paths: Iterable[str]) -> Iterator[str]:
+    """Yield a note on the first torch that has all that files use, if they use its stable ABI alone."""
+    used: set[str] = set()
+    for path in paths:
+        try:
+            symbols = object_file(host, host.realpath(path)).symbols.lacking.values()
+        except (NotALibrary, OSError):
+            continue
+        used.update(filter(is_of_torch, map(str, symbols)))
+        if not all(symbol.startswith(_STABLE) for symbol in used):
+            return
+    if since := stable_since(used):
+        yield f"torch's stable ABI: any torch from {since.version} on that has the same major version of CUDA"
