@@ -54,15 +54,15 @@ def find(host: Host) -> Finding:
             names[dist.name] = dist
     large = {dist.name for dist in sizes} - names.keys()
     quick = [name for name in names if not large & {need.name for need in required(host, names[name])}]
-    return _followed(host, quick) if quick or not sizes else Finding(facts={"followed": 0})
+    return _followed(host, quick)
 
 
 def find_all(host: Host) -> Finding:
     """Follow every package with compiled files."""
-    return _followed(host, ())
+    return _followed(host, None)
 
 
-def _followed(host: Host, names: Sequence[str]) -> Finding:
+def _followed(host: Host, names: Sequence[str] | None) -> Finding:
     if not host.is_live or host.platform != "linux":
         why = "only the files of a live Linux machine are followed; see `backends resolve --root`"
         return Finding(presence=Presence.ABSENT, reasons=(Reason("not-followed", why),))

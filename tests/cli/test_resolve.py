@@ -118,6 +118,7 @@ def test_why_names_who_needs_a_library_or_a_symbol_and_what_has_it(folder: Path)
 
     assert library.returncode == symbol.returncode == 1
     assert "lacking/_C.so: not found" in library.stdout
+    assert "why   No installed package has libabsent.so.3" in library.stdout
     assert "Who needs _ZN3foo3barEi\n  mangled/_C.so" in symbol.stdout
     [definer] = defined["lookups"][0]["definers"]
     assert definer["package"] == "good 1.0"
@@ -167,6 +168,18 @@ def test_a_wrong_question_is_one_line_and_exit_code_2(folder: Path) -> None:
     text = resolved(folder, str(folder / "text"))
     assert text.returncode == 1
     assert "the file is a text file, not an ELF library" in " ".join(text.stdout.split())
+
+
+def test_a_program_is_judged_as_it_starts(folder: Path) -> None:
+    library, program = folder / "program/libof-program.so.1", folder / "program/run"
+    compiled(library, "")
+    command = ["cc", "-o", str(program), "-xc", "-", "-xnone", "-Wl,--no-as-needed", str(library)]
+    subprocess.run(command, input=b"int main(void) { return 0; }", check=True)
+    lacking = resolved(folder, str(program))
+
+    assert lacking.returncode == 1
+    assert "libof-program.so.1: cannot open shared object file" in lacking.stdout
+    assert resolved(folder, sys.executable).returncode == 0
 
 
 def test_a_recording_has_no_files_to_follow(tmp_path: Path) -> None:

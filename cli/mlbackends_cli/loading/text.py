@@ -27,7 +27,7 @@ _WIDTH = len("path")
 def table(resolution: Resolution, page: Page, folders: Iterable[str], *, tree: bool) -> str:
     """Return what does not load and, with details, everything; folders: those of the packages."""
     short = _Shortening(resolution, folders)
-    parts = [_lookup(found, page, short) for found in resolution.lookups]
+    parts = [_lookup(found, resolution, page, short) for found in resolution.lookups]
     if tree:
         parts += [_tree(package, page, short) for package in resolution.packages]
     elif not resolution.lookups:
@@ -43,7 +43,7 @@ def table(resolution: Resolution, page: Page, folders: Iterable[str], *, tree: b
             parts.append(f"{_summary(resolution)}\n")
     parts += [page.styled(note, "dim") + "\n" for note in resolution.notes]
     if short.is_used:
-        parts.append(page.styled(f"Paths without a / at the front are below {short.folder}", "dim") + "\n")
+        parts.append(page.styled(f"Paths without a leading / are below {short.folder}", "dim") + "\n")
     return page.fitted("".join(parts))
 
 
@@ -118,6 +118,10 @@ def _rows(fault: Fault, plain: dict[str, str]) -> Iterator[tuple[str, str]]:
         yield "also".ljust(_WIDTH), joined(list(fault.others))
     elif fault.others:
         yield "", f"and {counted(len(fault.others), 'other symbol')}"
+    yield from _advice(fault)
+
+
+def _advice(fault: Fault) -> Iterator[tuple[str, str]]:
     for word, text in (("why", fault.cause), ("do", fault.hint)):
         if text:
             yield word.ljust(_WIDTH), text
@@ -184,7 +188,7 @@ def _tree(package: PackageLoading, page: Page, short: Callable[[str], str]) -> s
 # ---- who needs what -------------------------------------------------------------------------------
 
 
-def _lookup(found: Lookup, page: Page, short: Callable[[str], str]) -> str:
+def _lookup(found: Lookup, resolution: Resolution, page: Page, short: Callable[[str], str]) -> str:
     passages = []
     rows = [("", _needing(path, need, found.kind, short)) for path, need in found.needs.items()]
     nobody = [("", f"no file of these packages needs the {found.kind}")]
@@ -195,7 +199,12 @@ def _lookup(found: Lookup, page: Page, short: Callable[[str], str]) -> str:
     ]
     verb = "has" if found.kind == "library" else "defines"
     passages.append(Passage(f"What {verb} it", tuple(rows) or (("", "no installed package"),)))
-    return printed(passages, page)
+    faults = (f for p in resolution.packages for f in (*p.faults, *p.fallbacks, *p.parts))
+    fault = next((f for f in faults if found.name in (f.name, *f.others)), None)
+    advice = [(word, short(text)) for word, text in _advice(fault)] if fault else []
+    passages += [Passage("What to do", tuple(advice))] if advice else []
+    command = f"  {'type'.ljust(_WIDTH)}  {fault.command}\n" if fault and fault.command else ""
+    return printed(passages, page) + command
 
 
 def _needing(path: str, need: Need, kind: str, short: Callable[[str], str]) -> str:

@@ -8,7 +8,7 @@ the package fail, one behind a `try` or inside a function costs a part of it. No
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
 
-from mlbackends.base.errors import BadInput, UnknownName, joined
+from mlbackends.base.errors import BadInput, NotALibrary, UnknownName, joined
 from mlbackends.base.version import __version__
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import Distribution, distribution, distributions, normalised
@@ -26,7 +26,7 @@ from mlbackends.loading.environment import (
 from mlbackends.loading.fit import driver_faults, explained
 from mlbackends.loading.imports import imports_of, lost_files, lost_modules, shared_objects
 from mlbackends.loading.later import later
-from mlbackends.loading.linker import Opening
+from mlbackends.loading.linker import Opening, Process, object_file
 from mlbackends.loading.preloads import preload_of
 from mlbackends.loading.remedies import remedied
 from mlbackends.loading.torch_builds import stable_notes
@@ -120,7 +120,10 @@ def _files_of(host: Host, path: str) -> list[str]:
 
 def _file(environment: Environment, path: str, with_files: bool) -> PackageLoading:
     absolute = path if path.startswith("/") else posixpath.abspath(path)
-    opening, after = opened(environment, absolute, ())
+    after: tuple[str, ...] = ()
+    opening = _started(environment.host, absolute)
+    if opening is None:
+        opening, after = opened(environment, absolute, ())
     faults = explained(environment.host, opening.faults)
     return PackageLoading(
         name=path,
@@ -131,6 +134,18 @@ def _file(environment: Environment, path: str, with_files: bool) -> PackageLoadi
         opened=1,
         files=opening.files() if with_files else (),
     )
+
+
+def _started(host: Host, path: str) -> Opening | None:
+    """Return what starting a program comes to, None for what is not a program."""
+    try:
+        file = object_file(host, host.realpath(path))
+    except (NotALibrary, OSError):
+        return None
+    if not file.interpreter or file.soname:
+        return None
+    process = Process(host, path)
+    return Opening(None, process.faults, tuple(process.mapped))
 
 
 def opened(environment: Environment, path: str, modules: tuple[str, ...]) -> tuple[Opening, tuple[str, ...]]:
