@@ -1,6 +1,7 @@
 """Write core/mlbackends/loading/torch_builds.json: which builds of torch define which of its public symbols.
 
     python tests/loading/torch_symbols.py [WHEEL|URL]...
+    python tests/loading/torch_symbols.py --fits WHEEL|URL...     the builds that extensions in wheels fit
 
 Reads the wheels of torch for x86-64 Linux that PyPI has, from OLDEST on, or those that are named: only
 the members with symbols, as a stream. A row is a set of builds, as bits, with the symbols that these and no
@@ -25,7 +26,7 @@ from typing import Any
 
 from mlbackends.libraries.elf import ElfImage
 from mlbackends.loading.dynamic_symbols import DynamicSymbols
-from mlbackends.loading.torch_builds import is_of_torch
+from mlbackends.loading.torch_builds import defining, in_words, is_of_torch
 
 OLDEST = (2, 4)
 TABLE = Path(__file__).parents[2] / "core/mlbackends/loading/torch_builds.json"
@@ -128,5 +129,22 @@ def table(found: dict[str, set[str]]) -> str:
     return f'{{\n "builds": [\n  {builds}\n ],\n "symbols": {{\n  {rows}\n }}\n}}\n'
 
 
+def fits(wheel: str) -> str:
+    """Return the torch that a wheel requires, and the builds in the table that its extensions fit."""
+    used: set[str] = set()
+    with Remote(wheel) if "://" in wheel else open(wheel, "rb") as source, zipfile.ZipFile(source) as archive:
+        info = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        requires = re.findall(r"Requires-Dist: (torch\b.*)", archive.read(info).decode())
+        for name in filter(re.compile(r"\.so(\.|$)").search, archive.namelist()):
+            with tempfile.NamedTemporaryFile() as file, archive.open(name) as library:
+                shutil.copyfileobj(library, file, 1 << 22)
+                file.flush()
+                with ElfImage(file.name) as image:
+                    used |= set(filter(is_of_torch, map(str, DynamicSymbols(image).lacking.values())))
+    return f"{wheel.rpartition('/')[2]} {requires}: {in_words(defining(s for s in used if defining([s])))}"
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--fits"]:
+        sys.exit(print(*map(fits, sys.argv[2:]), sep="\n"))
     TABLE.write_text(table(dict(map(symbols_of, sys.argv[1:] or wheels()))))
