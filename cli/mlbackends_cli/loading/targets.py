@@ -3,7 +3,10 @@
 import re
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.quantities import dotted_numbers
 from mlbackends.host.cpu.features import level_features
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distributions
@@ -29,9 +32,14 @@ _LEGEND = "✓ machine code · PTX compiled at first use · part: some files lac
 def target_machine(name: str) -> TargetMachine:
     """Return the machine that a name such as h100, sm_121, gfx1151, x86-64-v2 or aarch64 stands for.
 
-    Raises UnknownName, with the nearest names.
+    "glibc-2.31" and "driver-550.54" are machines of which only that is known. Raises UnknownName, with the
+    nearest names.
     """
     text = name.lower().strip()
+    kind, _, release = text.partition("-")
+    if kind in ("driver", "glibc") and dotted_numbers(release):
+        target = TargetMachine(text, f"{kind} {release}")
+        return replace(target, driver=release) if kind == "driver" else replace(target, glibc=release)
     if machine := _MACHINES.get(text):
         return TargetMachine(text, machine, machine=machine)
     level = re.sub(r"^(?:x86[-_]64[-_]?|x86[-_])v", "x86-64-v", text)

@@ -7,9 +7,11 @@ of glibc; NVIDIA, "CUDA Compatibility".
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from msgspec.structs import replace
 
+from mlbackends.base.errors import NotALibrary
 from mlbackends.base.patterns import pattern
 from mlbackends.base.quantities import dotted_numbers
 from mlbackends.base.tables import table
@@ -21,6 +23,7 @@ from mlbackends.libraries.cuda.driver import driver_for, too_old_for
 from mlbackends.libraries.search import libraries_named
 from mlbackends.libraries.symbols import symbol_versions
 from mlbackends.loading import torch_builds
+from mlbackends.loading.linker import object_file
 from mlbackends.loading.remedies import owner
 from mlbackends.model.loading import Fault, LoadedFile
 
@@ -52,29 +55,22 @@ def explained(host: Host, faults: Iterable[Fault]) -> tuple[Fault, ...]:
 
 def _too_old(host: Host, faults: list[Fault]) -> Fault:
     """Return one fault for the versions of glibc and libstdc++ that files need and this machine lacks."""
-    facts = table("loading/fit")
     # What is linked with packed relocations asks for a version without a number, which is that of glibc 2.36.
     names = ["GLIBC_2.36" if fault.name == "GLIBC_ABI_DT_RELR" else fault.name for fault in faults]
     causes, hint, command, code = [], "", "", faults[0].code
     if needed := highest(names, "GLIBC_"):
         code = "glibc-too-old"
         here = c_library(host)[1]
-        releases = [
-            next(
-                (f"{system} {name}" for name, has in rows if dotted_numbers(has) >= dotted_numbers(needed)),
-                "",
-            )
-            for system, rows in facts["glibc"].items()
-        ]
-        systems = f" ({', '.join(filter(None, releases))})" if any(releases) else ""
-        causes.append(f"It is built for glibc {needed} or newer{systems}; this machine has {here}.")
+        causes.append(
+            f"It is built for glibc {needed} or newer{_systems_with(needed)}; this machine has {here}."
+        )
         hint = f"use a newer system, as in a container, or a build for glibc {here}"
     for prefix in ("GLIBCXX_", "CXXABI_"):
         wanted = highest(names, prefix)
         if not wanted or causes[1:]:
             continue
         path = next(fault.path[-1] for fault in faults if fault.name.startswith(prefix))
-        gcc = dict(facts["gcc"][prefix])
+        gcc = dict(table("loading/fit")["gcc"][prefix])
         has = highest(symbol_versions(host, host.realpath(path)), prefix)
         causes.append(
             f"It needs {prefix}{wanted}{f' (GCC {gcc[wanted]})' if wanted in gcc else ''}; {path} ends at"
@@ -147,3 +143,29 @@ def driver_faults(dist: Distribution, files: Iterable[LoadedFile], driver: str) 
                     f"install driver {least} or newer, or a build of {dist.name} for an older CUDA",
                 )
                 return
+
+
+def glibc_faults(files: Iterable[LoadedFile], glibc: str, host: Host) -> Iterator[Fault]:
+    """Yield the first of some files that needs a newer glibc than that of another machine; "" for none."""
+    for file in files if glibc else ():
+        with suppress(NotALibrary, OSError):
+            needs = object_file(host, host.realpath(file.path)).symbols.needs
+            names = [name for versions in needs.values() for name in versions]
+            needed = highest(names, "GLIBC_")
+            if dotted_numbers(needed) > dotted_numbers(glibc):
+                message = f"libc.so.6: version `GLIBC_{needed}' not found (required by {file.path})"
+                cause = f"It is built for glibc {needed} or newer{_systems_with(needed)}; not {glibc}."
+                hint = f"use a newer system, as in a container, or a build for glibc {glibc}"
+                yield Fault("glibc-too-old", f"GLIBC_{needed}", message, (file.path,), cause, hint)
+                return
+
+
+def _systems_with(glibc: str) -> str:
+    """Return the first release of each known system that has a glibc: " (Debian 13, RHEL 10)"."""
+    least = dotted_numbers(glibc)
+    releases = (
+        next((f"{system} {name}" for name, has in rows if dotted_numbers(has) >= least), "")
+        for system, rows in table("loading/fit")["glibc"].items()
+    )
+    text = ", ".join(filter(None, releases))
+    return f" ({text})" if text else ""

@@ -23,7 +23,7 @@ from mlbackends.loading.environment import (
     no_module,
     providers,
 )
-from mlbackends.loading.fit import driver_faults, explained
+from mlbackends.loading.fit import driver_faults, explained, glibc_faults
 from mlbackends.loading.imports import imports_of, lost_files, lost_modules, shared_objects
 from mlbackends.loading.later import later
 from mlbackends.loading.linker import Opening, Process, object_file
@@ -232,8 +232,9 @@ class _Packages:
         if not faults:
             fallbacks += later(self.environment, dist)
         faults, fallbacks, parts = (explained(host, each) for each in (faults, fallbacks, parts))
-        drivers = [target.driver for target in self._targets] or [driver_release(host)]
         its_own = [files[path] for path in own if path in files]
+        faults += tuple(f for target in self._targets for f in glibc_faults(its_own, target.glibc, host))
+        drivers = [target.driver for target in self._targets] or [driver_release(host)]
         fallbacks += tuple(fault for driver in drivers for fault in driver_faults(dist, its_own, driver))
         of_chip, notes = code_for(host, dist, self._targets)
         # Of another machine the chip is what was asked about.

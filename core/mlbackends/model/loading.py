@@ -104,7 +104,7 @@ class TargetMachine(Struct, frozen=True, omit_defaults=True):
     name: as it was asked for, "gb10". title: in words. chip: what its GPU is to compilers, "12.1", "gfx1151".
     vendor: of the GPU, nvidia or amd.
     machine: "x86_64", "aarch64". features: its CPU's instruction sets by Linux's names. driver: release of
-    the NVIDIA driver.
+    the NVIDIA driver. glibc: "2.31".
     """
 
     name: str
@@ -114,6 +114,7 @@ class TargetMachine(Struct, frozen=True, omit_defaults=True):
     vendor: str = "nvidia"
     features: tuple[str, ...] = ()
     driver: str = ""
+    glibc: str = ""
 
 
 class PackageLoading(Struct, frozen=True, omit_defaults=True):

@@ -12,7 +12,7 @@ from mlbackends.host.python.packages import Distribution
 from mlbackends.loading.fit import driver_faults
 from mlbackends.loading.packages import resolve
 from mlbackends.loading.torch_builds import builds, defining, in_words, is_of_torch
-from mlbackends.model.loading import Fault, LoadedFile, Need, PackageLoading, Verdict
+from mlbackends.model.loading import Fault, LoadedFile, Need, PackageLoading, TargetMachine, Verdict
 
 needs_compiler = pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"
@@ -153,3 +153,17 @@ def test_a_driver_that_is_too_old_for_the_cuda_that_files_need() -> None:
     [fault] = driver_faults(dist, files, "550.54.15")
     assert "CUDA 13 needs driver 580 or newer; the driver is 550.54.15" in fault.cause
     assert not [*driver_faults(dist, files, "580.65.06")] and not [*driver_faults(dist, files, "")]
+
+
+@needs_compiler
+def test_a_machine_with_an_older_glibc_is_asked_about(tmp_path: Path) -> None:
+    compile_library(tmp_path / "thing/_C.abi3.so", using("memfd_create"), "-Wl,--no-as-needed", "-lc")
+    (tmp_path / "thing/__init__.py").write_text("from thing import _C\n")
+    install(tmp_path, "thing", "1.0", "thing/__init__.py", "thing/_C.abi3.so")
+    host = Host(python={"executable": sys.executable, "version": "3.11.2", "path": [str(tmp_path)]})
+    if not str(host.system("libc")).startswith("glibc"):
+        pytest.skip("needs glibc")
+    older, enough = (TargetMachine("", glibc=version) for version in ("2.26", "2.27"))
+    [package] = resolve(host, ["thing"], targets=[older]).packages
+    assert package.verdict is Verdict.FAILS and package.faults[0].name == "GLIBC_2.27"
+    assert resolve(host, ["thing"], targets=[enough]).packages[0].verdict is Verdict.LOADS

@@ -56,7 +56,7 @@ CODES = {
 @option("--why names SYMBOL|LIBRARY", "Show who needs it, and what has it (repeatable).", many=True)
 @option(
     "--for machines NAME",
-    "Judge for this machine's chip instead: h100, sm_121, gfx1151, x86-64-v2, aarch64 (repeatable).",
+    "Judge for another machine: h100, gfx1151, x86-64-v2, aarch64, glibc-2.31, driver-550 (repeatable).",
     many=True,
 )
 @option("--matrix", "Show how the GPU code of each package fits each chip; --for chooses the chips.")
