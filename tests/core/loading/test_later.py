@@ -293,3 +293,21 @@ def test_torchao_opens_its_kernels_beside_the_torch_of_its_table_alone(
 
     assert answer.verdict is verdict
     assert all("incompatible torch version 2.7.1" in fault.message for fault in answer.fallbacks)
+
+
+def test_a_search_path_as_long_as_tensorflows_is_read_whole(site: Site) -> None:
+    """TensorFlow 2.21 has one of 20,000 characters."""
+    site.library("far/libfar.so.9")
+    library = site.library("tensorflow/libtensorflow_framework.so.2")
+    folders = ":".join([*(f"$ORIGIN/{i:0200}" for i in range(100)), "$ORIGIN/far"])
+    command = ["cc", "-shared", "-o", str(site.folder / "addon.so"), "-xc", "-", "-xnone"]
+    options = ["-Wl,--no-as-needed", f"-Wl,-rpath,{folders}", str(site.folder / "far/libfar.so.9")]
+    code = b"void *PyInit_addon(void) { return 0; }"
+    subprocess.run([*command, *options], input=code, check=True)
+    site.package("addon", "1.0", "addon.so")
+    assert site.answer("addon").verdict is Verdict.LOADS
+    # Its CUDA libraries, where torch shows that the environment is for GPUs.
+    site.torch()
+    site.package("tensorflow", "2.21.0", library, tensorflow="")
+    names = [name for fault in site.answer("tensorflow").fallbacks for name in (fault.name, *fault.others)]
+    assert names[-1:] == ["libcudnn.so.9"] or has_driver(site.host())
