@@ -8,8 +8,11 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import jsonschema
 import pytest
 from running import backends
+
+from mlbackends_cli.report.commands.schema import SCHEMAS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,6 +139,7 @@ def test_formats_for_ci_have_each_fault_and_each_package_that_loads(folder: Path
     assert {"missing-library", "missing-symbol"} <= found
     record = json.loads(resolved(folder, "--format", "json", "follower").stdout)
     assert record["packages"][0]["faults"][0]["package"] == "lacking"
+    jsonschema.validate(record, SCHEMAS["resolution"]())
 
 
 def test_a_running_process_needs_no_search_for_what_it_has_mapped(folder: Path) -> None:
