@@ -157,11 +157,14 @@ def if_installed(host: Host, wanted: Sequence[str], index: str, *, alone: bool =
     """
     from packaging.requirements import InvalidRequirement, Requirement
 
+    wanted = [os.path.abspath(text) if text.endswith(".whl") else text for text in wanted]
     for text in wanted:
         try:
-            Requirement(text)
+            if not text.endswith(".whl") or not os.path.isfile(text):
+                Requirement(text)
         except InvalidRequirement as error:
-            raise BadInput(f"{text!r} is not a requirement: {str(error).splitlines()[0]}") from None
+            why = "it does not exist" if text.endswith(".whl") else str(error).splitlines()[0]
+            raise BadInput(f"{text!r} is not a requirement: {why}") from None
     python = str(host.python.get("executable", ""))
     uv = which("uv", os.pathsep.join([os.path.dirname(python), os.environ.get("PATH", os.defpath)]))
     folder = local_path(index)
@@ -190,8 +193,8 @@ def if_installed(host: Host, wanted: Sequence[str], index: str, *, alone: bool =
         common += ["--python", python]
         tried = [uv, "pip", "install", "--dry-run", "--break-system-packages", "-r", listed]
         _, plan = _output([*tried, *common], variables, scratch)
-        pins = re.findall(r"^ [+~] ((\S+)==\S+)(?: \(from (\S+)\))?", plan, re.MULTILINE)
-        _write(listed, [f"{name} @ {address}" if address else pin for pin, name, address in pins])
+        plan = re.sub(r"(\S+)==\S+ \(from (\S+)\)", r"\1 @ \2", plan)  # as older ones of uv write it
+        _write(listed, re.findall(r"^ [+~] (\S+==\S+|\S+ @ \S+)", plan, re.MULTILINE))
         _output([*ask, "--no-deps", *common], variables, scratch)
         return locked(host, lock)._replace(notes=("dependencies are resolved by uv",))
 

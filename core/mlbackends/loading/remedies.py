@@ -72,7 +72,7 @@ class _Remedy:
                 self._missing_library()
             case "unmet-requirement":
                 self._set(command=package_command(*self._python, "install", fault.name))
-            case "not-read" if fault.path:
+            case "not-read" if fault.path and fault.message.endswith("Permission denied"):
                 self._set("The file may not be read.", command=f"chmod a+r {quoted(fault.path[-1])}")
             case code if code in _DAMAGED and last:
                 command = reinstall_command(*self._python, last.name, last.version)

@@ -196,7 +196,10 @@ def decoded_end(data: bytes, most: int) -> tuple[bytes, bytes]:
 
     The ways differ in the 32 KB before the block. Empty if no block is found, or with more than `most` bytes.
     """
-    for at in range(max(0, min(len(data) - 16, _SEARCHED_BYTES))):
+    # Bytes that cannot be packed are in blocks of another kind: so further places are searched.
+    starts = range(0, len(data), max(_SEARCHED_BYTES, len(data) // 8))
+    places = (at for start in starts for at in range(start, min(start + _SEARCHED_BYTES, len(data) - 16)))
+    for at in places:
         word = int.from_bytes(data[at : at + 12], "little")
         for bit in range(8):
             bits = word >> bit

@@ -7,7 +7,6 @@ import random
 import sys
 import threading
 import zipfile
-import zlib
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,8 +22,8 @@ from mlbackends.loading.before import before
 from mlbackends.loading.packages import resolve
 from mlbackends.loading.plans import best_wheel
 from mlbackends.loading.web import RangeFile, Web
-from mlbackends.loading.wheels import Member, Wheel, decoded_end
-from mlbackends.model.loading import Verdict
+from mlbackends.loading.wheels import Member, Wheel
+from mlbackends.model.loading import TargetMachine, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -250,16 +249,6 @@ def test_the_end_of_a_member_is_read_without_what_is_before(tmp_path: Path) -> N
         assert web.read - before < opened.files["fast/large.so"].compress_size / 2
 
 
-def test_bytes_that_depend_on_what_is_before_differ() -> None:
-    packed = zlib.compressobj(6, wbits=-15)
-    data = prose(400_000)
-    stream = packed.compress(data) + packed.flush()
-    one, other = decoded_end(stream[len(stream) // 3 :], 1 << 30)
-    equal = [i for i in range(len(one)) if one[i] == other[i]]
-    assert one
-    assert all(one[i] == data[i - len(one)] for i in equal)
-
-
 def test_what_uv_would_install_joins_the_environment(tmp_path: Path) -> None:
     wheel(tmp_path)
     lock = pylock(tmp_path, str(tmp_path / WHEEL))
@@ -279,6 +268,30 @@ for last; do case $last in */pylock.toml) grep -q '^fast==1.0' "$3" && cp {lock}
         ("fast", Verdict.LOADS),
         ("msgspec", Verdict.LOADS),
     ]
+
+
+def test_another_architecture_has_what_its_system_must_have(tmp_path: Path) -> None:
+    machine, number = ("aarch64", 183) if Host().machine == "x86_64" else ("x86_64", 62)
+    data = bytearray(CORE.read_bytes())
+    data[18:20] = number.to_bytes(2, "little")
+    missing = data.replace(b"\0libm.so.6\0", b"\0libq.so.6\0")
+    for file, verdict in ((data, Verdict.LOADS), (missing, Verdict.FAILS)):
+        wheel(tmp_path, more={"fast/_core.abi3.so": bytes(file), "fast/_core.so": b""})
+        target = TargetMachine(machine, machine=machine)
+        answer = resolved(Host(environment={}), lock=pylock(tmp_path, WHEEL), targets=[target])
+        assert answer.packages[0].verdict is verdict
+        assert answer.notes[0].startswith(f"assumed to be on {machine}: ")
+    assert answer.packages[0].faults[0].name == "libq.so.6"
+    lock = pylock(tmp_path, f"fast-1.0-cp37-abi3-manylinux_2_17_{Host().machine}.whl")
+    (package,) = resolved(Host(environment={}), lock=lock, targets=[target]).packages
+    assert package.faults[0].code == "wrong-architecture"
+
+
+def test_for_a_gpu_the_driver_is_assumed(tmp_path: Path) -> None:
+    wheel(tmp_path, b"libcuda.so.1")
+    target = TargetMachine("h100", chip="9.0")
+    (package,) = resolved(Host(environment={}), lock=pylock(tmp_path, WHEEL), targets=[target]).packages
+    assert "libcuda.so.1" not in [fault.name for fault in package.faults]
 
 
 def test_the_wheel_is_chosen_as_pip_does() -> None:
