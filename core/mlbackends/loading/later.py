@@ -15,6 +15,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
+from mlbackends.base.patterns import pattern
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import Distribution, distribution, distributions, python_folders
@@ -118,9 +119,21 @@ def _calls(names: list[str]) -> str:
     return " or ".join(f"`{name}`" if "(" in name else f"`import {name}`" for name in names)
 
 
+@once_per_host
 def has_driver(host: Host) -> bool:
     """Return whether NVIDIA's driver library is found in this environment."""
     return not Process(host, str(host.python.get("executable", ""))).open(_DRIVER[0]).faults
+
+
+def driver_notes(host: Host, dist: Distribution) -> tuple[str, ...]:
+    """Return the note that a package which is for NVIDIA's GPUs alone has no driver here, or nothing."""
+    rows_of = [row for row in rows() if dist.name in row.distributions and not row.both]
+    if not rows_of or not _FOR_GPUS.search(dist.name) or has_driver(host):
+        return ()
+    return ("No NVIDIA driver is installed here, without which it uses no GPU.",)
+
+
+_FOR_GPUS = pattern(r"-gpu$|cuda1\d")
 
 
 @once_per_host

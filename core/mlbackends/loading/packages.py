@@ -25,7 +25,7 @@ from mlbackends.loading.environment import (
 )
 from mlbackends.loading.fit import driver_faults, explained, glibc_faults
 from mlbackends.loading.imports import imports_of, lost_files, lost_modules, shared_objects
-from mlbackends.loading.later import later
+from mlbackends.loading.later import driver_notes, later
 from mlbackends.loading.linker import Opening, Process, object_file
 from mlbackends.loading.preloads import preload_of
 from mlbackends.loading.remedies import remedied
@@ -237,6 +237,7 @@ class _Packages:
         drivers = [target.driver for target in self._targets] or [driver_release(host)]
         fallbacks += tuple(fault for driver in drivers for fault in driver_faults(dist, its_own, driver))
         of_chip, notes = code_for(host, dist, self._targets)
+        notes = (*notes, *(() if self._targets else driver_notes(host, dist)))
         # Of another machine the chip is what was asked about.
         faults = (*of_chip, *faults) if self._targets else (*faults, *of_chip)
         return PackageLoading(
