@@ -50,6 +50,8 @@ STEPS = {
     "LD_LIBRARY_PATH": "LD_LIBRARY_PATH",
     "system search path": "default folder",
 }
+#: The log names a folder that the loader has met before by what it was then, RPATH or RUNPATH.
+SAME_IN_LOG = ({"RPATH", "RUNPATH"}, *({step} for step in ("ld.so.cache", *STEPS.values())))
 
 
 class Source:
@@ -238,7 +240,7 @@ def compared(environment: Environment) -> list[str]:
         path: dist
         for dist in dists
         for path in extension_modules(host, dist).values()
-        if os.path.exists(path)
+        if os.path.isfile(path)
     }
     chosen = environment.random.sample(sorted(paths), min(len(paths), MOST_OPENED))
     os.chdir(environment.root)
@@ -286,7 +288,8 @@ def _package_differs(package: PackageLoading, errors: dict[str, str], gone: set[
     if fails:
         fault = package.faults[0]
         words = [*errors.values(), *gone] if fault.cause else errors.values()  # the package hides the words
-        if not any(named(fault.name, fault.message, error) for error in words):
+        hidden = fault.cause and any(fault.cause in error for error in words)
+        if not hidden and not any(named(fault.name, fault.message, error) for error in words):
             return [f"{package.name} names {fault.name}: {said[:1]}, truth {errors}"]
     return []
 
@@ -295,6 +298,7 @@ def named(name: str, message: str, error: str) -> bool:
     """Return whether an error is about what a fault names."""
     if error.startswith("ended with status"):
         return True
+    error = error.replace("partially initialized module ", "")
     return name in error or message in error or os.path.basename(message.partition(":")[0]) in error
 
 
@@ -323,7 +327,11 @@ def _file_differs(file: PackageLoading, answer: dict[str, Any]) -> list[str]:
                 different.append(
                     f"{file.name} finds {need.name}: {need.path} by {need.step}, truth {path} by {step}"
                 )
-            elif path and need.step not in ("already loaded", step):
+            elif (
+                path
+                and not {need.step, step} <= {"RPATH", "RUNPATH"}
+                and need.step not in ("already loaded", step)
+            ):
                 different.append(f"{file.name} finds {need.name} by {need.step}, truth {step}")
     return different
 

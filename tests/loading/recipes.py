@@ -333,10 +333,12 @@ def torch_broken(environment: Environment, package: str) -> None:
         environment.replace(path, path.read_bytes()[:5000])
 
 
-@recipe("torch", 4)
+@recipe("torch", 3)
 def torch_of_another_release(environment: Environment, package: str) -> None:
     versions = environment.sources.by_name
-    put(environment, package, without=(package,))
+    put(environment, package)
+    for file in versions[package][0].files:
+        (environment.site / file).unlink(missing_ok=True)
     environment.install(environment.random.choice(versions[package][1:] or versions[package]))
 
 

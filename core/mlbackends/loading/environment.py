@@ -103,6 +103,9 @@ class Environment:
         if module in process.imported:
             return [*process.imported[module]]  # it fails each time
         process.imported[module] = []
+        if self._is_nowhere(module):
+            process.imported[module] = [(Import(module, "", True), no_module(module))]
+            return [*process.imported[module]]
         failed: list[Failure] = []
         top = module.partition(".")[0]
         row = preload_of(self.host, module) or preload_of(self.host, top)
@@ -120,7 +123,8 @@ class Environment:
             if step.module in lost_modules(self.host):
                 # A folder without __init__.py can be imported, with nothing in it.
                 is_empty = step.path.endswith(f"/{top}/__init__.py")
-                is_certain = step.is_certain and not step.is_optional and not is_empty
+                passes = step.is_optional and not step.words  # it is a ModuleNotFoundError
+                is_certain = step.is_certain and not passes and not is_empty
                 opening = no_module(step.module, step.path, step.words)
                 inner = [(step._replace(is_certain=is_certain), opening)]
             elif step.is_extension:
@@ -128,13 +132,13 @@ class Environment:
                 inner = [(step, opening)] if opening.faults else []
             elif step.module in self.broken_modules:
                 inner = [(step, self.broken_modules[step.module])]
-            elif not step.path and self._is_followed(step.module):
-                inner = [
-                    (other._replace(is_certain=other.is_certain and step.is_certain), opening)
-                    for other, opening in self.import_module(process, step.module)
-                ]
-            elif step.is_certain and not step.is_optional and self._is_nowhere(step.module):
-                inner = [(step, no_module(step.module))]
+            elif not step.path and (
+                self._is_followed(step.module) or (not step.is_optional and self._is_nowhere(step.module))
+            ):
+                for below, opening in self.import_module(process, step.module):
+                    passes = step.is_optional and opening.faults[0].message.startswith("No module named")
+                    is_certain = below.is_certain and step.is_certain and not passes
+                    inner.append((below._replace(is_certain=is_certain), opening))
             failed += inner
             ended = [failing for failing in inner if failing[0].is_certain]
             if ended:

@@ -9,6 +9,7 @@ import ast
 import posixpath
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from mlbackends.base.patterns import bytes_pattern, pattern
@@ -64,30 +65,32 @@ def imports_of(host: Host, module: str) -> tuple[Import, ...]:
     A module whose file is gone, which its package's RECORD lists, is included with the path that it had.
     """
     walk = _Walk(host, module.partition(".")[0])
-    walk.follow(Import(module, "", True))
+    with suppress(RecursionError):  # modules of which each imports the next; Python's own import gives up too
+        walk.follow(Import(module, "", True))
     return tuple(walk.found.values())
 
 
 @once_per_host
 def module_file(host: Host, module: str) -> str:
     """Return the file that a module is imported from, as Python's finders choose it; "" for none."""
-    parts = module.split(".")
-    for base in python_folders(host):
-        folder = "/".join([base, *parts[:-1]])
+    parent, _, name = module.rpartition(".")
+    above = module_file(host, parent) if parent else ""
+    bases = [posixpath.dirname(above)] * above.endswith("/__init__.py")  # one package hides all others
+    for folder in bases or [f"{base}/{parent.replace('.', '/')}" for base in python_folders(host)]:
+        folder = folder.rstrip("/")
         names = _names(host, folder)
-        if parts[-1] in names:
-            inside = _names(host, f"{folder}/{parts[-1]}")
-            file = _module_in(host, inside, "__init__")
-            if file:
-                return f"{folder}/{parts[-1]}/{file}"
-        if file := _module_in(host, names, parts[-1]):
+        if name in names:
+            inside = _names(host, f"{folder}/{name}")
+            if file := _module_in(host, f"{folder}/{name}", inside, "__init__"):
+                return f"{folder}/{name}/{file}"
+        if file := _module_in(host, folder, names, name):
             return f"{folder}/{file}"
     return ""
 
 
-def _module_in(host: Host, names: frozenset[str], stem: str) -> str:
+def _module_in(host: Host, folder: str, names: frozenset[str], stem: str) -> str:
     for suffix in suffixes(host):
-        if stem + suffix in names:
+        if stem + suffix in names and (suffix == ".py" or host.is_file(f"{folder}/{stem}{suffix}")):
             return stem + suffix
     return ""
 
@@ -156,7 +159,10 @@ def lost_files(host: Host, dist: Distribution) -> tuple[str, ...]:
     return tuple(
         path
         for path in (*sources, *shared_objects(host, dist))
-        if posixpath.basename(path) not in _names(host, posixpath.dirname(path))
+        if (
+            posixpath.basename(path) not in _names(host, posixpath.dirname(path))
+            or not (path.endswith(".py") or host.is_file(path))
+        )
         and not host.closed_above(path)
     )
 

@@ -134,9 +134,9 @@ class Process:
         for name in preloaded:  # what cannot be preloaded is passed over with a warning
             if (mapped := self._find(name, None, []).mapped) and mapped not in roots:
                 roots.append(mapped)
-        self._map_needed(roots, faults)
         if file.interpreter and self.host.exists(file.interpreter):
-            self._find(file.interpreter, None, faults)
+            self._find(file.interpreter, None, faults)  # mapped by the kernel, by this name
+        self._map_needed(roots, faults)
         self.faults = tuple(faults)
         self.visible = list(self.mapped)
 
@@ -376,16 +376,18 @@ def _binding_order(closure: list[Mapped]) -> list[Mapped]:
     """
     order: dict[Mapped, None] = {}
     visited: set[Mapped] = set()
-
-    def visit(mapped: Mapped) -> None:
-        if mapped not in visited:
-            visited.add(mapped)
-            for needed in mapped.needed:
-                visit(needed)
-            order[mapped] = None
-
-    for mapped in reversed(closure):
-        visit(mapped)
+    for root in reversed(closure):
+        waiting = [(root, iter(root.needed))] * (root not in visited)
+        visited.add(root)
+        while waiting:
+            mapped, needs = waiting[-1]
+            following = next((needed for needed in needs if needed not in visited), None)
+            if following is None:
+                order[mapped] = None
+                waiting.pop()
+            else:
+                visited.add(following)
+                waiting.append((following, iter(following.needed)))
     return list(order)
 
 

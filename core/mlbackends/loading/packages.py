@@ -286,10 +286,15 @@ class _Packages:
         }
         met = {step.path for step, _ in failed}
         rest: list[Fault] = []
+        called = _imported_by_compiled(self.host, dist, own) if failing and not certain else ()
         for path, opening in failing.items():
-            if path not in met and self._is_imported_by_its_package(dist, path):
+            if path in met:
+                continue
+            if path in called:
+                certain |= dict.fromkeys(opening.faults)
+            elif self._is_imported_by_its_package(dist, path):
                 caught |= dict.fromkeys(opening.faults)
-            elif path not in met:
+            else:
                 rest += opening.faults
         return tuple(certain), tuple(caught), tuple(rest)
 
@@ -306,3 +311,27 @@ def _imported_before(host: Host, dist: Distribution) -> tuple[str, ...]:
         if row := preload_of(host, module):
             return (*row.imports, row.module)
     return ()
+
+
+def _imported_by_compiled(host: Host, dist: Distribution, modules: Iterable[str]) -> set[str]:
+    """Return the extension modules that others import which importing a package surely imports.
+
+    Compiled code has the full names of the modules whose types it uses, and imports them when it starts.
+    """
+
+    def certain(module: str) -> set[str]:
+        return {step.path for step in imports_of(host, module) if step.is_extension and step.is_certain}
+
+    reached = sorted(set().union(*map(certain, modules)))
+    names = {f"{name}\0".encode(): name for name in extension_modules(host, dist)}
+    found: set[str] = set()
+    for path in reached:  # grows as it is walked
+        data = host.read_bytes(path, _MODULE_BYTES)
+        called = set().union(*(certain(name) for text, name in names.items() if text in data))
+        new = called - {*reached}
+        found |= new
+        reached += sorted(new)
+    return found
+
+
+_MODULE_BYTES = 32 << 20
