@@ -208,3 +208,28 @@ def test_info_and_doctor_show_what_does_not_load_once_for_each_cause(folder: Pat
     assert "lost" not in named["library-not-found"]["message"]  # its file is gone: that is reported
     assert "wheel-files-missing" in {check["code"] for check in failed}
     assert not any("follower" in check["message"] for check in failed)
+
+
+def test_matrix_compares_packages_with_chips(folder: Path) -> None:
+    site = next(folder.glob("env/lib/python*/site-packages"))
+    chips = ["--for", "h100", "--for", "gb10"]
+    python = f"{folder}/env/bin/python"
+    shipped = "kernels/rocblas/library/TensileLibrary_gfx942.co"
+    (site / "kernels/rocblas/library").mkdir(parents=True)
+    (site / shipped).write_bytes(b"")
+    (site / "kernels-1.0.dist-info").mkdir()
+    (site / "kernels-1.0.dist-info/RECORD").write_text(f"{shipped},,\n")
+    page = backends("resolve", "--python", python, "--matrix", *chips, "--for", "mi300x").stdout
+    assert page.splitlines()[:2] == ["package  9.0  12.1  gfx942", "kernels  ✗    ✗     ✓"]
+    assert max(map(len, page.splitlines())) <= 80
+    done = backends("resolve", "--python", python, "--matrix", *chips, "--format", "json")
+    assert json.loads(done.stdout)["packages"][0]["fits"] == {"9.0": "none", "12.1": "none"}
+    for form, text in (
+        ("markdown", "| kernels 1.0 | ✗ | ✗ |"),
+        ("html", "<code>kernels 1.0</code></th><td>✗</td>"),
+    ):
+        assert text in backends("resolve", "--python", python, "--matrix", *chips, "--format", form).stdout
+    done = backends("resolve", "--python", python, "kernels", *chips)
+    assert (done.returncode, "kernels 1.0 loads, then fails" in done.stdout) == (1, True)
+    done = backends("resolve", "--python", python, "good", "--for", "x86-64-v9")
+    assert "did you mean" in done.stderr

@@ -13,6 +13,7 @@ from mlbackends.base.errors import BadInput, counted, joined, some
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distribution, normalised
 from mlbackends.loading.assumed import DRIVER, PYTHON, SYSTEM, Assumed, of_system
+from mlbackends.loading.chips import gpus
 from mlbackends.loading.imports import shared_objects
 from mlbackends.loading.linker import cached_paths
 from mlbackends.loading.planned import PlannedHost
@@ -103,7 +104,7 @@ def before(
             plan.wheels(web, progress),
             folder,
             replaces=bool(lock) or is_other,
-            reads_code=any(target.chip for target in targets),
+            reads_code=any(target.chip for target in targets or gpus(host)),
             assumed=assumed,
             root=root if is_other else "/",
         )
