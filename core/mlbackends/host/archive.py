@@ -57,6 +57,12 @@ Result = TypeVar("Result")
 _Kind = TypeVar("_Kind", bytes, str, set[str])
 
 
+class OnDisk(bytes):
+    """A file of a tree that stays on the disk. path: where it is."""
+
+    path = ""
+
+
 class Tree:
     """The files of a folder, in memory.
 
@@ -107,6 +113,8 @@ class Tree:
         if inner == path:
             return mounts.call(function, path, *rest, seconds=seconds)
         entry = self.entries.get(self.spelled(inner.strip("/")))
+        if isinstance(entry, OnDisk):
+            return mounts.call(function, entry.path, *rest, seconds=seconds)
         if answer := _CALLS.get(function):
             return cast("Result", answer(entry, *rest))
         with tempfile.TemporaryDirectory(prefix="backends-") as folder:
@@ -189,8 +197,11 @@ def read(path: str) -> Tree:
     return tree
 
 
-def of_folder(folder: str) -> Tree:
-    """Return the files in a folder. Raises BadInput if there are too many, and OSError."""
+def of_folder(folder: str, *, stays: bool = False) -> Tree:
+    """Return the files in a folder. Raises BadInput if there are too many, and OSError.
+
+    stays: whether their content stays on the disk, where the DLLs of a framework have gigabytes.
+    """
     tree = Tree(with_slashes(os.path.realpath(folder)))
     for base, folders, files in os.walk(folder):
         for path in (os.path.join(base, name) for name in (*folders, *files)):
@@ -199,7 +210,9 @@ def of_folder(folder: str) -> Tree:
             if os.path.islink(path):
                 entry = os.readlink(path)
             elif not os.path.isdir(path):
-                entry = read_regular(path, SIZE_LIMIT)
+                entry = OnDisk() if stays else read_regular(path, SIZE_LIMIT)
+                if isinstance(entry, OnDisk):
+                    entry.path = path
             try:
                 tree.put(_DRIVE_ON_DISK.sub(r"\1:", inner), entry)
             except ValueError as error:

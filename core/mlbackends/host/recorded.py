@@ -172,7 +172,7 @@ def opened(folder: str, has_environment: bool) -> Opened:
     has_description = call(os.path.isfile, posixpath.join(folder, "host.json"))
     description = _decoded(call, folder, "host.json", Description)
     if description.platform == "win32" and not tree:
-        tree = archive.of_folder(folder)
+        tree = archive.of_folder(folder, stays=True)
         call, folder = tree.call, tree.top
     extracts = _decoded(call, folder, "extracts.json", dict[str, dict[str, Any]])
     commands = inside(call, folder, "commands")

@@ -3,7 +3,8 @@
 Sources: Apple, <mach-o/loader.h>, <mach-o/fat.h> and, for the trie of exports, dyld's MachOFile.
 """
 
-from collections.abc import Iterable
+import struct
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
@@ -78,10 +79,11 @@ class MachOImage(FileImage):
         self.order, is_wide = _THIN.get(head[:4], ("", False))
         if not self.order:
             raise NotALibrary(f"the file is {format_of(head)}, not a Mach-O library")
-        number, _, kind, count, _, _ = self.unpack("6I", start + 4)
+        number, _, kind, count, _, flags = self.unpack("6I", start + 4)
         if kind not in _LOADABLE:
             raise NotALibrary(f"the Mach-O file is of type {kind}, not a library or program")
         self.machine = _MACHINES.get(number, f"machine-{number}")
+        self.is_two_level = bool(flags & _TWO_LEVEL)
         self.commands: list[tuple[int, int]] = []
         at = start + (32 if is_wide else 28)
         for _ in range(min(count, _COMMANDS_LIMIT)):
@@ -93,16 +95,16 @@ class MachOImage(FileImage):
 
     def described(self) -> MachO:
         """Return what the load commands state."""
-        names = self._texts(_ID)
+        names = self.texts(_ID)
         return MachO(
             machine=self.machine,
             soname=names[0] if names else "",
-            needed=self._texts(*_LOADS),
-            rpath=self._texts(_RPATH),
+            needed=self.texts(*_LOADS),
+            rpath=self.texts(_RPATH),
             minimum=self._minimum(),
         )
 
-    def _texts(self, *commands: int) -> tuple[str, ...]:
+    def texts(self, *commands: int) -> tuple[str, ...]:
         """Return the text of each of these commands; a field holds its offset."""
         texts = []
         for command, at in self.commands:
@@ -126,27 +128,47 @@ class MachOImage(FileImage):
 
     def exports(self, name: str) -> bool:
         """Return whether the trie of exports has a function or variable of C, as dyld looks it up."""
+        trie = self.trie()
+        return bool(trie) and is_in_trie(trie, b"_" + name.encode("utf-8", "surrogatepass"))
+
+    def trie(self) -> bytes:
+        """Return the trie of exports, b"" without one."""
         for command, at in self.commands:
             if command in _EXPORTS:
                 offset, size = self.unpack("II", at + _EXPORTS[command])
-                trie = self.exactly(self.start + offset, size)
-                return _is_in_trie(trie, b"_" + name.encode("utf-8", "surrogatepass"))
-        return False
+                return self.exactly(self.start + offset, size)
+        return b""
+
+    def undefined(self) -> Iterator[tuple[bytes, int]]:
+        """Yield the symbols that others must define, each with its library's number or a special one."""
+        places = dict(self.commands)
+        if not {_SYMTAB, _DYSYMTAB} <= places.keys():
+            return
+        table, _, strings, length = self.unpack("4I", places[_SYMTAB] + 8)
+        first, count = self.unpack("II", places[_DYSYMTAB] + 24)
+        size = struct.calcsize(_NLIST)
+        text = self.exactly(self.start + strings, length)
+        symbols = self.exactly(self.start + table + first * size, count * size)
+        for at, kind, _, description, _ in struct.iter_unpack(self.order + _NLIST, symbols):
+            if not kind & _DEFINED_OR_DEBUG and not description & _WEAK:
+                number = description >> 8 if self.is_two_level else _DYNAMIC
+                yield text[at : text.find(b"\0", at)], number
 
 
-def _is_in_trie(trie: bytes, name: bytes) -> bool:
+def is_in_trie(trie: bytes, name: bytes) -> bool:
+    """Return whether a trie of exports has a symbol. Raises NotALibrary."""
     node = 0
     try:
-        for _ in range(len(name) + 1):  # every edge but an empty one takes a letter
+        for _ in range(2 * len(name) + 2):  # an empty edge leads to a symbol that others begin with
             terminal, at = _number(trie, node)
-            if not name:
-                return terminal > 0
+            if terminal and not name:
+                return True
             at += terminal
             for _ in range(trie[at]):
                 end = trie.index(b"\0", at + 1)
                 edge = trie[at + 1 : end]
                 node, following = _number(trie, end + 1)
-                if edge and name.startswith(edge):
+                if name.startswith(edge):
                     name = name[len(edge) :]
                     break
                 at = following - 1
@@ -182,4 +204,6 @@ _LOADABLE = (2, 6, 8, 9)  # a program, a library, a bundle, the stub of a librar
 _ID, _RPATH, _VERSION_MIN_MACOSX, _BUILD_VERSION, _MACOS = 0xD, 0x8000001C, 0x24, 0x32, 1
 _LOADS = (0xC, 0x20, 0x80000018, 0x8000001F, 0x80000023)  # plain, lazy, weak, re-exported, upward
 _EXPORTS = {0x22: 40, 0x80000022: 40, 0x80000033: 8}  # dyld's older commands, and the newer one
+_SYMTAB, _DYSYMTAB, _TWO_LEVEL, _NLIST = 0x2, 0xB, 0x80, "IBBHQ"
+_DEFINED_OR_DEBUG, _WEAK, _DYNAMIC = 0xEE, 0x40, 254
 _SLICES_LIMIT, _COMMANDS_LIMIT, _COMMAND_BYTES = 30, 4096, 8

@@ -59,7 +59,8 @@ def imported_functions(path: str) -> dict[str, tuple[str, ...]]:
         by_library: dict[str, list[str]] = {}
         for at, library in image.imports(_IMPORTS, 20, 12):
             lookups, bound = image.unpack("I12xI", at)
-            by_library.setdefault(library, []).extend(image.functions(lookups or bound))
+            functions = image.functions(lookups or bound)
+            by_library.setdefault(library, []).extend(name for name in functions if isinstance(name, str))
         return {library: tuple(functions) for library, functions in by_library.items()}
 
 
@@ -159,16 +160,16 @@ class PeImage(FileImage):
         if start:
             raise NotALibrary("the PE file is damaged: it needs more libraries than any real one")
 
-    def functions(self, address: int) -> Iterator[str]:
-        """Yield the names in a table of functions; those imported by number have none."""
+    def functions(self, address: int) -> Iterator[str | int]:
+        """Yield the functions in a table: their names, or the numbers of those imported by number."""
         word, start = ("Q" if self.is_wide else "I"), self.offset_of(address)
         size = struct.calcsize(word)
         for at in range(start, start + size * _FUNCTIONS_LIMIT, size):
             (entry,) = self.unpack(word, at)
             if not entry:
                 return
-            if not entry >> (8 * size - 1):
-                yield self.name(entry + 2)  # behind a hint of two bytes
+            is_number = entry >> (8 * size - 1)
+            yield entry & 0xFFFF if is_number else self.name(entry + 2)  # behind a hint of two bytes
 
     def forwards(self) -> Iterator[str]:
         """Yield the DLLs that the first exported functions are forwarded to."""

@@ -16,6 +16,7 @@ from mlbackends.host.python.packages import (
     record_bytes,
 )
 from mlbackends.host.python.requirements import required
+from mlbackends.libraries.symbols import extract_symbols
 from mlbackends.loading.dynamic_symbols import symbol
 from mlbackends.loading.imports import (
     Import,
@@ -27,7 +28,9 @@ from mlbackends.loading.imports import (
     suffixes,
 )
 from mlbackends.loading.linker import Opening, Process, object_file
+from mlbackends.loading.macos import MacProcess
 from mlbackends.loading.preloads import Preload, preload_of, preloaded
+from mlbackends.loading.windows import WindowsProcess
 from mlbackends.model.loading import Fault
 
 #: An import that fails, and how opening its file ended.
@@ -58,6 +61,8 @@ def extension_modules(host: Host, dist: Distribution) -> dict[str, str]:
 def _initialises(host: Host, path: str, name: str) -> bool:
     """Return whether a file has the function that Python calls; True where it cannot be read."""
     try:
+        if host.platform in ("win32", "darwin"):
+            return bool(extract_symbols(host, host.realpath(path), (f"PyInit_{name}",)))
         symbols = object_file(host, host.realpath(path)).symbols
     except (NotALibrary, OSError):
         return True
@@ -79,7 +84,8 @@ class Environment:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self.start = Process(host, str(host.python.get("executable", "")))
+        kind = {"win32": WindowsProcess, "darwin": MacProcess}.get(host.platform, Process)
+        self.start = kind(host, str(host.python.get("executable", "")))
         self.start.adopt(path for path, is_there in host.mapped_files().items() if is_there)
         self._after: dict[str, Process] = {}
 

@@ -28,7 +28,9 @@ _MOST_MODULES = 2000
 _CATCHING = frozenset(["ImportError", "Exception", "BaseException", ""])
 _MODULE_BYTES = 4 << 20
 _OF_A_PYTHON = pattern(r"\.cpython-\d+t?-[\w-]+\.so$")
-_SHARED = bytes_pattern(rb'\.so(?=[.,"\s]|\Z)[^\n]*')
+_SHARED = bytes_pattern(rb'\.(?:so|dylib|dll|pyd|DLL)(?=[.,"\s]|\Z)[^\n]*')
+#: How the names of shared objects end, by platform; on Linux a version may follow.
+_ENDINGS = {"win32": (".pyd", ".dll"), "darwin": (".so", ".dylib")}
 _SOURCE = bytes_pattern(rb'\.py(?=[,"\s]|\Z)[^\n]*')
 #: A function: its first line, then lines that are indented deeper, are empty, or close its parameters.
 _FUNCTION = bytes_pattern(
@@ -103,7 +105,8 @@ def suffixes(host: Host) -> tuple[str, ...]:
     """
     major, minor = (*str(host.python.get("version", "3")).split("."), "", "")[:2]
     if host.platform == "win32":
-        return (f".cp{major}{minor}-win_amd64.pyd", ".pyd", ".py")
+        tag = "win_arm64" if host.machine.upper() == "ARM64" else "win_amd64"
+        return (f".cp{major}{minor}-{tag}.pyd", ".pyd", ".py")
     if host.platform == "darwin":
         return (f".cpython-{major}{minor}-darwin.so", f".abi{major}.so", ".so", ".py")
     libc = "musl" if "musl" in str(host.system("libc") or "") else "gnu"
@@ -122,9 +125,17 @@ def shared_objects(host: Host, dist: Distribution) -> tuple[str, ...]:
     paths = (
         posixpath.normpath(f"{dist.folder}/{name}")
         for name in listed_files(record_bytes(host, dist), _SHARED)
-        if name.endswith(".so") or ".so." in posixpath.basename(name)
+        if is_shared_object(host, name)
     )
     return tuple(dict.fromkeys(paths))
+
+
+def is_shared_object(host: Host, path: str) -> bool:
+    """Return whether a file's name is one of a shared object on a host's platform."""
+    endings = _ENDINGS.get(host.platform)
+    if endings:
+        return path.lower().endswith(endings)
+    return path.endswith(".so") or ".so." in posixpath.basename(path)
 
 
 def module_name(host: Host, dist: Distribution, path: str) -> str:

@@ -111,7 +111,7 @@ class Process:
 
     def copy(self) -> "Process":
         """Return a process in the same state, which goes its own way from here."""
-        other = Process(self.host)
+        other = type(self)(self.host)
         other.program, other.loader_file, other.faults = self.program, self.loader_file, self.faults
         other.mapped, other.visible, other.by_name = [*self.mapped], [*self.visible], {**self.by_name}
         other.imported = {**self.imported}
@@ -240,18 +240,18 @@ class Process:
 
     # ---- searching --------------------------------------------------------------------------------
 
-    def _find(self, name: str, asking: Mapped | None, faults: list[Fault]) -> "_Found":
+    def _find(self, name: str, asking: Mapped | None, faults: list[Fault]) -> "Found":
         """Find an object by its name, and map it unless it is mapped already."""
         name = self._expanded(name, asking) if "$" in name else name
         if known := self.by_name.get(name):
-            return _Found(Need(name, known.path, "already loaded"), known)
+            return Found(Need(name, known.path, "already loaded"), known)
         for path, step, via in self._places(name, asking):
             if not self.host.exists(path):
                 continue
             real = self.host.realpath(path)
             if known := self.by_name.get(real):
                 self.by_name[name] = known
-                return _Found(Need(name, known.path, step, via), known)
+                return Found(Need(name, known.path, step, via), known)
             try:
                 file = object_file(self.host, real)
             except (NotALibrary, OSError) as error:
@@ -259,12 +259,12 @@ class Process:
                 route = (*asking.route(), path) if asking else (path,)
                 fault = Fault(code, posixpath.basename(name), f"{path}: {_words(error)}", route)
                 faults += [fault] * all(known.message != fault.message for known in faults)
-                return _Found(Need(name, path, step, via), None)
+                return Found(Need(name, path, step, via), None)
             if not self._fits(file):
                 if step == "path":
                     message = f"{path}: the file is for {file.machine}; this process is {self._machine()}"
                     faults.append(Fault("wrong-architecture", posixpath.basename(name), message, (path,)))
-                    return _Found(Need(name, path, step, via), None)
+                    return Found(Need(name, path, step, via), None)
                 continue  # the search passes over it
             mapped = Mapped(path, real, file, asking)
             if file.has_executable_stack and self._is_running and self._refuses_stacks():
@@ -273,10 +273,10 @@ class Process:
                 )
                 faults.append(Fault("executable-stack", posixpath.basename(path), message, mapped.route()))
             self._add(mapped, name)
-            return _Found(Need(name, mapped.path, step, via), mapped)
+            return Found(Need(name, mapped.path, step, via), mapped)
         if all(fault.name != name for fault in faults):  # once, of the file that asks first
             faults.append(_not_found(name, asking))
-        return _Found(Need(name), None)
+        return Found(Need(name), None)
 
     def _machine(self) -> str:
         return self.program.file.machine if self.program else self.host.machine
@@ -364,7 +364,9 @@ class Process:
         return [folder for folder in listed if folder] or ["/lib", "/usr/local/lib", "/usr/lib"]
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
+    """How a search ends: what is needed, and the object, if one is mapped for it."""
+
     need: Need
     mapped: Mapped | None
 

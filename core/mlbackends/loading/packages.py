@@ -24,7 +24,7 @@ from mlbackends.loading.environment import (
     providers,
 )
 from mlbackends.loading.fit import driver_faults, explained, glibc_faults
-from mlbackends.loading.imports import imports_of, lost_files, lost_modules, shared_objects
+from mlbackends.loading.imports import imports_of, is_shared_object, lost_files, lost_modules, shared_objects
 from mlbackends.loading.later import driver_notes, later
 from mlbackends.loading.linker import Opening, Process, object_file
 from mlbackends.loading.preloads import preload_of
@@ -105,7 +105,7 @@ def _files_of(host: Host, path: str) -> list[str]:
                 at = f"{folder}/{name}"
                 if host.is_dir(at) and not host.is_link(at):
                     folders.append(at)
-                elif name.endswith(".so") or ".so." in name:
+                elif is_shared_object(host, name):
                     found.append(at)
         if not found:
             raise BadInput(f"{path} has no shared object in it")
@@ -119,7 +119,7 @@ def _files_of(host: Host, path: str) -> list[str]:
 
 
 def _file(environment: Environment, path: str, with_files: bool) -> PackageLoading:
-    absolute = path if path.startswith("/") else posixpath.abspath(path)
+    absolute = path if path.startswith("/") or path[1:2] == ":" else posixpath.abspath(path)
     after: tuple[str, ...] = ()
     opening = _started(environment.host, absolute)
     if opening is None:

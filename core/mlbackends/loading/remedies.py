@@ -99,10 +99,13 @@ class _Remedy:
             return  # an import that comes first is better than a variable
         elif dist and not (fault.hint and wheels):
             folder = posixpath.dirname(path)
-            others = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+            variable = "DYLD_LIBRARY_PATH" if host.platform == "darwin" else "LD_LIBRARY_PATH"
+            command = f"export {variable}={quoted(folder)}${{{variable}:+:${variable}}}"
+            is_windows = host.platform == "win32"
             self._set(
                 f"{dist.name} {dist.version} has it in {folder}, where no step of the search looks.",
-                command=f"export LD_LIBRARY_PATH={quoted(folder)}{others}",
+                f'call os.add_dll_directory("{folder}") before' if is_windows else "",
+                "" if is_windows else command,
             )
         elif driver := _row("driver", name):
             self._set(
@@ -116,7 +119,8 @@ class _Remedy:
             self._set(hint=f"install a build of {fault.package} for CUDA {ours}, or a torch for CUDA {major}")
         elif wheels:
             hint = "" if self._searches_nvidia() or "nvidia" not in str(wheels) else (
-                "install it, and add its folder below site-packages/nvidia to LD_LIBRARY_PATH"
+                "install it, and add its folder below site-packages/nvidia to"
+                f" {'PATH, or by os.add_dll_directory' if host.platform == 'win32' else 'LD_LIBRARY_PATH'}"
             )  # fmt: skip
             self._set(
                 "No installed package has it.", hint, package_command(*self._python, "install", *wheels)
@@ -144,7 +148,7 @@ class _Remedy:
         """Return what to install for a library, "" if that is not known."""
         if row := _row("wheel", name):
             return str(row["package"])
-        stem, _, number = name.partition(".so.")
+        stem, number = _parts(name)
         row, number = _row("nvidia", stem), number.partition(".")[0]
         major = row.get("cuda", {}).get(number) or self._cuda_major() if row else 0
         if not row or not major:
@@ -156,7 +160,7 @@ class _Remedy:
     def _cuda_major(self) -> int:
         """Return which CUDA the asking file is for, by its other names, its package's, or by torch's."""
         for name in (*self.names, *self._needed()):
-            stem, _, number = name.partition(".so.")
+            stem, number = _parts(name)
             row = _row("nvidia", stem) or {}
             if major := row.get("cuda", {}).get(number.partition(".")[0]):
                 return int(major)
@@ -208,6 +212,14 @@ class _Remedy:
                 " probably built for another version or build of it.",
                 f"install a build of {asking.name} for the installed {' and '.join(others)}",
             )
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """Return a library's name up to its version, as Linux calls it, and the version."""
+    if dll := re.fullmatch(r"(\w+?)(?:64)?_(\d\d?)\d*(?:_\d)?\.dll", name):
+        return f"lib{dll[1]}", dll[2]
+    stem, _, number = name.partition(".so.")
+    return stem, number
 
 
 def _row(kind: str, name: str) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mlbackends.base.errors import NotALibrary
 from mlbackends.host.host import Host
-from mlbackends.libraries.macho import MachO, exported_symbols, macho_headers, read_macho
+from mlbackends.libraries.macho import MachO, exported_symbols, is_in_trie, macho_headers, read_macho
 from mlbackends.libraries.search import libraries_named
 from mlbackends.libraries.symbols import extract_symbols
 
@@ -104,6 +104,12 @@ def test_a_universal_binary_has_a_record_for_each_slice(tmp_path: Path) -> None:
     path = written(tmp_path, universal((X86_64, library(X86_64)), (ARM64, library())))
     assert read_macho(path) == (described("x86_64"), described("arm64"))
     assert exported_symbols(path, ["omp_get_max_threads", "absent"]) == {"omp_get_max_threads"}
+
+
+def test_an_empty_edge_leads_to_a_symbol_that_others_begin_with() -> None:
+    """Apple's old linker writes such an edge last; dyld takes the first that fits."""
+    edges = b"\0\1_omp\0\x08" + b"\0\2x\0\x0f\0\x0f" + b"\1\0\0"
+    assert [is_in_trie(edges, name) for name in (b"_omp", b"_ompx", b"_om", b"_ompy")] == [1, 1, 0, 0]
 
 
 @pytest.mark.parametrize("command", [0x80000033, 0x80000022, 0x22], ids=hex)

@@ -83,11 +83,13 @@ def forged(
         texts = [forge.name(name) for name in names]
         start = forge.add(bytes(40))
         leading = [forge.name(name) for name in forwards]
-        places_of_code = forge.add(struct.pack(f"<{len(names)}I", *leading, *[64] * len(exports)))
+        places = [leading.pop(0) if name not in exports else 64 for name in names]
+        places_of_code = forge.add(struct.pack(f"<{len(names)}I", *places))
+        numbers = forge.add(struct.pack(f"<{len(names)}H", *range(len(names))))
         listed = forge.add(struct.pack(f"<{len(names)}I", *texts))
         own = forge.name("own.dll")
         table = struct.pack("<3I", 0, 0, 0) + struct.pack(
-            "<7I", own, 1, len(names), len(names), places_of_code, listed, listed
+            "<7I", own, 1, len(names), len(names), places_of_code, listed, numbers
         )
         at = start - ADDRESS
         forge.data = forge.data[:at] + table + forge.data[at + 40 :]
