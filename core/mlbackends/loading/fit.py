@@ -44,12 +44,13 @@ def explained(host: Host, faults: Iterable[Fault]) -> tuple[Fault, ...]:
         if fault.code == "missing-version" and fault.name.startswith(("GLIBC_", "GLIBCXX_", "CXXABI_")):
             found += [fault] * (not versions)
             versions.append(fault)
-        elif fault.cause or not fault.path:
+        elif fault.hint or fault.command or not fault.path:
             found.append(fault)
         else:
             at = fault.path[-2 if fault.code == "missing-library" and len(fault.path) > 1 else -1]
-            dist = owner(host, at)
-            found.append(torch_builds.explained(host, _for_another(host, fault, at, dist), at, dist))
+            dist, bare = owner(host, at), replace(fault, cause="")
+            answer = torch_builds.explained(host, _for_another(host, bare, at, dist), at, dist)
+            found.append(replace(answer, cause=" ".join(filter(None, (answer.cause, fault.cause)))))
     return tuple(_too_old(host, versions) if fault in versions else fault for fault in found)
 
 

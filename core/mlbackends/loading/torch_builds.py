@@ -31,7 +31,7 @@ _SYMBOL = pattern(
 )
 _STABLE = ("aoti_torch_", "torch_")
 _CUDA_LIBRARY = pattern(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)")
-_ONLY_CUDA = ("libc10_cuda.so", "libtorch_cuda.so", "libtorch_cuda_linalg.so")
+_ONLY_CUDA = frozenset(["libc10_cuda.so", "libtorch_cuda.so", "libtorch_cuda_linalg.so"])
 
 
 class Build(NamedTuple):
@@ -128,47 +128,55 @@ def explained(host: Host, fault: Fault, at: str, dist: Distribution | None) -> F
     used = filter(is_of_torch, map(str, file.symbols.lacking.values()))
     uses = [symbol for symbol in used if symbol in lacking or defining([symbol])]
     version, _, tag = torch.version.partition("+")
-    here, own = Build(version, tag), f"use {dist.name if dist else 'a file'} built for torch {version}"
-    if fault.code == "missing-library" and uses and not at.startswith(f"{torch.location}/"):
+    here, own = Build(version, tag), f"use {dist.name if dist else 'a file'} built for torch {torch.version}"
+    cudas = {match[1] for needed in file.needed if (match := _CUDA_LIBRARY.fullmatch(needed))}
+    having, all_fitting = defining(lacking), defining(uses)
+    fitting = [build for build in all_fitting if not cudas or build.cuda in cudas]
+    since = stable_since(uses)
+    if fault.code == "missing-library":
         wanted = _CUDA_LIBRARY.fullmatch(fault.name)
-        if fault.name in _ONLY_CUDA and tag == "cpu":
+        needs_cuda = not _ONLY_CUDA.isdisjoint(file.needed)
+        if not uses or at.startswith(f"{torch.location}/"):
+            return fault
+        if tag == "cpu" and needs_cuda and (fault.name in _ONLY_CUDA or wanted):
             cause = f"It is built for torch with CUDA; torch {torch.version} is the build for CPUs."
-            return replace(fault, cause=cause, hint=f"{own} without CUDA, or install a torch with CUDA")
-        if wanted and here.cuda not in ("", wanted[1]) and stable_since(uses):
-            cause = "torch's stable ABI covers other releases of torch, but one major version of CUDA."
-            return replace(fault, cause=cause)
-    if fault.name not in lacking:
+        elif wanted and here.cuda not in ("", wanted[1]):
+            cause = f"It is built for CUDA {wanted[1]}, the installed torch {here} for CUDA {here.cuda}"
+            cause += "; torch's stable ABI covers one major version of CUDA." if since else "."
+        else:
+            return fault
+    elif fault.name not in lacking:
         return fault
-    if here in defining(lacking):
+    elif here in having:
         cause = f"torch {here} defines it, and is not loaded before this file."
         return replace(fault, cause=cause, hint="import torch first")
-    first = f"torch {torch.version} does not define it"
-    cudas = {match[1] for needed in file.needed if (match := _CUDA_LIBRARY.fullmatch(needed))}
-    having, fitting = defining(lacking), defining(uses)
-    fitting = tuple(build for build in fitting if not cudas or build.cuda in cudas)
-    if fitting and (since := stable_since(uses)):
-        cause = f"{first}: it uses torch's stable ABI, of torch {since.version} or newer."
-    elif fitting:
-        cause = f"{first}; all that the file uses is in torch {in_words(fitting)}, as built for PyPI."
-    elif having:
-        cause = f"{first}; torch {in_words(having)} does, as built for PyPI, but lacks other things it uses."
     else:
-        known = f"{builds()[0].version} to {builds()[-1].version}"
-        cause = f"{first}, nor does any build for PyPI from torch {known}."
-    if not fitting:
-        return replace(fault, cause=cause, hint=own)
+        cause = f"torch {torch.version} does not define it"
+        if fitting and since:
+            cause += f": the file uses torch's stable ABI, of torch {since.version} or newer."
+        elif fitting:
+            cause += f"; all that the file uses is in torch {in_words(fitting)}, as built for PyPI."
+        elif having:
+            cause += (
+                f"; torch {in_words(having)} does, as built for PyPI, but not all else that the file needs."
+            )
+        else:
+            known = f"{builds()[0].version} to {builds()[-1].version}"
+            cause += f", nor does any build for PyPI from torch {known}."
     clauses = (
         next((need.clauses for need in required(host, dist) if need.name == "torch"), "") if dist else ""
     )
     allowed = [build for build in fitting if not clauses or satisfies(build.version, clauses)]
-    wanted_torch = f"torch=={(allowed or fitting)[-1].version}"
-    is_for_gpus = cudas or any("4cuda" in symbol for symbol in uses)
-    index = (
-        ["--index-url", "https://download.pytorch.org/whl/cpu"] if tag == "cpu" and not is_for_gpus else []
-    )
+    if not fitting:
+        return replace(fault, cause=cause, hint=own)
+    versions = [build.version for build in allowed or fitting]
+    best = version if version in versions else versions[-1]
+    is_for_gpus = cudas or any("4cuda" in symbol for symbol in uses) or fault.code == "missing-library"
+    options = ["--index-url", "https://download.pytorch.org/whl/cpu"] * (tag == "cpu" and not is_for_gpus)
+    options += ["--force-reinstall"] * (best == version)
     words = str(host.python.get("executable", "") or "python"), manager_of(host), "install"
-    command = package_command(*words, wanted_torch, *index)
-    return replace(fault, cause=cause, hint=f"{own}, or install {wanted_torch}", command=command)
+    command = package_command(*words, f"torch=={best}", *options)
+    return replace(fault, cause=cause, hint=f"{own}, or torch {best} of PyPI", command=command)
 
 
 def stable_notes(host: Host, paths: Iterable[str]) -> Iterator[str]:

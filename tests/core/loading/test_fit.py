@@ -49,13 +49,14 @@ def answer(site: Path, name: str) -> PackageLoading:
     return resolve(host, [name]).packages[0]
 
 
-def beside_torch(site: Path, torch: str, *symbols: str, requires: str = "") -> Fault:
+def beside_torch(site: Path, torch: str, *symbols: str, requires: str = "", linked: str = "") -> Fault:
     """Return the fault of an extension that uses symbols beside a stub of a torch."""
     c10 = compile_library(site / "torch/lib/libc10.so", "")
     (site / "torch/__init__.py").write_text("")
     (site / "torch/version.py").write_text(f"__version__ = '{torch}'\n")
     install(site, "torch", torch.partition("+")[0], "torch/__init__.py", "torch/lib/libc10.so")
-    compile_library(site / "ext/_C.abi3.so", using(*symbols), str(c10), f"-Wl,-rpath,{c10.parent}")
+    others = [str(compile_library(site / "gone" / linked, ""))] if linked else []
+    compile_library(site / "ext/_C.abi3.so", using(*symbols), str(c10), f"-Wl,-rpath,{c10.parent}", *others)
     (site / "ext/__init__.py").write_text("from . import _C\n")
     install(site, "ext", "1.0", "ext/__init__.py", "ext/_C.abi3.so", requires=requires)
     [fault] = answer(site, "ext").faults
@@ -100,6 +101,27 @@ def test_a_symbol_of_another_torch_has_the_builds_that_define_it(
     assert (fault.code, fault.name) == ("missing-symbol", symbol)
     assert f"torch {torch} " in fault.cause and cause in fault.cause
     assert fault.command.endswith(requirement) if requirement else not fault.command
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("torch", "linked", "cause", "end"),
+    [
+        (
+            "2.13.0+cpu",
+            "libc10_cuda.so",
+            "torch 2.13.0+cpu is the build for CPUs",
+            "2.13.0 --force-reinstall",
+        ),
+        ("2.13.0+cu130", "libcudart.so.12", "the installed torch 2.13.0+cu130 for CUDA 13.", "torch==2.10.0"),
+    ],
+)
+def test_a_file_for_another_cuda_than_torchs(
+    tmp_path: Path, torch: str, linked: str, cause: str, end: str
+) -> None:
+    fault = beside_torch(tmp_path, torch, "_ZN3c1010TensorImplD1Ev", linked=linked)
+    assert (fault.code, fault.name) == ("missing-library", linked)
+    assert cause in fault.cause and fault.command.endswith(end)
 
 
 @needs_compiler
