@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 #: Of these something is found on every machine.
 SYSTEM = {"cpu", "environment", "host", "limits", "memory", "uses"}
-ABSENCES = {"not-found", "not-this-platform"}
+ABSENCES = {"not-found", "not-followed", "not-this-platform"}
 
 
 @pytest.mark.parametrize("name", sorted({*registry.names("mlbackends_probes")} - SYSTEM))
