@@ -19,7 +19,7 @@ from mlbackends.base.patterns import pattern
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import Distribution, distribution, distributions, python_folders
-from mlbackends.loading.environment import Environment, modules_of
+from mlbackends.loading.environment import Environment, modules_of, providers
 from mlbackends.loading.imports import shared_objects
 from mlbackends.loading.linker import Mapped, ObjectFile, Opening, Process
 from mlbackends.loading.preloads import holds_for, matches, preload_of, torch_cuda
@@ -159,11 +159,12 @@ def _lacking(
     _assume_driver(process)
     asking = None
     if row.by:
-        own = (
-            path for path in shared_objects(host, dist) if fnmatch.fnmatch(posixpath.basename(path), row.by)
-        )
-        for path in own:
-            process.open(path)
+        beside = {posixpath.dirname(one.path) for one in process.mapped}
+        known = providers(host).get(row.by, ("", ""))[1]  # what a library has opened from its own folder
+        paths = [known] if posixpath.dirname(known) in beside else []
+        for path in (*shared_objects(host, dist), *paths):
+            if fnmatch.fnmatch(posixpath.basename(path), row.by):
+                process.open(path)
         mapped = (one for one in process.mapped if fnmatch.fnmatch(posixpath.basename(one.path), row.by))
         asking = next(mapped, None)
         if asking is None:

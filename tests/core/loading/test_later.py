@@ -314,3 +314,24 @@ def test_a_search_path_as_long_as_tensorflows_is_read_whole(site: Site, no_cubla
     site.package("tensorflow", "2.21.0", library, tensorflow="")
     names = [name for fault in site.answer("tensorflow").fallbacks for name in (fault.name, *fault.others)]
     assert {"libcublas.so.12", "libcublasLt.so.12"} <= set(names)
+
+
+def test_cudnns_libraries_open_each_other_from_their_folder(site: Site) -> None:
+    site.torch("libcudnn.so.9")
+    names = ["", "_graph", "_ops", "_cnn", "_adv", "_engines_precompiled", "_engines_runtime_compiled"]
+    folder = site.folder / "nvidia/cudnn/lib"
+    folder.mkdir(parents=True)
+    files = [f"libcudnn{name}.so.9" for name in (*names, "_heuristic")]
+    for file in files:
+        options = ["-shared", "-Wl,-rpath,$ORIGIN", f"-Wl,-soname,{file}", "-o", str(folder / file)]
+        subprocess.run(["cc", *options, "-xc", "-"], input=b"int x;", check=True)
+    site.package("nvidia-cudnn-cu13", "9.20", *(f"nvidia/cudnn/lib/{file}" for file in files))
+    options = ["-shared", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN/../../nvidia/cudnn/lib"]
+    first = str(site.folder / "torch/lib/libtorch_global_deps.so")
+    command = ["cc", *options, "-o", first, "-xc", "-", "-xnone", str(folder / "libcudnn.so.9")]
+    subprocess.run(command, input=b"int y;", check=True)
+    assert site.answer("torch").verdict is Verdict.LOADS
+    (folder / "libcudnn_heuristic.so.9").unlink()
+    [fault] = site.answer("torch").fallbacks
+    assert fault.name == "libcudnn_heuristic.so.9"
+    assert fault.command.endswith("nvidia-cudnn-cu13==9.20")
