@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from mlbackends.base.errors import BadInput, counted, joined, some
+from mlbackends.base.quantities import dotted_numbers
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distribution, normalised
 from mlbackends.loading.assumed import DRIVER, PYTHON, SYSTEM, Assumed, of_system
@@ -64,8 +65,7 @@ def before(
     subjects: of these packages only. wanted: requirements; what they bring joins or replaces what the
     environment has. index: where it comes from, else what uv or pip are configured for. lock: a lock file,
     whose packages are then the whole environment. targets: machines to judge for. Of one of another
-    architecture no file is known: its system's libraries are assumed, as NVIDIA's driver is for a GPU.
-    Raises BadInput and Incomplete.
+    architecture or C library no file is known: its system is assumed, as NVIDIA's driver is for a GPU. Raises BadInput and Incomplete.
     """
     if not wanted and not lock:
         yield Before(host, subjects or None)
@@ -82,15 +82,16 @@ def before(
     with Web() as web, ExitStack() as stack:
         folder, root = (stack.enter_context(TemporaryDirectory(prefix="backends-")) for _ in range(2))
         machine, notes, assumed = host.machine, [], {}
-        if is_other := not machines <= {machine}:
-            machine = machines.pop()
-            here, host = host, _bare(host, machine, root)
+        floor = min((target.glibc for target in targets if target.glibc), key=dotted_numbers, default="")
+        if is_other := bool(floor) or not machines <= {machine}:
+            machine = next(iter(machines), machine)
+            here, host = host, _bare(host, machine, floor or _NEWEST_GLIBC, root)
             assumed = {f"/usr/lib64/{name}": of_system(here, name, machine) for name in SYSTEM}
             assumed[_PYTHON] = Assumed(_PYTHON, PYTHON, machine)
         plan = locked(host, lock) if lock else if_installed(host, wanted, index, alone=is_other)
         if is_other:
-            floor = max((glibc_floor(name) for name, _ in plan.files), default=0)
-            glibc = f"glibc 2.{floor} or newer, " if floor else ""
+            needed = max((glibc_floor(name) for name, _ in plan.files), default=0)
+            glibc = f"glibc {floor or f'2.{needed} or newer'}, " if floor or needed else ""
             notes.append(
                 f"assumed to be on {machine}: {glibc}GCC's and the other libraries that manylinux allows"
             )
@@ -131,9 +132,9 @@ def before(
         yield result
 
 
-def _bare(host: Host, machine: str, root: str) -> Host:
+def _bare(host: Host, machine: str, glibc: str, root: str) -> Host:
     """Return a machine of another kind, with nothing on it that is known, and an interpreter as here."""
-    described = {"uname": {"sysname": "Linux", "machine": machine}, "system": {"libc": _NEWEST_GLIBC}}
+    described = {"uname": {"sysname": "Linux", "machine": machine}, "system": {"libc": f"glibc {glibc}"}}
     with open(f"{root}/host.json", "wb") as file:
         file.write(msgspec.json.encode(described))
     version = str(host.python.get("version", ""))
@@ -148,4 +149,4 @@ _ARM_CHIPS = ("8.7", "11.0", "12.1")
 #: Above so many packages without a wheel for one reason, there is one answer for all.
 _MOST_ALIKE = 3
 _PYTHON = "/venv/bin/python"
-_NEWEST_GLIBC = "glibc 2.39"
+_NEWEST_GLIBC = "2.39"
