@@ -65,7 +65,8 @@ def before(
     subjects: of these packages only. wanted: requirements; what they bring joins or replaces what the
     environment has. index: where it comes from, else what uv or pip are configured for. lock: a lock file,
     whose packages are then the whole environment. targets: machines to judge for. Of one of another
-    architecture or C library no file is known: its system is assumed, as NVIDIA's driver is for a GPU. Raises BadInput and Incomplete.
+    architecture or C library no file is known: its system is assumed, as NVIDIA's driver is for a GPU.
+    Raises BadInput and Incomplete.
     """
     if not wanted and not lock:
         yield Before(host, subjects or None)

@@ -49,8 +49,9 @@ class Plan(NamedTuple):
                 progress(i, len(self.files), name)
             try:
                 opened.append(Wheel(name, RangeFile(web, address)))
-            except OSError as error:
-                raise Incomplete(f"{local_path(address)} cannot be read: {error.strerror}") from None
+            except (OSError, ValueError) as error:
+                why = getattr(error, "strerror", "") or error
+                raise Incomplete(f"{local_path(address)} cannot be read: {why}") from None
         return opened
 
 
@@ -59,6 +60,8 @@ class Plan(NamedTuple):
 
 def locked(host: Host, path: str) -> Plan:
     """Return what a pylock.toml or uv.lock installs, without groups and extras. Raises BadInput."""
+    files: list[File] = []
+    lacking: dict[str, Fault] = {}
     try:
         data = tomllib.loads(named_bytes(path, 64 << 20, "lock file").decode())
         is_uv = "package" in data
@@ -66,20 +69,18 @@ def locked(host: Host, path: str) -> Plan:
             raise BadInput(f"{path} is neither a pylock.toml nor a uv.lock")
         base = f"file://{os.path.abspath(path)}"
         chosen = _of_uv(host, data) if is_uv else _of_pylock(host, data)
-        packages = [(package, _wheels(package, base)) for package in chosen]
+        for package in chosen:
+            name, wheels = f"{package['name']} {package.get('version', '')}".strip(), _wheels(package, base)
+            if best := best_wheel(host, wheels):
+                files.append(best)
+            else:
+                lacking[name] = _lacking(host, name, wheels, can_build="sdist" in package or not wheels)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"{path} is not a lock file: {error}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, BadInput):
             raise
         raise BadInput(f"{path} is not a valid lock file: {type(error).__name__}: {error}") from None
-    files, lacking = [], {}
-    for package, wheels in packages:
-        name = f"{package['name']} {package.get('version', '')}".strip()
-        if best := best_wheel(host, wheels):
-            files.append(best)
-        else:
-            lacking[name] = _lacking(host, name, wheels, can_build="sdist" in package or not wheels)
     return Plan(files, lacking)
 
 

@@ -17,6 +17,7 @@ from urllib.request import getproxies, proxy_bypass, url2pathname
 from mlbackends.base.errors import Incomplete
 from mlbackends.base.quantities import to_int
 from mlbackends.base.version import __version__
+from mlbackends.host.files import open_named
 
 
 class Web:
@@ -122,14 +123,14 @@ def local_path(address: str) -> str:
 
 
 class RangeFile:
-    """A file, read in ranges, as zipfile reads it. size: in bytes. Raises Incomplete, and OSError."""
+    """A file, read in ranges, for zipfile. size: in bytes. Raises Incomplete, OSError and ValueError."""
 
     def __init__(self, web: Web, address: str) -> None:
         self.web, self.address, self._at = web, urldefrag(address)[0], 0
         #: The pieces that were read, with their places.
         self._pieces: list[tuple[int, bytes]] = []
         if path := local_path(self.address):
-            web.files.append(open(path, "rb"))  # noqa: SIM115
+            web.files.append(open_named(path, waits=False))
             self._local: BinaryIO | None = web.files[-1]
             self.size = os.fstat(self._local.fileno()).st_size
             return
