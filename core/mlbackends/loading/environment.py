@@ -28,9 +28,7 @@ from mlbackends.loading.imports import (
     suffixes,
 )
 from mlbackends.loading.linker import Opening, Process, object_file
-from mlbackends.loading.macos import MacProcess
 from mlbackends.loading.preloads import Preload, preload_of, preloaded
-from mlbackends.loading.windows import WindowsProcess
 from mlbackends.model.loading import Fault
 
 #: An import that fails, and how opening its file ended.
@@ -84,7 +82,11 @@ class Environment:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        kind = {"win32": WindowsProcess, "darwin": MacProcess}.get(host.platform, Process)
+        kind = Process
+        if host.platform == "win32":
+            from mlbackends.loading.windows import WindowsProcess as kind  # noqa: N813
+        elif host.platform == "darwin":
+            from mlbackends.loading.macos import MacProcess as kind  # noqa: N813
         self.start = kind(host, str(host.python.get("executable", "")))
         self.start.adopt(path for path, is_there in host.mapped_files().items() if is_there)
         self._after: dict[str, Process] = {}

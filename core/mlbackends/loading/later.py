@@ -41,7 +41,8 @@ class Later(Struct, frozen=True, forbid_unknown_fields=True):
     nearest: of files that differ in CUDA's version the package chooses the nearest of torch's major version.
     costs: what it is for. says: what the package then prints; absent: where a file is not there. fits:
     another package with the only versions beside which the package opens its files. helps: modules, or
-    calls, that may map what is missing. source: where it was read.
+    calls, that may map what is missing. platform: that of the files. source:
+    where it was read.
     """
 
     distributions: tuple[str, ...]
@@ -59,6 +60,7 @@ class Later(Struct, frozen=True, forbid_unknown_fields=True):
     absent: str = ""
     fits: str = ""
     helps: tuple[str, ...] = ()
+    platform: str = "linux"
 
 
 @cache
@@ -73,7 +75,9 @@ def later(environment: Environment, dist: Distribution) -> tuple[Fault, ...]:
     host = environment.host
     faults: list[Fault] = []
     for row in rows():
-        if dist.name not in row.distributions or not holds_for(host, (dist.name,), row.versions):
+        if row.platform != host.platform or dist.name not in row.distributions:
+            continue
+        if not holds_for(host, (dist.name,), row.versions):
             continue
         if (row.both and not is_for_nvidia(host)) or not _is_installed(host, row.beside):
             continue
@@ -128,7 +132,7 @@ def has_driver(host: Host) -> bool:
 def driver_notes(host: Host, dist: Distribution) -> tuple[str, ...]:
     """Return the note that a package which is for NVIDIA's GPUs alone has no driver here, or nothing."""
     rows_of = [row for row in rows() if dist.name in row.distributions and not row.both]
-    if not rows_of or not _FOR_GPUS.search(dist.name) or has_driver(host):
+    if host.platform != "linux" or not rows_of or not _FOR_GPUS.search(dist.name) or has_driver(host):
         return ()
     return ("No NVIDIA driver is installed here, without which it uses no GPU.",)
 
@@ -173,7 +177,8 @@ def _lacking(
     for entry in row.opens:
         tried = [*_tried(host, process, entry, asking, row)]
         if tried and all(opening.faults for opening in tried):
-            lacking += min(tried, key=lambda opening: len(opening.faults)).faults
+            faults = min(tried, key=lambda opening: len(opening.faults)).faults
+            lacking += tuple(fault for fault in faults if fault.code != "not-read")
     return lacking
 
 
@@ -247,6 +252,6 @@ class _AssumedDriver:
 
 def _assume_driver(process: Process) -> None:
     """Let a process find the driver's libraries without a search, where it would find none."""
-    for name in _DRIVER:
+    for name in _DRIVER if process.host.platform == "linux" else ("nvcuda.dll", "nvml.dll"):
         if process.open(name).faults:
             process.by_name[name] = Mapped(name, name, cast("ObjectFile", _AssumedDriver()), None)

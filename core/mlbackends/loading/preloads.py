@@ -55,7 +55,7 @@ class Preload(Struct, frozen=True, forbid_unknown_fields=True):
     module: its name, or a call. distributions: those that install the module. versions: for which this holds.
     having: a file that the package then has. imports: the modules that are imported first. follows: whether
     what the module's code imports comes after the steps; otherwise the steps are all that matters. source:
-    where it was read.
+    where it was read. platform: that of the files that it opens.
     """
 
     module: str
@@ -66,6 +66,7 @@ class Preload(Struct, frozen=True, forbid_unknown_fields=True):
     imports: tuple[str, ...] = ()
     opens: tuple[Open, ...] = field(default_factory=tuple)
     follows: bool = False
+    platform: str = "linux"
 
 
 @cache
@@ -79,8 +80,9 @@ def rows() -> tuple[Preload, ...]:
 def preload_of(host: Host, module: str) -> Preload | None:
     """Return the row that holds for the installed version of a module, or for a call; None without one."""
     for row in rows():
-        is_same = row.module == module and holds_for(host, row.distributions, row.versions)
-        if is_same and _has(host, row.having):
+        if row.module != module or row.platform != host.platform:
+            continue
+        if holds_for(host, row.distributions, row.versions) and _has(host, row.having):
             return row
     return None
 

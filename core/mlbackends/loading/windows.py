@@ -236,7 +236,8 @@ class WindowsProcess(Process):
 
     def _unbound(self, mapped: Mapped, _: list[Mapped]) -> Iterator[Fault]:
         """Yield the functions that one of an object's DLLs lacks as one fault, of the first."""
-        assert isinstance(mapped.file, Dll)
+        if not isinstance(mapped.file, Dll):
+            return  # a driver's, which is assumed
         for need in mapped.needs:
             faults: list[Fault] = []
             lacking = [

@@ -105,3 +105,29 @@ def test_a_function_that_leads_to_another_dll_needs_that_one(
         files[f"{SITE}/pkg/mkl.dll"] = forged(exports=["dgemm_"])
 
     assert [fault.name for fault in resolved(windows_machine, files).faults] == faults
+
+
+@pytest.mark.parametrize(("path", "missing"), [("", ["cublasLt64_13.dll"]), (r"D:\cuda\bin", [])])
+def test_what_a_library_opens_itself_is_searched_in_path(
+    windows_machine: WindowsMachine, path: str, missing: list[str]
+) -> None:
+    """The CUDA provider of onnxruntime is opened by its own code, which does not search what Python adds."""
+    capi = f"{SITE}/onnxruntime/capi"
+    files = {
+        f"{capi}/onnxruntime_pybind11_state.pyd": forged(
+            {"python311.dll": ["f"]}, exports=["PyInit_onnxruntime_pybind11_state"]
+        ),
+        f"{capi}/onnxruntime_providers_shared.dll": forged(exports=["f"]),
+        f"{capi}/onnxruntime_providers_cuda.dll": forged({"cublasLt64_13.dll": ["f"], "nvcuda.dll": ["g"]}),
+        f"{capi}/__init__.py": b"",
+        f"{SITE}/onnxruntime/__init__.py": b"from onnxruntime.capi import onnxruntime_pybind11_state",
+        "D:/cuda/bin/cublasLt64_13.dll": forged(exports=["f"]),
+    }
+    record = "".join(f"{name.removeprefix(SITE)[1:]},,\n" for name in files if SITE in name).encode()
+    files[f"{SITE}/onnxruntime_gpu-1.31.1.dist-info/RECORD"] = record
+    files[f"{SITE}/nvidia_cublas-13.1.0.dist-info/RECORD"] = b""
+
+    (package,) = resolve(windows_machine({}, files, PATH=path), ["onnxruntime-gpu"]).packages
+
+    assert [fault.name for fault in package.fallbacks] == missing
+    assert package.verdict is (Verdict.FALLS_BACK if missing else Verdict.LOADS)
