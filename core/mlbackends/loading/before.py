@@ -3,13 +3,15 @@
 Of each wheel only the ranges that are needed are read, and nothing is installed, imported or built.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import msgspec
 
-from mlbackends.base.errors import BadInput, counted, joined, some
+from mlbackends.base.errors import BadInput, counted, joined
 from mlbackends.base.quantities import dotted_numbers
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distribution, normalised
@@ -20,34 +22,19 @@ from mlbackends.loading.linker import cached_paths
 from mlbackends.loading.planned import PlannedHost
 from mlbackends.loading.plans import glibc_floor, if_installed, locked
 from mlbackends.loading.web import Web
-from mlbackends.model.loading import Fault, PackageLoading, TargetMachine, Verdict
+from mlbackends.model.loading import PackageLoading, TargetMachine
 
 
-class Before:
-    """What is inspected. packages: those to answer for, None for all. lacking: those without a wheel."""
+class Before(NamedTuple):
+    """What is inspected. packages: those to answer for, None for all. lacking: those without a wheel.
 
-    def __init__(self, host: Host, packages: Sequence[str] | None) -> None:
-        self.host, self.packages = host, packages
-        self.lacking: list[PackageLoading] = []
+    notes: returns what to know about the answer, once it is there.
+    """
 
-    def notes(self) -> tuple[str, ...]:
-        """Return what to know about the answer."""
-        return ()
-
-
-class _Planned(Before):
-    def __init__(self, host: PlannedHost, packages: Sequence[str], web: Web, notes: tuple[str, ...]) -> None:
-        dists = [distribution(host, name) for name in host.new]
-        compiled = [dist.name for dist in dists if dist and shared_objects(host, dist)]
-        super().__init__(host, packages or compiled or host.new)
-        self._web, self._notes, self._wheels = web, notes, host.wheels
-
-    def notes(self) -> tuple[str, ...]:
-        read, size = self._web.read / 1e6, sum(wheel.file.size for wheel in self._wheels) / 1e6
-        return (
-            *self._notes,
-            f"read {read:,.1f} MB of {size:,.1f} MB in {counted(len(self._wheels), 'wheel')}",
-        )
+    host: Host
+    packages: Sequence[str] | None
+    lacking: Sequence[PackageLoading] = ()
+    notes: Callable[[], tuple[str, ...]] = tuple
 
 
 @contextmanager
@@ -110,27 +97,23 @@ def before(
             assumed=assumed,
             root=root if is_other else "/",
         )
-        named = {name.partition(" ")[0] for name in plan.lacking} & set(map(normalised, subjects))
-        left = [subject for subject in subjects if normalised(subject) not in named]
-        result = _Planned(planned, left, web, (*plan.notes, *notes))
-        if named and not left:
-            result.packages = ()
-        by_code: dict[str, list[tuple[str, Fault]]] = {}
-        for name, fault in plan.lacking.items():
-            if not subjects or name.partition(" ")[0] in named:
-                by_code.setdefault(fault.code, []).append((name, fault))
-        for code, faults in by_code.items():
-            verdict = Verdict.UNKNOWN if code == "not-read" else Verdict.FAILS
-            if len(faults) > _MOST_ALIKE:  # one cause, such as a lock for another machine
-                also = f"the same is true of {some(tuple(name for name, _ in faults[1:]))}"
-                whole = msgspec.structs.replace(faults[0][1], cause=also)
-                faults = [(lock or "requirements", whole)]
-            for name, fault in faults:
-                package, _, version = name.partition(" ")
-                result.lacking.append(PackageLoading(package, version, verdict, faults=(fault,)))
-        if not planned.new and not result.lacking:
+        named = {name for name in plan.lacking if name.partition(" ")[0] in set(map(normalised, subjects))}
+        answers = plan.answers(lock or "requirements", named if subjects else set(plan.lacking))
+        dists = [distribution(planned, name) for name in planned.new]
+        compiled = [dist.name for dist in dists if dist and shared_objects(planned, dist)]
+        lacking_names = {name.partition(" ")[0] for name in named}
+        packages = [subject for subject in subjects if normalised(subject) not in lacking_names]
+        packages = packages if subjects else compiled or planned.new
+        if not packages and not answers:  # it is installed already
+            packages = [re.split(r"[^\w.-]", text)[0] for text in wanted if not text.endswith(".whl")]
+        if not packages and not answers:
             raise BadInput("nothing would be installed", "leave --lock and --if-installed out")
-        yield result
+
+        def read() -> str:
+            size, count = sum(wheel.file.size for wheel in planned.wheels), len(planned.wheels)
+            return f"read {web.read / 1e6:,.1f} MB of {size / 1e6:,.1f} MB in {counted(count, 'wheel')}"
+
+        yield Before(planned, packages, answers, lambda: (*plan.notes, *notes, read()))
 
 
 def _bare(host: Host, machine: str, glibc: str, root: str) -> Host:
@@ -147,7 +130,5 @@ def _bare(host: Host, machine: str, glibc: str, root: str) -> Host:
 
 #: Chips of systems that have an ARM processor: Orin, Thor and GB10.
 _ARM_CHIPS = ("8.7", "11.0", "12.1")
-#: Above so many packages without a wheel for one reason, there is one answer for all.
-_MOST_ALIKE = 3
 _PYTHON = "/venv/bin/python"
 _NEWEST_GLIBC = "2.39"

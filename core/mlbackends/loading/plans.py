@@ -11,13 +11,13 @@ import re
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urljoin, urlsplit
 
 import msgspec
 
-from mlbackends.base.errors import BadInput, Incomplete, counted
+from mlbackends.base.errors import BadInput, Incomplete, counted, some
 from mlbackends.base.mounts import which
 from mlbackends.base.patterns import without_secrets
 from mlbackends.base.quantities import dotted_numbers
@@ -28,7 +28,7 @@ from mlbackends.host.python.packages import normalised
 from mlbackends.host.python.requirements import holds, marker_environment
 from mlbackends.loading.web import RangeFile, Web, local_path
 from mlbackends.loading.wheels import Wheel
-from mlbackends.model.loading import Fault
+from mlbackends.model.loading import Fault, PackageLoading, Verdict
 
 #: A wheel's name and its address.
 File = tuple[str, str]
@@ -53,6 +53,23 @@ class Plan(NamedTuple):
                 why = getattr(error, "strerror", "") or error
                 raise Incomplete(f"{local_path(address)} cannot be read: {why}") from None
         return opened
+
+    def answers(self, source: str, names: Container[str]) -> list[PackageLoading]:
+        """Return the answers for packages without a wheel, one for many that lack it for the same reason."""
+        by_code: dict[str, list[tuple[str, Fault]]] = {}
+        for name, fault in self.lacking.items():
+            if name in names:
+                by_code.setdefault(fault.code, []).append((name, fault))
+        answers = []
+        for code, faults in by_code.items():
+            verdict = Verdict.UNKNOWN if code == "not-read" else Verdict.FAILS
+            if len(faults) > _MOST_ALIKE:  # one cause, such as a lock for another machine
+                also = f"the same is true of {some(tuple(name for name, _ in faults[1:]))}"
+                faults = [(source, msgspec.structs.replace(faults[0][1], cause=also))]
+            for name, fault in faults:
+                package, _, version = name.partition(" ")
+                answers.append(PackageLoading(package, version, verdict, faults=(fault,)))
+        return answers
 
 
 # ---- locks -----------------------------------------------------------------------------------------
@@ -302,4 +319,4 @@ def _lacking(host: Host, name: str, files: Sequence[File], *, can_build: bool) -
 
 
 _OLD_TAGS = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
-_RESOLVING_SECONDS = 300.0
+_RESOLVING_SECONDS, _MOST_ALIKE = 300.0, 3
