@@ -213,7 +213,7 @@ class _Packages:
         failing: dict[str, Opening] = {}
         after: dict[str, None] = {}
         files: dict[str, LoadedFile] = {}
-        roots = extension_modules(host, dist)
+        roots = extension_modules(host, dist) or ({} if before else _bound_libraries(host, dist))
         for name, path in roots.items():
             if name in lost_modules(host):
                 failing[path] = no_module(name, path)
@@ -225,12 +225,12 @@ class _Packages:
                 failing[path] = opening
         own = shared_objects(host, dist)
         faults, fallbacks, parts = (
-            self._judged(dist, failing)
+            self._judged(dist, failing, roots)
             if failing or before or set(own) & set(lost_modules(host).values()) or self._is_held_back(dist)
             else ((),) * 3
         )
         if not faults:
-            fallbacks += later(self.environment, dist)
+            fallbacks = (*later(self.environment, dist), *fallbacks)
         faults, fallbacks, parts = (explained(host, each) for each in (faults, fallbacks, parts))
         its_own = [files[path] for path in own if path in files]
         faults += tuple(f for target in self._targets for f in glibc_faults(its_own, target.glibc, host))
@@ -265,11 +265,12 @@ class _Packages:
         return False
 
     def _judged(
-        self, dist: Distribution, failing: dict[str, Opening]
+        self, dist: Distribution, failing: dict[str, Opening], roots: dict[str, str]
     ) -> tuple[tuple[Fault, ...], tuple[Fault, ...], tuple[Fault, ...]]:
         """Return the faults that importing a package meets, those that cost it a part, and others.
 
-        failing: the extension modules that do not open.
+        Where importing it reaches none of its extension modules, its users import them by themselves: it
+        fails if none opens. failing: those that do not open, by path. roots: all of them, by name.
         """
         own = modules_of(self.host, dist)
         failed: list[Failure] = []
@@ -287,6 +288,13 @@ class _Packages:
         met = {step.path for step, _ in failed}
         rest: list[Fault] = []
         called = _imported_by_compiled(self.host, dist, own) if failing and not certain else ()
+        steps = (step for module in own for step in imports_of(self.host, module))
+        if not failed and not called and not any(step.path in roots.values() for step in steps):
+            public = [path for name, path in roots.items() if not name.startswith("_") and "._" not in name]
+            faults = [fault for path in public if path in failing for fault in failing[path].faults]
+            is_all = len(failing) == len(roots)
+            (certain if is_all else caught).update(dict.fromkeys(faults))
+            met.update(public)
         for path, opening in failing.items():
             if path in met:
                 continue
@@ -303,6 +311,25 @@ class _Packages:
         folder = posixpath.dirname(path).removeprefix(dist.folder).strip("/")
         package = folder.replace("/", ".")
         return any(step.path == path and step.is_certain for step in imports_of(self.host, package))
+
+
+def _bound_libraries(host: Host, dist: Distribution) -> dict[str, str]:
+    """Return by name the libraries of a package without extension modules that its modules name in full.
+
+    It opens them by ctypes or cffi.
+    """
+    own = modules_of(host, dist)
+    paths = [
+        path for path in shared_objects(host, dist) if path[len(dist.folder) + 1 :].partition("/")[0] in own
+    ]
+    steps = [step for module in own for step in imports_of(host, module)] if paths else []
+    texts = [host.read(step.path) for step in steps if step.is_certain and step.path.endswith(".py")]
+    names = {posixpath.basename(path): path for path in paths}
+    return {
+        name: path
+        for name, path in names.items()
+        if any(f'"{name}"' in text or f"'{name}'" in text for text in texts)
+    }
 
 
 def _imported_before(host: Host, dist: Distribution) -> tuple[str, ...]:

@@ -335,3 +335,30 @@ def test_cudnns_libraries_open_each_other_from_their_folder(site: Site) -> None:
     [fault] = site.answer("torch").fallbacks
     assert fault.name == "libcudnn_heuristic.so.9"
     assert fault.command.endswith("nvidia-cudnn-cu13==9.20")
+
+    assert names[-1:] == ["libcudnn.so.9"] or has_driver(site.host())
+
+
+def test_modules_that_no_import_of_the_package_reaches_are_what_its_users_import(site: Site) -> None:
+    files = [site.library(f"cake/{name}.so", "libnone.so.913", module=name) for name in ("engine", "store")]
+    site.package("cake", "1.0", *files, cake="")
+    assert (site.answer("cake").verdict, site.answer("cake").faults[0].name) == (
+        Verdict.FAILS,
+        "libnone.so.913",
+    )
+    site.library("cake/store.so", module="store")
+    assert site.answer("cake").verdict is Verdict.FALLS_BACK
+    (site.folder / "cake/__init__.py").write_text("from cake import store\n")
+    assert (site.answer("cake").verdict, len(site.answer("cake").parts)) == (Verdict.LOADS, 1)
+
+
+def test_a_library_that_the_package_names_is_opened_without_extension_modules(site: Site) -> None:
+    file = site.library("bound/libbound.so", "libnone.so.913")
+    text = "import ctypes\nctypes.CDLL(__file__[:-11] + 'libbound.so')\n"
+    site.package("bound", "1.0", file, bound=text)
+    assert (site.answer("bound").verdict, site.answer("bound").faults[0].name) == (
+        Verdict.FAILS,
+        "libnone.so.913",
+    )
+    (site.folder / "bound/__init__.py").write_text("")
+    assert site.answer("bound").verdict is Verdict.LOADS
