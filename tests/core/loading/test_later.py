@@ -336,8 +336,6 @@ def test_cudnns_libraries_open_each_other_from_their_folder(site: Site) -> None:
     assert fault.name == "libcudnn_heuristic.so.9"
     assert fault.command.endswith("nvidia-cudnn-cu13==9.20")
 
-    assert names[-1:] == ["libcudnn.so.9"] or has_driver(site.host())
-
 
 def test_modules_that_no_import_of_the_package_reaches_are_what_its_users_import(site: Site) -> None:
     files = [site.library(f"cake/{name}.so", "libnone.so.913", module=name) for name in ("engine", "store")]
