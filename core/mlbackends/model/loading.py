@@ -38,9 +38,12 @@ class Need(Struct, frozen=True, omit_defaults=True):
     via: str = ""
 
 
-#: The steps of the search, in the loader's order.
+#: The steps of the search, in the loader's order: of Linux, macOS and Windows.
 STEPS = (
-    "already loaded", "path", "RPATH", "LD_LIBRARY_PATH", "RUNPATH", "ld.so.cache", "default folder"
+    "already loaded", "path", "RPATH", "LD_LIBRARY_PATH", "RUNPATH", "ld.so.cache", "default folder",
+    "DYLD_LIBRARY_PATH", "@rpath", "@loader_path", "@executable_path", "fallback", "dyld's cache",
+    "API set", "folder of the module", "application folder", "os.add_dll_directory", "conda",
+    "System32", "PATH",
 )  # fmt: skip
 
 
