@@ -36,17 +36,16 @@ def answer(case: Case, folder: str) -> Result:
     """Ask the case's question of its environment. Raises NotRebuilt where the command fails."""
     site = f"/usr/local/lib/python{case.python}/site-packages"
     words = shlex.split(case.command.replace("SITE", site))
-    text = _run([*words, "--root", folder]).splitlines()
+    where = ["--root", folder] if words[0] == "resolve" else [folder]
+    text = [line for line in _run([*words, *where]).splitlines() if line.strip()]
     if words[0] != "resolve":
-        line = next(
-            (line for line in text if any(word in line for word in case.words)), text[0] if text else ""
-        )
-        return Result(line=line.strip(), agrees=line in text[:2])
-    data = msgspec.json.decode(_run([*words, "--root", folder, "--format", "json"]))
+        line = ": ".join(part.strip() for part in text[:2])  # a hazard's code, and what was found
+        return Result(line=line, agrees=any(word in line for word in case.words))
+    data = msgspec.json.decode(_run([*words, *where, "--format", "json"]))
     package = data["packages"][0]
     faults = [*package.get("faults", ()), *package.get("fallbacks", ())]
     name = faults[0]["name"] if faults else ""
-    line = next((line for line in text if line.strip()), "").strip()
+    line = text[0].strip()
     line += f": {faults[0]['message']}" if faults else ""
     agrees = name in case.words and package["verdict"] == case.verdict and name in line
     return Result("", line.replace(site, "SITE").replace(folder, ""), package["verdict"], name, agrees)
