@@ -1,6 +1,6 @@
 """Peer: another project's attention, which `sdpa check --peers` runs in a separate process.
 
-The files of kernels/peers/ define them as `PEERS`; other distributions add peers through entry points of the
+The table kernels/peers/projects.toml has ours; other distributions add peers through entry points of the
 group `mlbackends.kernels.peers`.
 """
 
