@@ -172,7 +172,7 @@ def any_object(environment: Environment, package: str) -> Path:
 # ---- as they are ------------------------------------------------------------------------------------
 
 
-@recipe("light", 40)
+@recipe("light", 30)
 def intact(environment: Environment, package: str) -> None:
     put(environment, package)
 
@@ -185,7 +185,7 @@ def intact_heavy(environment: Environment, package: str) -> None:
 # ---- files that are gone or are others ----------------------------------------------------------------
 
 
-@recipe("vendored", 22)
+@recipe("vendored", 18)
 def library_removed(environment: Environment, package: str) -> None:
     put(environment, package)
     one(environment, environment.libraries(package) or environment.modules(package)).unlink()
@@ -323,7 +323,7 @@ def numpy_broken(environment: Environment, package: str) -> None:
     one(environment, environment.libraries("numpy") + environment.modules("numpy")[:2]).unlink()
 
 
-@recipe("torch", 6)
+@recipe("torch", 4)
 def torch_broken(environment: Environment, package: str) -> None:
     put(environment, package)
     path = one(environment, environment.libraries("torch"))
@@ -428,13 +428,13 @@ def with_library(environment: Environment, package: str) -> None:
     )
 
 
-@recipe("light", 20)
+@recipe("light", 16)
 def stale_library_path(environment: Environment, package: str) -> None:
     put(environment, package)
     with_library(environment, package)
 
 
-@recipe("heavy", 6)
+@recipe("heavy", 4)
 def stale_library_path_heavy(environment: Environment, package: str) -> None:
     stale_library_path(environment, package)
 
@@ -525,7 +525,7 @@ void *PyInit__module(void) { return PyModule_Create2(&d, 1013); }
 """
 
 
-@recipe("none", 40)
+@recipe("none", 30)
 def compiled_here(environment: Environment, _: str) -> None:
     """Compile a module on top of small libraries, each of which is found, or missed, in its own way."""
     chance, folder = environment.random, environment.site / "stubs"

@@ -131,7 +131,7 @@ class Environment:
             if step.module in lost_modules(self.host):
                 # A folder without __init__.py can be imported, with nothing in it.
                 is_empty = step.path.endswith(f"/{top}/__init__.py")
-                passes = step.is_optional and not step.words  # it is a ModuleNotFoundError
+                passes = step.if_missing == "handled" and not step.words  # it is a ModuleNotFoundError
                 is_certain = step.is_certain and not passes and not is_empty
                 opening = no_module(step.module, step.path, step.words)
                 inner = [(step._replace(is_certain=is_certain), opening)]
@@ -141,10 +141,13 @@ class Environment:
             elif step.module in self.broken_modules:
                 inner = [(step, self.broken_modules[step.module])]
             elif not step.path and (
-                self._is_followed(step.module) or (not step.is_optional and self._is_nowhere(step.module))
+                self._is_followed(step.module) or (not step.if_missing and self._is_nowhere(step.module))
             ):
                 for below, opening in self.import_module(process, step.module):
-                    passes = step.is_optional and opening.faults[0].message.startswith("No module named")
+                    passes = step.if_missing == "handled" and opening.faults[0].message.startswith(
+                        "No module named"
+                    )
+                    passes = is_absent and step.if_missing == "handled"
                     is_certain = below.is_certain and step.is_certain and not passes
                     inner.append((below._replace(is_certain=is_certain), opening))
             failed += inner

@@ -43,15 +43,15 @@ class Import(NamedTuple):
     """A module that another one imports. path: its file, "" if there is none.
 
     is_certain: whether importing the package surely imports it, and fails where it cannot be opened. line:
-    where that is written, "torch/__init__.py:443". is_optional: whether the code expects that it is not
-    installed. words: what Python says if it is not there.
+    where that is written, "torch/__init__.py:443". if_missing: "chosen" if a condition decides that it is
+    imported, "handled" if the code expects that it is not there. words: what Python says where it is not.
     """
 
     module: str
     path: str
     is_certain: bool
     line: str = ""
-    is_optional: bool = False
+    if_missing: str = ""
     words: str = ""
 
     @property
@@ -196,7 +196,7 @@ class _Walk:
     def _add(self, step: Import) -> None:
         module = step.module
         known = self.found.get(module)
-        if known and known.is_certain - known.is_optional >= step.is_certain - step.is_optional:
+        if known and known.is_certain - bool(known.if_missing) >= step.is_certain - bool(step.if_missing):
             return
         if module.partition(".")[0] != self.top:
             self.found[module] = step
@@ -212,7 +212,7 @@ class _Walk:
         is_package = path.endswith("/__init__.py")
         place = path[path.rindex(f"/{self.top}/") + 1 :] if f"/{self.top}/" in path else path
         tree = parsed(self.host, path)
-        for statement, is_sure, is_optional in _statements(tree.body if tree else [], True, False, self.host):
+        for statement, is_sure, if_missing in _statements(tree.body if tree else [], True, "", self.host):
             at = f"{place}:{statement.lineno}"
             for name in _imported(statement, module, is_package):
                 parent, _, leaf = name.rpartition(".")
@@ -222,7 +222,7 @@ class _Walk:
                 elif isinstance(statement, ast.ImportFrom) and any(a.name == leaf for a in statement.names):
                     words = f"cannot import name '{leaf}' from '{parent}'"
                 is_certain = step.is_certain and is_sure
-                self.follow(Import(name, "", is_certain, at, step.is_optional or is_optional, words))
+                self.follow(Import(name, "", is_certain, at, max(step.if_missing, if_missing), words))
 
 
 @once_per_host
@@ -249,31 +249,31 @@ def _without_body(function: re.Match[bytes]) -> bytes:
 
 
 def _statements(
-    body: list[ast.stmt], is_sure: bool, is_optional: bool, host: Host
-) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool, bool]]:
+    body: list[ast.stmt], is_sure: bool, if_missing: str, host: Host
+) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool, str]]:
     """Yield the imports among statements.
 
-    Each with whether it surely runs and its failure is not caught, and whether the module may be missing.
+    Each with whether it surely runs and its failure is not caught, and with `if_missing` of the module.
     """
     for statement in body:
         match statement:
             case ast.Import() | ast.ImportFrom():
-                yield statement, is_sure, is_optional
+                yield statement, is_sure, if_missing
             case ast.ClassDef():
-                yield from _statements(statement.body, is_sure, is_optional, host)
+                yield from _statements(statement.body, is_sure, if_missing, host)
             case ast.With():
                 suppresses = any("suppress" in ast.unparse(item.context_expr) for item in statement.items)
-                sure, optional = is_sure and not suppresses, is_optional or suppresses
-                yield from _statements(statement.body, sure, optional, host)
+                sure, missing = is_sure and not suppresses, "handled" if suppresses else if_missing
+                yield from _statements(statement.body, sure, missing, host)
             case ast.Try():
                 caught = _caught(statement.handlers)
                 sure = is_sure and not caught & _CATCHING
-                optional = is_optional or bool(caught & {*_CATCHING, "ModuleNotFoundError"})
-                yield from _statements(statement.body, sure, optional, host)
+                missing = "handled" if caught & {*_CATCHING, "ModuleNotFoundError"} else if_missing
+                yield from _statements(statement.body, sure, missing, host)
                 for handler in statement.handlers:
-                    yield from _statements(handler.body, False, True, host)
-                yield from _statements(statement.orelse, sure, optional, host)
-                yield from _statements(statement.finalbody, is_sure, is_optional, host)
+                    yield from _statements(handler.body, False, "handled", host)
+                yield from _statements(statement.orelse, sure, missing, host)
+                yield from _statements(statement.finalbody, is_sure, if_missing, host)
             case ast.If():
                 answer = _decided(statement.test, host)
                 # A constant that is not known here, such as LINUX, chooses among what is there; a call asks
@@ -282,9 +282,10 @@ def _statements(
                 for branch, value in ((statement.body, True), (statement.orelse, False)):
                     if answer is None or answer is value:
                         sure = is_sure and (answer is value or not asks)
-                        yield from _statements(branch, sure, is_optional or answer is None, host)
+                        missing = if_missing or "chosen" * (answer is None)
+                        yield from _statements(branch, sure, missing, host)
             case ast.For() | ast.While():
-                yield from _statements(statement.body, False, True, host)
+                yield from _statements(statement.body, False, "handled", host)
 
 
 def _caught(handlers: list[ast.ExceptHandler]) -> set[str]:
@@ -325,9 +326,15 @@ def _decided(test: ast.expr, host: Host) -> bool | None:
                 "sys.platform": host.platform,
                 "os.name": "nt" if host.platform == "win32" else "posix",
                 "platform.system()": system,
+                **_implementation(host),
             }.get(ast.unparse(left))
             if known is not None and isinstance(operator, ast.Eq | ast.NotEq):
                 return (known == value) is isinstance(operator, ast.Eq)
+        case ast.Compare(left, [ast.In()], [ast.Tuple(elements)]) if ast.unparse(left) in _implementation(
+            host
+        ):
+            names = [part.value for part in elements if isinstance(part, ast.Constant)]
+            return _implementation(host)[ast.unparse(left)] in names
         case ast.Compare(left, [operator], [ast.Tuple(elements)]):
             wanted = tuple(part.value for part in elements if isinstance(part, ast.Constant))
             if ast.unparse(left).startswith("sys.version_info") and all(isinstance(w, int) for w in wanted):
@@ -339,6 +346,14 @@ def _decided(test: ast.expr, host: Host) -> bool | None:
             if ast.unparse(value) == "sys.platform":
                 return host.platform.startswith(start)
     return None
+
+
+@once_per_host
+def _implementation(host: Host) -> dict[str, str]:
+    """Return how Python names its implementation, by the expression that asks for it."""
+    name = str(host.python.get("implementation") or "cpython")
+    public = {"cpython": "CPython", "pypy": "PyPy"}.get(name, name)
+    return {"platform.python_implementation()": public, "sys.implementation.name": name}
 
 
 def _imported(statement: ast.Import | ast.ImportFrom, module: str, is_package: bool) -> Iterator[str]:
