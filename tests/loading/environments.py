@@ -287,9 +287,10 @@ def _package_differs(package: PackageLoading, errors: dict[str, str], gone: set[
         return [f"{package.name} {package.verdict}: {said}, truth {errors}"]
     if fails:
         fault = package.faults[0]
-        words = [*errors.values(), *gone] if fault.cause else errors.values()  # the package hides the words
-        hidden = fault.cause and any(fault.cause in error for error in words)
-        if not hidden and not any(named(fault.name, fault.message, error) for error in words):
+        # A package may hide the loader's words; its log has them.
+        in_log = any(fault.name in line for line in gone)
+        hidden = in_log or (fault.cause and any(fault.cause in error for error in errors.values()))
+        if not hidden and not any(named(fault.name, fault.message, error) for error in errors.values()):
             return [f"{package.name} names {fault.name}: {said[:1]}, truth {errors}"]
     return []
 

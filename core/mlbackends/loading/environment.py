@@ -144,9 +144,7 @@ class Environment:
                 self._is_followed(step.module) or (not step.if_missing and self._is_nowhere(step.module))
             ):
                 for below, opening in self.import_module(process, step.module):
-                    passes = step.if_missing == "handled" and opening.faults[0].message.startswith(
-                        "No module named"
-                    )
+                    is_absent = opening.faults[0].message.startswith("No module named")
                     passes = is_absent and step.if_missing == "handled"
                     is_certain = below.is_certain and step.is_certain and not passes
                     inner.append((below._replace(is_certain=is_certain), opening))
