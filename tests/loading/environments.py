@@ -9,8 +9,8 @@ LD_DEBUG=libs,files. Whether it loads, the missing name, the mapped files and th
 must agree; disagreements.toml lists what does not, each with its reason, and a row that no longer differs is
 an error too.
 
-Packages come from wheels.txt, which pip downloads, and from the site-packages of each PYTHON. --tenth takes
-every tenth environment, of packages that are installed there alone.
+Packages come from wheels.toml, which pip downloads to FOLDER (3 GB), and from the site-packages of each
+PYTHON. --tenth takes every tenth environment, of packages that are installed there alone.
 """
 
 from __future__ import annotations
@@ -121,6 +121,26 @@ def unpacked(wheel: Path, base: Path) -> Source:
         subprocess.run(compiler, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         scratch.rename(folder)
     return Source(folder, next(folder.glob("*.dist-info")))
+
+
+def download(folder: Path) -> None:
+    """Have pip download what is not there yet of wheels.toml."""
+    for kind, pins in tomllib.loads((HERE / "wheels.toml").read_text()).items():
+        (folder / kind).mkdir(parents=True, exist_ok=True)
+        foreign = {
+            "aarch64": [
+                *(f"--platform=manylinux_2_{n}_aarch64" for n in (17, 26, 27, 28)),
+                "--python-version=3.11",
+            ],
+            "cp312": [
+                *(f"--platform=manylinux_2_{n}_x86_64" for n in (17, 24, 27, 28)),
+                "--python-version=3.12",
+            ],
+        }.get(kind, [])
+        pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", *foreign]
+        for pin in pins:
+            if not any(folder.glob(f"{kind}/{pin.replace('==', '-')}-*.whl")):
+                subprocess.run([*pip, "-d", str(folder / kind), pin], check=False)
 
 
 class Environment:
@@ -361,6 +381,8 @@ def main() -> int:
     options.add_argument("--keep", type=Path, help="a folder in which the environments stay")
     options.add_argument("--log", type=Path, help="a file for the differences")
     chosen = options.parse_args()
+    if chosen.wheels:
+        download(chosen.wheels)
     sources = Sources(chosen.pythons, chosen.wheels)
     with (HERE / "disagreements.toml").open("rb") as file:
         known = {row["environment"]: row["because"] for row in tomllib.load(file).get("disagreement", ())}
