@@ -289,7 +289,7 @@ class _Packages:
         rest: list[Fault] = []
         called = _imported_by_compiled(self.host, dist, own) if failing and not certain else ()
         steps = (step for module in own for step in imports_of(self.host, module))
-        if not failed and not called and not any(step.path in roots.values() for step in steps):
+        if failing and not (failed or called) and not any(step.path in roots.values() for step in steps):
             public = [path for name, path in roots.items() if not name.startswith("_") and "._" not in name]
             faults = [fault for path in public if path in failing for fault in failing[path].faults]
             is_all = len(failing) == len(roots)
