@@ -113,7 +113,8 @@ class _Environment:
 
     def at(self, path: str) -> str:
         """Return where a path of the environment is on this machine."""
-        return os.path.join(self.folder, "root", path.replace("SITE", self.site).replace(":", "").lstrip("/"))
+        path = posixpath.normpath("/" + path.replace("SITE", self.site).replace(":", ""))  # never above it
+        return os.path.join(self.folder, "root", path.lstrip("/"))
 
     def write(self, path: str, data: bytes | str) -> None:
         """Write a file of the environment."""
@@ -202,7 +203,7 @@ class _Environment:
         folder = default_folders(own, loader)[0] if is_own else "/usr/lib"
         ours = {posixpath.basename(path): path for path in reversed(cached_libraries(own))} if is_own else {}
         for soname in (*_BASE, loader):
-            source = loader if soname == loader else ours.get(soname, "")
+            source = loader if soname == loader and is_own else ours.get(soname, "")
             target = loader if soname == loader else f"{folder}/{soname}"
             if source:
                 os.makedirs(os.path.dirname(self.at(target)), exist_ok=True)
@@ -298,7 +299,7 @@ def torch(version: str, python: str, files: dict[str, str] | None = None) -> Ins
     tag = python.replace(".", "")
     libraries.append(
         StandIn(
-            f"SITE/torch/_C.cpython-{tag}-x86_64-linux-gnu.so",
+            f"SITE/torch/_C.cpython-{tag}.so",
             "-",
             tuple(f"lib{name}.so" for name in names if name != "torch_global_deps"),
             "$ORIGIN/lib",
