@@ -19,23 +19,13 @@ from mlbackends.loading.imports import shared_objects
 from mlbackends.loading.outcome import fault_rows
 from mlbackends.loading.packages import resolve
 from mlbackends.model.loading import Verdict
-from mlbackends.model.records import Fact, FactValue, Finding, Presence, ProbeReport
+from mlbackends.model.records import FactValue, Finding, Presence, ProbeReport
 
 GROUP = "use"
 CODES = {
     "not-followed": "The files of packages were not followed as the dynamic loader would.",
     "does-not-load": "A package's compiled files do not load, by the dynamic loader's rules.",
 }
-FACTS = (
-    Fact("followed", int, "The number of packages with compiled files that were followed."),
-    Fact(
-        "faults",
-        list[dict[str, str]],
-        "What does not load, or loads and then falls back: package, version, verdict, code, name, message,"
-        " path, cause, hint, command.",
-    ),
-)
-
 _QUICK_BYTES = 64 << 20
 
 

@@ -74,6 +74,19 @@ def find(host: Host) -> Finding:
         warning = driver_warning(driver_release(host), cuda, f"{build}, built for CUDA {cuda},")
     elif facts.get("built_for") == "cpu" and host.platform != "darwin":
         warning = frameworks.gpu_unused(host, build, "install a build of torch for CUDA")
+    # torchcodec needs one of these versions of libavutil.
+    place = module_location(host, "torchcodec") if host.platform == "linux" else ""
+    names = [name for name in host.listdir(place) if name.startswith("libtorchcodec")] if place else []
+    needed = {
+        library
+        for name in names
+        for library in _needed(host, f"{place}/{name}")
+        if library.startswith("libavutil.so.")
+    }
+    present = {copy.soname for copy in libraries_named(host, "ffmpeg", "libavutil")} if needed else ()
+    # AMD's wheels of torch have the code for the GPU in another package.
+    info = torch.installed[0].info if torch.installed else ""
+    has_extras = "\nProvides-Extra: device-gfx" in host.read(f"{info}/METADATA") if info else False
     partners = {
         # The packages that are compiled against one version of torch.
         "partners": [
@@ -84,8 +97,8 @@ def find(host: Host) -> Finding:
         ],
         "backend_plugins": frameworks.entry_points(host, "torch.backends"),
         "other_cuda_extensions": list(_for_other_cuda(host, str(facts.get("cuda_version", "")))),
-        "missing_ffmpeg": _missing_ffmpeg(host),
-        "lacks_device_wheel": _lacks_device_wheel(host, torch) or None,
+        "missing_ffmpeg": sorted(needed) if needed.isdisjoint(present) else [],
+        "lacks_device_wheel": (has_extras and not frameworks.named(host, ("amd-torch-device-*",))) or None,
     }
     finding = frameworks.found(host, torch, "torch", facts | nonempty(partners), (warning,))
     # If there are libraries, torch's presence is theirs.
@@ -188,27 +201,6 @@ def _for_other_cuda(host: Host, cuda: str) -> Iterator[dict[str, str]]:
             for match in filter(None, runtimes):
                 if match[1] != cuda.partition(".")[0]:
                     yield {"path": path, "needs": match[0]}
-
-
-def _missing_ffmpeg(host: Host) -> list[str]:
-    """Return the versions of libavutil of which torchcodec needs one, if none of them is installed."""
-    place = module_location(host, "torchcodec") if host.platform == "linux" else ""
-    names = [name for name in host.listdir(place) if name.startswith("libtorchcodec")] if place else []
-    needed = {
-        library
-        for name in names
-        for library in _needed(host, f"{place}/{name}")
-        if library.startswith("libavutil.so.")
-    }
-    present = {copy.soname for copy in libraries_named(host, "ffmpeg", "libavutil")} if needed else ()
-    return sorted(needed) if needed.isdisjoint(present) else []
-
-
-def _lacks_device_wheel(host: Host, torch: frameworks.Package) -> bool:
-    """Return whether the package is missing in which AMD's wheels of torch have the code for the GPU."""
-    info = torch.installed[0].info if torch.installed else ""
-    has_extras = "\nProvides-Extra: device-gfx" in host.read(f"{info}/METADATA") if info else False
-    return has_extras and not frameworks.named(host, ("amd-torch-device-*",))
 
 
 def _described(host: Host, library: Library) -> Library:

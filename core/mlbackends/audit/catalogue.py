@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import cache, partial
-from types import ModuleType
 
 from msgspec import Struct
 
@@ -54,8 +53,31 @@ def load(code: str) -> Hazard:
     file = registry.load(REGISTRY, name) if name in registry.names(REGISTRY) else None
     row = hazard_table.rows().get(code)
     if row is None:
-        assert file is not None
-        return _of_file(code, file)
+        assert file is not None  # another distribution's, which may lack the optional attributes
+        # Without docstrings (python -OO) the words of the code have to do.
+        lines = (file.__doc__ or code.replace("-", " ")).splitlines()
+        sections: list[tuple[str, str]] = []
+        for line in lines[1:]:
+            word, colon, text = line.partition(":")
+            if colon and line[:1].strip() and len(word) < _LONGEST_WORD:
+                sections.append((word.lower(), text.strip()))
+            elif sections and line.strip():
+                sections[-1] = (sections[-1][0], f"{sections[-1][1]} {line.strip()}")
+        return Hazard(
+            code=code,
+            title=lines[0].rstrip("."),
+            severity=getattr(file, "SEVERITY", Severity.WARNING),
+            problem=getattr(file, "PROBLEM", Problem.USER),
+            in_container=getattr(file, "IN_CONTAINER", None),
+            reads=getattr(file, "READS", ()),
+            why=getattr(file, "WHY", ""),
+            fix=getattr(file, "FIX", ""),
+            sources=getattr(file, "SOURCES", ()),
+            sections=tuple(sections),
+            warnings=getattr(file, "WARNINGS", ()),
+            symptoms=getattr(file, "symptoms", lambda _report: iter(())),
+            error=registry.import_error(file),
+        )
     return Hazard(
         code=code,
         title=row.title.rstrip("."),
@@ -69,32 +91,4 @@ def load(code: str) -> Hazard:
         sections=tuple(hazard_table.sections(row)),
         warnings=(*row.claimed, *getattr(file, "WARNINGS", ())),
         symptoms=getattr(file, "symptoms", partial(hazard_table.symptoms, row)),
-    )
-
-
-def _of_file(code: str, file: ModuleType) -> Hazard:
-    """Return the hazard of another distribution's file, which may lack the optional attributes."""
-    # Without docstrings (python -OO) the words of the code have to do.
-    lines = (file.__doc__ or code.replace("-", " ")).splitlines()
-    sections: list[tuple[str, str]] = []
-    for line in lines[1:]:
-        word, colon, text = line.partition(":")
-        if colon and line[:1].strip() and len(word) < _LONGEST_WORD:
-            sections.append((word.lower(), text.strip()))
-        elif sections and line.strip():
-            sections[-1] = (sections[-1][0], f"{sections[-1][1]} {line.strip()}")
-    return Hazard(
-        code=code,
-        title=lines[0].rstrip("."),
-        severity=getattr(file, "SEVERITY", Severity.WARNING),
-        problem=getattr(file, "PROBLEM", Problem.USER),
-        in_container=getattr(file, "IN_CONTAINER", None),
-        reads=getattr(file, "READS", ()),
-        why=getattr(file, "WHY", ""),
-        fix=getattr(file, "FIX", ""),
-        sources=getattr(file, "SOURCES", ()),
-        sections=tuple(sections),
-        warnings=getattr(file, "WARNINGS", ()),
-        symptoms=getattr(file, "symptoms", lambda _report: iter(())),
-        error=registry.import_error(file),
     )

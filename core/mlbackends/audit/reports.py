@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mlbackends.base import mounts
 from mlbackends.base.errors import BadInput, why_not
-from mlbackends.base.patterns import pattern
+from mlbackends.base.tables import table
 from mlbackends.host.files import named_bytes
 from mlbackends.host.host import Host
 from mlbackends.host.redaction import Names, names_of, redacted
@@ -25,28 +25,6 @@ LIVE = "-"
 REPORT_LIMIT = 64 << 20
 _DEEPEST = 40
 _HEAD_BYTES = 4096
-#: How the output of other tools begins.
-_OTHERS = {
-    "a trace of oneDNN, which `backends trace show` reads": pattern(
-        r'^[^"\n]*\b(?:onednn|dnnl|mkldnn)_verbose,', re.MULTILINE
-    ),
-    "a trace of MKL, which `backends trace show` reads": pattern(r'^[^"\n]*\bMKL_VERBOSE ', re.MULTILINE),
-    "the XML of `nvidia-smi -q -x`": pattern(r"<!DOCTYPE nvidia_smi_log|<nvidia_smi_log>"),
-    "the text of `nvidia-smi -q`": pattern(r"=+NVSMI LOG=+"),
-    "the table of `nvidia-smi`": pattern(r"\| NVIDIA-SMI \d"),
-    "the JSON of `rocm-smi --json`": pattern(r'^\s*\{\s*"(?:card\d+|system)"\s*:'),
-    "the text of `rocminfo`": pattern(r"^ROCk module|^HSA System Attributes", re.MULTILINE),
-    "the XML of `lstopo`": pattern(r'<!DOCTYPE topology SYSTEM "hwloc'),
-    "the JSON of `lscpu --json`": pattern(r'^\s*\{\s*"lscpu"\s*:'),
-    "the text of `lscpu`": pattern(
-        r"^Architecture:\s.*\n\s*(?:Byte Order|CPU op-mode)|^CPU op-mode\(s\):|^# CPU,Core,",
-        re.MULTILINE,
-    ),
-    "a program, whose environment --python inspects if it is a Python": pattern(
-        r"\A(?:\x7fELF|MZ|\ufffd{4}[\x07\x0c])"
-    ),
-    "the text of torch's collect_env": pattern(r"^PyTorch version: ", re.MULTILINE),
-}
 _HINT = "`backends info --format json --output FILE` or `backends snapshot FILE.json` writes one"
 
 
@@ -180,9 +158,10 @@ def read_report(path: str) -> Report:
 
 
 def recognised(data: bytes) -> str:
-    """Return what other tool's output a file begins like, "" if it is none that is known."""
+    """Return what other tool's output a file begins like, "" if it is none of other_tools.json."""
     head = data[:_HEAD_BYTES].decode("utf-8", "replace")
-    return next((what for what, signs in _OTHERS.items() if signs.search(head)), "")
+    tools: dict[str, str] = table("audit/other_tools")
+    return next((what for what, signs in tools.items() if re.search(signs, head)), "")
 
 
 def is_deeper(value: Any, most: int) -> bool:

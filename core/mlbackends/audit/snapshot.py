@@ -18,7 +18,6 @@ from mlbackends.host.files import whole_file
 from mlbackends.model.records import Presence, Report
 
 if TYPE_CHECKING:
-    from mlbackends.host.archive import Tree
     from mlbackends.host.host import Host
     from mlbackends.survey import Progress
 
@@ -77,7 +76,24 @@ def record(
             with whole_file(path, 0o600) as file:
                 file.write(text)
         else:
-            _write_folder(os.path.abspath(path), tree)
+            # The folder is written whole or not at all, in place of an existing one.
+            target = os.path.abspath(path)
+            part = tempfile.mkdtemp(prefix=".backends-", dir=os.path.dirname(target))
+            try:
+                new, before = os.path.join(part, "machine"), os.path.join(part, "before")
+                os.mkdir(new, 0o700)
+                tree.unpack(new)
+                exists = os.path.isdir(target)
+                if exists:  # Windows replaces no folder, not even an empty one
+                    os.rename(target, before)
+                try:
+                    os.rename(new, target)
+                except OSError:
+                    if exists:
+                        os.rename(before, target)
+                    raise
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise BadInput(f"{path} cannot be written: {why}") from None
@@ -119,26 +135,6 @@ def _refuse_folder(path: str, overwrite: bool) -> None:
         hint = "name a folder that does not exist yet"
         hint = f"add --overwrite to replace it, or {hint}" if is_machine and not overwrite else hint
         raise BadInput(f"{path} is not empty", hint)
-
-
-def _write_folder(target: str, tree: "Tree") -> None:
-    """Write a folder whole or not at all, in place of an existing one."""
-    part = tempfile.mkdtemp(prefix=".backends-", dir=os.path.dirname(target))
-    try:
-        new, before = os.path.join(part, "machine"), os.path.join(part, "before")
-        os.mkdir(new, 0o700)
-        tree.unpack(new)
-        exists = os.path.isdir(target)
-        if exists:  # Windows replaces no folder, not even an empty one
-            os.rename(target, before)
-        try:
-            os.rename(new, target)
-        except OSError:
-            if exists:
-                os.rename(before, target)
-            raise
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def _identifying(report: Report) -> Iterator[str]:

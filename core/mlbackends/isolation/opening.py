@@ -72,7 +72,14 @@ def open_library(job: int, probe: str, library: Library, depth: Presence) -> Ite
 
     try:
         module = registry.load(registry.PROBES, probe)
-        opened, missing = _opened(library.path, getattr(module, "GROUP", "") == "accelerator")
+        # Only a driver's library may lack a function.
+        is_driver = getattr(module, "GROUP", "") == "accelerator"
+        if sys.platform == "win32":
+            # As its package does: cuDNN and NVRTC open files of their folder by name, through PATH.
+            folder = os.path.dirname(os.path.normpath(library.path))
+            os.add_dll_directory(folder)
+            os.environ["PATH"] = f"{folder};{os.environ.get('PATH', '')}"
+        opened, missing = open_driver(library.path) if is_driver else (ctypes.CDLL(library.path), "")
         if missing:
             message = f"{library.path} needs the function {missing}, which no library defines"
             hint = "install the driver's libraries again, all of one release"
@@ -96,16 +103,6 @@ def open_library(job: int, probe: str, library: Library, depth: Presence) -> Ite
             reason = Reason("probe-error", message)
             failure = "".join(traceback.format_exception(error))
     yield reply()
-
-
-def _opened(path: str, is_driver: bool) -> tuple[ctypes.CDLL, str]:
-    """Open a library; return also a function that it lacks, which only a driver's may."""
-    if sys.platform == "win32":
-        # As its package does: cuDNN and NVRTC open files of their folder by name, through PATH.
-        folder = os.path.dirname(os.path.normpath(path))
-        os.add_dll_directory(folder)
-        os.environ["PATH"] = f"{folder};{os.environ.get('PATH', '')}"
-    return open_driver(path) if is_driver else (ctypes.CDLL(path), "")
 
 
 def _joined(first: Answer, second: Answer) -> Answer:

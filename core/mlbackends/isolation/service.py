@@ -80,7 +80,19 @@ class Service:
         try:
             answer: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
         except msgspec.DecodeError:
-            raise self._death(process) from None
+            # How a process ended that gave no answer, with the last line of its standard error.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE_SECONDS)
+            self.stop()
+            lines = [""]
+            with contextlib.suppress(OSError), open(self._errors, "rb") as file:
+                lines += filter(str.strip, file.read().decode(errors="replace").split("\n"))
+            last = " ".join(lines[-1].split())[:_LONGEST_MESSAGE]
+            code = process.returncode
+            kind, how = ("exited", f"exit code {code}") if code is None else ending(code)
+            by = "was killed by {}" if kind == "crashed" else "ended with {} and no answer"
+            how = f"its process {by.format(how)}"
+            raise Lost(Ended.CRASHED, Reason(kind, f"{how}: {last}" if last else how)) from None
         if "cannot" in answer:
             message, hint = str(answer["cannot"]), str(answer.get("hint", ""))
             raise Lost(Ended.CANNOT, Reason("missing-part" if hint else "library-refuses", message, hint))
@@ -111,18 +123,3 @@ class Service:
             for line in process.stdout:
                 self._replies.put(line)
         self._replies.put(b"")
-
-    def _death(self, process: "subprocess.Popen[bytes]") -> Lost:
-        """Return how a process ended that gave no answer, with the last line of its standard error."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE_SECONDS)
-        self.stop()
-        lines = [""]
-        with contextlib.suppress(OSError), open(self._errors, "rb") as file:
-            lines += filter(str.strip, file.read().decode(errors="replace").split("\n"))
-        last = " ".join(lines[-1].split())[:_LONGEST_MESSAGE]
-        code = process.returncode
-        kind, how = ("exited", f"exit code {code}") if code is None else ending(code)
-        by = "was killed by {}" if kind == "crashed" else "ended with {} and no answer"
-        how = f"its process {by.format(how)}"
-        return Lost(Ended.CRASHED, Reason(kind, f"{how}: {last}" if last else how))

@@ -185,32 +185,6 @@ class ElfImage(FileImage):
         if not self.bits or not self.order:
             raise NotALibrary("the ELF header gives no known word size or byte order")
         self.word = "Q" if self.bits == _WIDE_BITS else "I"
-        self._read_headers()
-        self._read_dynamic()
-        if len(_read_before) >= _IMAGES_LIMIT:
-            _read_before.clear()
-        _read_before[key] = dict(vars(self))
-
-    def chain(self, layout: str, at: int, count: int | None) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Yield position and fields of each entry of a list; the last field leads to the next one.
-
-        count: the number of entries that the file states; no more are read than any real file has.
-        """
-        for _ in range(min(_ENTRIES_LIMIT if count is None else count, _ENTRIES_LIMIT)):
-            *fields, following = self.unpack(layout, at)
-            yield at, tuple(fields)
-            if not following:
-                return
-            at += following
-
-    def offset_of(self, address: int) -> int:
-        """Return the file offset from which the loader reads this virtual address."""
-        for kind, offset, start, size in self.segments:
-            if kind == _PT_LOAD and start <= address < start + size:
-                return offset + address - start
-        raise NotALibrary(f"the ELF file is damaged: address {address:#x} is in no loaded segment")
-
-    def _read_headers(self) -> None:
         kind, number, _, _, start, _, _, _, entry_size, count = self.unpack("HHIWWWIHHH", 16)
         if kind not in (2, 3):
             noun = _UNLOADABLE.get(kind, "an ELF file of an unknown type")
@@ -234,6 +208,29 @@ class ElfImage(FileImage):
         end = max((s[1] + s[3] for s in self.segments if s[0] == _PT_LOAD), default=0)
         if end > self.size:
             raise NotALibrary(f"the file is cut short: it has {self.size} bytes and its segments need {end}")
+        self._read_dynamic()
+        if len(_read_before) >= _IMAGES_LIMIT:
+            _read_before.clear()
+        _read_before[key] = dict(vars(self))
+
+    def chain(self, layout: str, at: int, count: int | None) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Yield position and fields of each entry of a list; the last field leads to the next one.
+
+        count: the number of entries that the file states; no more are read than any real file has.
+        """
+        for _ in range(min(_ENTRIES_LIMIT if count is None else count, _ENTRIES_LIMIT)):
+            *fields, following = self.unpack(layout, at)
+            yield at, tuple(fields)
+            if not following:
+                return
+            at += following
+
+    def offset_of(self, address: int) -> int:
+        """Return the file offset from which the loader reads this virtual address."""
+        for kind, offset, start, size in self.segments:
+            if kind == _PT_LOAD and start <= address < start + size:
+                return offset + address - start
+        raise NotALibrary(f"the ELF file is damaged: address {address:#x} is in no loaded segment")
 
     def _read_dynamic(self) -> None:
         self.tags: dict[int, int] = {}

@@ -59,18 +59,7 @@ def added(opened: CDLL, library: Library) -> Answer:
     # Mesa and NVIDIA must not leave files in their shader caches.
     os.environ |= {"MESA_SHADER_CACHE_DISABLE": "true", "__GL_SHADER_DISK_CACHE": "0"}
     call = Calls(opened, "vulkan", unnamed="see VkResult")
-    listed = call.handles("vkEnumeratePhysicalDevices", _instance(call), incomplete=_INCOMPLETE)
-    if not listed:
-        raise NotUsable("no-device", "Vulkan's drivers load, and none has a device")
-    devices = []
-    for index, handle in enumerate(listed):
-        device = _described(opened, handle, index)
-        devices.append(checked(device, _add, opened, call, handle, device.name))
-    return of_devices(library, devices)
-
-
-def _instance(call: Calls) -> "ctypes.c_void_p":
-    """Return an instance of Vulkan 1.1, which is freed when the process ends."""
+    # An instance of Vulkan 1.1, which is freed when the process ends.
     program = _structure("VkApplicationInfo", 0, 0, 0, 0, _VERSION_1_1)
     extension = (ctypes.c_char_p * 1)(b"VK_KHR_portability_enumeration")
     instance, status = ctypes.c_void_p(), 0
@@ -85,7 +74,14 @@ def _instance(call: Calls) -> "ctypes.c_void_p":
         raise call.failed("vkCreateInstance", status, "no-driver", "no driver loads")
     if status or not instance.value:
         raise call.failed("vkCreateInstance", status)
-    return instance
+    listed = call.handles("vkEnumeratePhysicalDevices", instance, incomplete=_INCOMPLETE)
+    if not listed:
+        raise NotUsable("no-device", "Vulkan's drivers load, and none has a device")
+    devices = []
+    for index, handle in enumerate(listed):
+        device = _described(opened, handle, index)
+        devices.append(checked(device, _add, opened, call, handle, device.name))
+    return of_devices(library, devices)
 
 
 def _described(opened: CDLL, handle: int, index: int) -> Device:

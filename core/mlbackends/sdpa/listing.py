@@ -5,6 +5,7 @@ from functools import cache
 
 from mlbackends.base.errors import BadInput
 from mlbackends.base.reasons import Reason
+from mlbackends.base.tables import table
 from mlbackends.base.version import __version__
 from mlbackends.model.explanation import LIST_SCHEMA, BackendEntry, BackendList
 from mlbackends.model.problem import AttentionProblem
@@ -15,24 +16,6 @@ from mlbackends.sdpa.dispatch import backends, switch_reasons, unloaded
 from mlbackends.sdpa.verify.peer import peers
 from mlbackends.sdpa.verify.processes import Plan
 
-#: Features that a backend may support, and the words of a problem that has each.
-ABILITIES = {
-    "causal masks": "--causal",
-    "bottom-right causal masks": "--mask lower-right --kv-len 192",
-    "boolean masks": "--mask bool",
-    "float masks": "--mask float",
-    "grouped heads": "--kv-heads 2 --gqa",
-    "value_dim ≠ head_dim": "--value-dim 32",
-    "bshd layout": "--layout bshd",
-    "dropout": "--dropout 0.5",
-    "gradients": "--backward",
-    "mask gradients": "--mask float --mask-gradient",
-    "windows": "--window 32,0",
-    "softcap": "--softcap 30",
-    "sinks": "--sinks",
-    "packed sequences": "--shape 1,4,128,64 --query-lengths 28,100",
-    "paged keys": "--page-size 16",
-}
 _DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 
@@ -80,14 +63,17 @@ def listing(pythons: Sequence[str] = ()) -> BackendList:
 
 
 def abilities(unsupported: Callable[[AttentionProblem], Sequence[Reason]]) -> tuple[str, ...]:
-    """Return the features that a backend supports on some device, by its reasons against problems."""
+    """Return the features that a backend supports on some device, by its reasons against problems.
+
+    abilities.json has the features, each with the words of a problem that has it.
+    """
     named = named_devices.NAMED
     places = [Device("cpu", 0), named["sm90"].device, named["gfx942"].device]
     pairs = [(dtype, place) for place in places for dtype in _DTYPES]
     supported = [pair for pair in pairs if not unsupported(_problem(*pair))]
     return tuple(
         name
-        for name, words in ABILITIES.items()
+        for name, words in table("sdpa/abilities").items()
         if any(not unsupported(_problem(*pair, words)) for pair in supported)
     )
 

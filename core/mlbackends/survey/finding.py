@@ -24,7 +24,18 @@ def found(module: ModuleType, host: Host, *, is_deep: bool = False) -> Finding:
     finding = _without_silent(finding, host.silent[before:], host.silent[:before])
     if host.pid is not None:
         finding = _mapped_only(host, finding)
-    return _with_text_only(finding)
+    # Replace bytes that are not UTF-8; a library with such a path is reported and not opened.
+    clean = writable(finding)
+    if clean is finding:
+        return finding
+    message = "its path is not UTF-8, and no record can hold it; so it was not opened"
+    libraries = tuple(
+        shown
+        if is_text(library.path) or shown.reasons
+        else replace(shown, reasons=(Reason("not-asked", message),))
+        for library, shown in zip(finding.libraries, clean.libraries, strict=True)
+    )
+    return replace(clean, libraries=libraries)
 
 
 def _without_silent(
@@ -72,18 +83,3 @@ def _mapped_only(host: Host, finding: Finding) -> Finding:
         return finding
     reasons = (Reason("not-mapped", message),)
     return Finding(finding.libraries, presence=Presence.ABSENT, reasons=reasons)
-
-
-def _with_text_only(finding: Finding) -> Finding:
-    """Replace bytes that are not UTF-8; a library with such a path is reported and not opened."""
-    clean = writable(finding)
-    if clean is finding:
-        return finding
-    message = "its path is not UTF-8, and no record can hold it; so it was not opened"
-    libraries = tuple(
-        shown
-        if is_text(library.path) or shown.reasons
-        else replace(shown, reasons=(Reason("not-asked", message),))
-        for library, shown in zip(finding.libraries, clean.libraries, strict=True)
-    )
-    return replace(clean, libraries=libraries)

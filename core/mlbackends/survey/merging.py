@@ -46,7 +46,28 @@ def merged(
         else replace(library, facts={**library.facts, **_answer_of(library, replies).facts})
         for library in opened
     )
-    devices = _merged_devices(finding.devices, answer.devices)
+    # Merge the devices of files with those of a library, whose values take precedence.
+    merged_devices = []
+    left = list(finding.devices)
+    for device in answer.devices:
+        for match in left:
+            # One device has one address; if one of the records has none, the number decides.
+            has_both = match.pci_address and device.pci_address
+            field = "pci_address" if has_both else "index"
+            if match.kind != device.kind or getattr(match, field) != getattr(device, field):
+                continue
+            left.remove(match)
+            filled = {
+                name: getattr(match, name)
+                for name in Device.__struct_fields__
+                if not getattr(device, name) and getattr(match, name) not in (None, "", ())
+            }
+            filled["facts"] = {**match.facts, **device.facts}
+            filled["volatile"] = {**match.volatile, **device.volatile}
+            device = replace(device, **filled)
+            break
+        merged_devices.append(device)
+    devices = (*merged_devices, *left)
     facts = {**finding.facts, **answer.facts}
     presence: Presence | None = finding.presence
     if presence is None:  # the highest among devices and the copies that no other copy shadows
@@ -98,28 +119,3 @@ def _opened(name: str, library: Library, reply: "Reply", depth: Presence, has_ch
 def _answer_of(library: Library, replies: "Mapping[str, Reply]") -> Answer:
     reply = replies.get(library.path)
     return reply.answer if reply and reply.answer else _NO_ANSWER
-
-
-def _merged_devices(found: tuple[Device, ...], opened: tuple[Device, ...]) -> tuple[Device, ...]:
-    """Merge the devices of files with those of a library, whose values take precedence."""
-    merged_devices = []
-    left = list(found)
-    for device in opened:
-        for match in left:
-            # One device has one address; if one of the records has none, the number decides.
-            has_both = match.pci_address and device.pci_address
-            field = "pci_address" if has_both else "index"
-            if match.kind != device.kind or getattr(match, field) != getattr(device, field):
-                continue
-            left.remove(match)
-            filled = {
-                name: getattr(match, name)
-                for name in Device.__struct_fields__
-                if not getattr(device, name) and getattr(match, name) not in (None, "", ())
-            }
-            filled["facts"] = {**match.facts, **device.facts}
-            filled["volatile"] = {**match.volatile, **device.volatile}
-            device = replace(device, **filled)
-            break
-        merged_devices.append(device)
-    return (*merged_devices, *left)

@@ -81,7 +81,23 @@ class Mapped:
                     python={"path": [site] if site else []},
                     environment={"CONDA_PREFIX": prefix},
                 )
-            self._names[space, path, file] = _described(self._hosts[key], name, path)
+            # A file's version and the package that installed it.
+            host = self._hosts[key]
+            soname = os.path.basename(path)
+            found_by = "site-packages" if _SITE.match(path) else ""
+            library = Library(name, path, soname, owner=owner_of(host, path), found_by=found_by)
+            declared = getattr(registry.load(registry.PROBES, name), "LIBRARY", None)
+            if isinstance(declared, CudaLibrary):
+                library = declared.versioned(host, library)[0]
+            elif describe := getattr(declared, "describe", None):
+                library = describe(host, library)
+            version = library.version
+            if name.startswith("cuda_"):
+                version = version_in_file_name(os.path.basename(host.realpath(path)))
+            # A package of that name is the library itself; others include a copy.
+            for word in filter(None, (name, name.replace("_", "-"), stem_of(soname).lower())):
+                version = version or package_version(library, word)
+            self._names[space, path, file] = clean(version), clean(library.owner)
         return self._names[space, path, file]
 
 
@@ -92,22 +108,3 @@ def _library_of(file_name: str) -> tuple[str, str]:
         if match := re.match(f"(?:{files})(?![a-z])", file_name):
             return name, match[0]
     return "", ""
-
-
-def _described(host: Host, name: str, path: str) -> tuple[str, str]:
-    """Return a file's version and the package that installed it."""
-    soname = os.path.basename(path)
-    found_by = "site-packages" if _SITE.match(path) else ""
-    library = Library(name, path, soname, owner=owner_of(host, path), found_by=found_by)
-    declared = getattr(registry.load(registry.PROBES, name), "LIBRARY", None)
-    if isinstance(declared, CudaLibrary):
-        library = declared.versioned(host, library)[0]
-    elif describe := getattr(declared, "describe", None):
-        library = describe(host, library)
-    version = library.version
-    if name.startswith("cuda_"):
-        version = version_in_file_name(os.path.basename(host.realpath(path)))
-    # A package of that name is the library itself; others include a copy.
-    for word in filter(None, (name, name.replace("_", "-"), stem_of(soname).lower())):
-        version = version or package_version(library, word)
-    return clean(version), clean(library.owner)

@@ -169,20 +169,16 @@ class DeviceArray:
             view = StridedMemoryView.from_buffer(buffer, self.shape, self.strides, dtype=dtype)
             capsule = view.__dlpack__(max_version=max_version)
         if is_bfloat16:
-            _mark_bfloat16(capsule)
+            # Write bfloat16 into a capsule of float16: cuda.core 1.2 does not export bfloat16.
+            api = ctypes.pythonapi
+            api.PyCapsule_GetName.restype = ctypes.c_char_p
+            api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+            api.PyCapsule_GetName.argtypes = (ctypes.py_object,)
+            api.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+            name = api.PyCapsule_GetName(capsule)
+            tensor = api.PyCapsule_GetPointer(capsule, name) + (32 if name.endswith(b"versioned") else 0)
+            ctypes.c_uint8.from_address(tensor + 20).value = 4  # DLTensor.dtype.code: kDLBfloat
         return capsule
-
-
-def _mark_bfloat16(capsule: object) -> None:
-    """Write bfloat16 into a capsule of float16: cuda.core 1.2 does not export bfloat16."""
-    api = ctypes.pythonapi
-    api.PyCapsule_GetName.restype = ctypes.c_char_p
-    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    api.PyCapsule_GetName.argtypes = (ctypes.py_object,)
-    api.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
-    name = api.PyCapsule_GetName(capsule)
-    tensor = api.PyCapsule_GetPointer(capsule, name) + (32 if name.endswith(b"versioned") else 0)
-    ctypes.c_uint8.from_address(tensor + 20).value = 4  # DLTensor.dtype.code: kDLBfloat
 
 
 # ---- memory of our own -------------------------------------------------------

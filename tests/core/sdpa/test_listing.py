@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from mlbackends.base.tables import table
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.constraints import capability_between, dtype_in, on_device, unmet
-from mlbackends.sdpa.listing import ABILITIES, abilities
+from mlbackends.sdpa.listing import abilities
 from mlbackends.sdpa.switches import SDPBackend
 
 
@@ -21,7 +22,7 @@ def test_a_backend_of_one_type_on_one_gpu_is_asked_there() -> None:
 
 
 def test_who_refuses_nothing_can_all() -> None:
-    assert abilities(lambda problem: unmet((), problem)) == tuple(ABILITIES)
+    assert abilities(lambda problem: unmet((), problem)) == tuple(table("sdpa/abilities"))
 
 
 def test_who_takes_nothing_can_nothing() -> None:

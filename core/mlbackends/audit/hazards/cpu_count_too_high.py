@@ -4,7 +4,6 @@ from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.audit.threads import listed, thread_pools
 from mlbackends.host.system.cgroups import CPU_LIMITS
 
-WARNINGS = (("limits", "limit-below-hardware"),)
 _PYTHON = (3, 13)
 
 

@@ -3,8 +3,6 @@
 from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.audit.threads import listed, thread_pools
 
-WARNINGS = (("limits", "limit-below-hardware"),)
-
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one where a quota is what limits, and a thread pool does not keep to it."""

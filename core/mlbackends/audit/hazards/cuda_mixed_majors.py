@@ -3,8 +3,6 @@
 from mlbackends.audit.environment import reinstall, uninstall
 from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
-WARNINGS = (("packages", "cuda-majors-mixed"),)
-
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one, with the packages that torch was not built for."""

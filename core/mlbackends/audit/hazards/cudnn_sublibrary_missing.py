@@ -4,8 +4,6 @@ from mlbackends.audit.environment import reinstall
 from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 from mlbackends.audit.libraries import package_of
 
-WARNINGS = (("cudnn", "sub-library-missing"),)
-
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each copy."""

@@ -4,8 +4,6 @@ from mlbackends.audit.gpus import called, described_gpus
 from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 from mlbackends.base.errors import counted
 
-WARNINGS = (("nvidia", "ecc-errors"),)
-
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each GPU with such errors, unless the driver requests no action."""

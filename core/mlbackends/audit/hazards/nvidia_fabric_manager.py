@@ -4,7 +4,6 @@ from mlbackends.audit.gpus import container, numbers, nvidia_gpus
 from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.model.records import Presence
 
-WARNINGS = (("nvidia", "fabric-not-ready"),)
 _NOT_READY = ("not-started", "in-progress")
 _WITH_SUBNET_MANAGER = ("10", "11", "12", "13")
 _SUBNET_MANAGER = "these GPUs are Blackwell or newer: install the NVLink Subnet Manager (nvlsm) too"

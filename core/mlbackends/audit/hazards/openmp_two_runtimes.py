@@ -4,8 +4,6 @@ from mlbackends.audit.environment import uninstall
 from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 from mlbackends.audit.libraries import package_of
 
-WARNINGS = (("openmp", "conflict"),)
-
 _DEADLOCK = frozenset({"intel", "llvm"})
 #: A package that brings the runtime alone; what needs it finds torch's or the system's.
 _STANDALONE = "intel-openmp"

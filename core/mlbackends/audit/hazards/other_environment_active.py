@@ -3,8 +3,6 @@
 from mlbackends.audit.hazard import ReportView, Symptoms, from_warning
 from mlbackends.host.python.installing import quoted
 
-WARNINGS = (("python", "other-environment"),)
-
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one where the probe has seen it."""

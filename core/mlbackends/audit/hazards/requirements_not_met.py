@@ -8,7 +8,6 @@ from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.audit.imports import unimportable, unmet_causes
 from mlbackends.base.errors import counted
 
-WARNINGS = (("packages", "requirement-unmet"),)
 _SHOWN = 6
 
 

@@ -4,12 +4,6 @@ from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.audit.threads import listed, thread_pools
 from mlbackends.host.system.cgroups import CPU_LIMITS
 
-WARNINGS = (
-    ("limits", "limit-below-hardware"),
-    ("limits", "override-exceeds-hardware"),
-    ("openmp", "override-exceeds-hardware"),
-)
-
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one where a thread pool takes more than the machine, affinity mask or cpuset leaves."""

@@ -3,8 +3,6 @@
 from mlbackends.audit.environment import FRAMEWORKS, uninstall
 from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
-WARNINGS = (("packages", "file-owned-twice"),)
-
 _LIBRARIES = (".so", ".pyd", ".dylib", ".dll")
 _ASIDE = frozenset({"test", "tests", "doc", "docs", "example", "examples", "benchmarks", "scripts"})
 

@@ -2,8 +2,6 @@
 
 from mlbackends.audit.hazard import DoesNotApply, ReportView, Symptom, Symptoms
 
-WARNINGS = (("cuda_driver", "conflict"), ("nvidia", "conflict"))
-
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each library of the driver that is hidden."""

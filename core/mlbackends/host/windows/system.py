@@ -33,7 +33,14 @@ def system_facts(host: Host) -> dict[str, Any]:
     current = host.registry(_NT, *_VERSIONS, "EditionID", "UBR")
     build, wine = version.get("build", 0), host.system("wine_version")
     rows = table("host/windows/names")["clients" if version.get("product_type", 1) == 1 else "servers"]
-    signs = _container_signs(host)
+    # The evidence that this is a container of Windows, with its own registry.
+    signs = []
+    if kind := host.registry(_CONTROL, "ContainerType").get("ContainerType"):
+        signs.append(f"the registry's ContainerType is {kind}")
+    if host.registry("HKLM\\SYSTEM\\CurrentControlSet\\Services\\cexecsvc", "Start"):
+        signs.append("the service cexecsvc")
+    if host.env("USERNAME") in CONTAINER_USERS:
+        signs.append(f"the user {host.env('USERNAME')}")
     kinds = {"AMD64": "X64", "X86_64": "X64", "ARM64": "ARM64"}
     key = f"{_RUNTIMES}\\{kinds.get(host.machine.upper(), 'X86')}"
     runtime = host.registry(key, "Version", "Installed")
@@ -72,18 +79,6 @@ def system_facts(host: Host) -> dict[str, Any]:
 
 
 _VERSIONS = ("DisplayVersion", "ReleaseId", "CSDVersion")
-
-
-def _container_signs(host: Host) -> list[str]:
-    """Return the evidence that this is a container of Windows, with its own registry."""
-    signs = []
-    if kind := host.registry(_CONTROL, "ContainerType").get("ContainerType"):
-        signs.append(f"the registry's ContainerType is {kind}")
-    if host.registry("HKLM\\SYSTEM\\CurrentControlSet\\Services\\cexecsvc", "Start"):
-        signs.append("the service cexecsvc")
-    if host.env("USERNAME") in CONTAINER_USERS:
-        signs.append(f"the user {host.env('USERNAME')}")
-    return signs
 
 
 def firmware(host: Host) -> dict[str, str]:

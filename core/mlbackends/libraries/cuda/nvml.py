@@ -215,11 +215,7 @@ class _Gpu:
         ):
             if (value := self.get(function)) is not None:
                 holder[name] = bool(value)
-        for name, function in (
-            ("compute_mode", "ComputeMode"),
-            ("virtualisation", "VirtualizationMode"),
-            ("architecture", "Architecture"),
-        ):
+        for name, function in _words("worded").items():
             if word := _words(name).get(str(self.get(function))):
                 self.facts[name] = word
         for name, function in (("ecc", "EccMode"), ("mig", "MigMode")):
@@ -295,17 +291,11 @@ def _mig_instances(nvml: Any, parent: int, handle: Any) -> list[Device]:
         name = str(part.fields.get("name", ""))
         if " MIG " in name:
             part.facts["profile"] = name.rpartition(" MIG ")[2]
-        for fact, function in (
-            ("gpu_instance", "GpuInstanceId"),
-            ("compute_instance", "ComputeInstanceId"),
-        ):
+        for fact, function in _words("mig_numbers").items():
             if (number := part.get(function)) is not None:
                 part.facts[fact] = number
-        attributes = part.get("Attributes")
-        if attributes is not None:
-            part.facts["multiprocessors"] = attributes.multiprocessorCount
-            part.facts["gpu_slices"] = attributes.gpuInstanceSliceCount
-            part.facts["compute_slices"] = attributes.computeInstanceSliceCount
+        if (attributes := part.get("Attributes")) is not None:
+            part.facts |= {fact: getattr(attributes, name) for fact, name in _words("mig_attributes").items()}
         devices.append(part.device("mig", slot))
     return devices
 

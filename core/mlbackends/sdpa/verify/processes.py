@@ -153,20 +153,16 @@ def program_command(python: str, path: str, arguments: Sequence[str]) -> list[st
     return [python, "-c", program]
 
 
-def _remove_leftovers() -> None:
-    """Remove the folders of runs of this user that were killed: nobody has their lock any more."""
+@contextmanager
+def started(plan: Plan) -> Iterator[Processes]:
+    """Yield processes and a folder for their files; both are removed after the block."""
+    check_temporary()
+    # The folders of this user's runs that were killed: no process has their lock any more.
     for path in glob.glob(os.path.join(tempfile.gettempdir(), f"{_PREFIX}*", _LOCK)):
         with contextlib.suppress(OSError), open(path, "r+b") as file:
             is_ours = os.name == "nt" or os.fstat(file.fileno()).st_uid == os.geteuid()
             if is_ours and lock(file.fileno()):
                 shutil.rmtree(os.path.dirname(path), ignore_errors=True)
-
-
-@contextmanager
-def started(plan: Plan) -> Iterator[Processes]:
-    """Yield processes and a folder for their files; both are removed after the block."""
-    check_temporary()
-    _remove_leftovers()
     with (
         tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as folder,
         open(os.path.join(folder, _LOCK), "wb") as own,
