@@ -1,9 +1,9 @@
 """The interface of a hazard: what a file of audit/hazards/ defines, and what it yields.
 
 Every hazard of ours has a row in a table (hazard_table.py) with its texts. One that is more than conditions
-has a function in hazards/_SUBJECT.py, or a file with `symptoms` and, where these are not the row's `claims`,
-WARNINGS. The name of either, with "-" for "_", is the hazard's code, which never changes once it is released.
-A file of another distribution, which has no row, defines
+has a file too, with `symptoms`, and WARNINGS that are not `claims` of its row. The name of a file, with "-"
+for "_", is the hazard's code, which never changes once it is released. A file of another distribution, which
+has no row, defines
 
     its docstring     first line: what is wrong, as a title. Below it "Found by: ..." says how it is
                       detected, and "No alarm: ..." which similar conditions are harmless
