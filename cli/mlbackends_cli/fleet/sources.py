@@ -1,5 +1,6 @@
 """What the commands of `fleet` share: sources and expected nodes; comparing, showing and judging a fleet."""
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 
 from mlbackends.audit.reports import report_of
 from mlbackends.base.errors import BadInput, Incomplete
+from mlbackends.base.tables import table
 from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.groups import baseline_of, fleet_of
 from mlbackends.fleet.judging import Finder
@@ -29,12 +31,8 @@ from mlbackends_cli.terminal import ProgressLine, is_terminal, page
 if TYPE_CHECKING:
     from mlbackends.model.fleet import Envelope
 
-EXPECT = option(
-    "--expect NODESET|N",
-    "The nodes that should report: names such as node[001-064], a ClusterShell group such"
-    " as @compute, or their number. Nodes that did not report are listed.",
-    usual="",
-)
+HELP = table(os.path.join(os.path.dirname(__file__), "options.toml"))
+EXPECT = option("--expect NODESET|N", HELP["expect"], usual="")
 SOURCES = click.argument("sources", metavar="[-|FILE|DIR]...", nargs=-1, type=TypedPath())
 
 #: The argument and the option of every command that reads a fleet.
@@ -106,34 +104,12 @@ FAILURES = ("drift", "incomplete", "any", "never")
 
 #: The options of a summary, which are those of `Summary`.
 SUMMARY = together(
-    option(
-        "--by FACT",
-        "Compare only nodes that have the same value of this fact (repeatable).  [default:"
-        " cpu.model_name, and the names of devices]",
-        many=True,
-    ),
-    option(
-        "--baseline FILE",
-        "Compare with this report or recorded machine instead of the majority of the nodes.",
-        kind=TypedPath(),
-    ),
-    option(
-        "--fail-on",
-        "Exit 1 if a node differs (drift), has no report (incomplete), or either (any). any also counts nodes"
-        " that reported, but whose command failed.",
-        usual="never",
-        one_of=FAILURES,
-    ),
-    option(
-        "--hazards",
-        "Also look for known hazards, as backends fleet doctor does, and list the nodes that have them.",
-    ),
+    option("--by FACT", HELP["by"], many=True),
+    option("--baseline FILE", HELP["baseline"], kind=TypedPath()),
+    option("--fail-on", HELP["fail_on"], usual="never", one_of=FAILURES),
+    option("--hazards", HELP["hazards"]),
     option("--all details", "Show every fact and every node."),
-    option(
-        "--plot FILE.svg|FILE.png",
-        "Draw the groups by size and their deviations, for a ticket; PNG needs the extra png.",
-        usual="",
-    ),
+    option("--plot FILE.svg|FILE.png", HELP["plot"], usual=""),
     written(also=("table", "markdown", "html")),
 )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlbackends.base.shells import command_line as typed_line
+from mlbackends.base.tables import table
 from mlbackends.tracing import LIBRARIES
 from mlbackends_cli.lazy import Command
 from mlbackends_cli.options import COLOR, option, together
@@ -25,98 +26,48 @@ _SHORT = 10
 _LIVE_ROWS, _LEAST_ROWS = 12, 8
 _LIVE_SECONDS = 0.5
 
-_HELP = """Run a command with {tracing} on.
-
-    COMMAND's input, output, terminal, signals and exit code are its own; nothing but {lines} lines is
-    taken out of its output. All processes that it starts are traced too. The summary and what backends
-    itself prints go to standard error. No file is left if no line came. Exit 127 where there is
-    no such command, 126 where it cannot be executed, 2 where the trace cannot be written, before
-    COMMAND runs. Where SIGKILL ends backends, COMMAND goes on.
-"""
-_OF_MKL = """
-    MKL itself appends its lines to the file (2021.4 and newer). mkl-service prints its own lines
-    if it sees MKL_VERBOSE; they go to the file too, but stay in the output where no library can be
-    preloaded. A NumPy from PyPI computes with OpenBLAS, which prints none.
-"""
-_OF_ONEDNN = """
-    Where no library can be preloaded (a static or setuid program, macOS), the output passes through
-    a terminal, if standard output is one, or a pipe. COMMAND's first program alone decides that: where
-    only one that it starts is static, as below a shell, ask for --separation pipe. Through a pipe, a
-    program that holds its output back prints it later than it would to a terminal; nothing of it is
-    lost. Lines that a program writes past C's printing functions (a shell's printf, coreutils'
-    printf) stay in its output; --separation pipe takes them. macOS is not tried yet.
-"""
+HELP = table(os.path.join(os.path.dirname(__file__), "options.toml"))
 
 
-def capture_command(name: str, tracers: tuple[str, ...], examples: str) -> click.Command:
+def capture_command(name: str, tracers: tuple[str, ...]) -> click.Command:
     """Return the command that traces these libraries; MKL has no level to choose."""
+    texts = HELP["commands"]
     lines = " and ".join(f"{LIBRARIES[tracer]}'s" for tracer in tracers)
     both = "the tracing of MKL and oneDNN"
-    help_text = _HELP.format(lines=lines, tracing=both if len(tracers) > 1 else f"{lines} tracing")
-    of_onednn = "onednn" in tracers
+    help_text = texts["every"].format(lines=lines, tracing=both if len(tracers) > 1 else f"{lines} tracing")
     options = together(
         *_CAPTURE,
-        *(_ONEDNN if of_onednn else ()),
+        *(_ONEDNN if "onednn" in tracers else ()),
         click.argument("command_line", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED),
     )
     command = click.command(
         name,
         cls=Command,
         context_settings={"allow_interspersed_args": False},  # what follows COMMAND is its own
-        help=help_text + (_OF_ONEDNN if of_onednn else _OF_MKL),
-        epilog=f"\b\nExamples:\n{examples}",
+        help=help_text + texts[tracers[-1]],
+        epilog=f"\b\nExamples:\n{texts['examples'][name]}",
     )
     built: click.Command = command(options(partial(run, tracers)))
     return built
 
 
 _CAPTURE = (
-    option(
-        "-o --output FILE",
-        "Write the trace to FILE, replacing it: one line per call as the library prints it.",
-        usual="backends-trace.log",
-    ),
+    option("-o --output FILE", HELP["output"], usual="backends-trace.log"),
     option("--append", "Append to FILE."),
-    option(
-        "--rank-env rank_variables NAME,...",
-        "Variables that hold a rank, the first that is set counts: OMPI_COMM_WORLD_RANK,"
-        " PMI_RANK, SLURM_PROCID, RANK. Each rank gets its own file, FILE.rank0.log and so on.",
-        usual="",
-    ),
-    option(
-        "--summary",
-        "What to print to standard error at the end; full has findings and refusals too.",
-        usual="short",
-        one_of=["none", "short", "full"],
-    ),
-    option(
-        "--live",
-        "Show a running table at the bottom of the terminal, while COMMAND prints above it. Not"
-        " for programs that take the whole screen, as editors do: they draw over it.",
-    ),
+    option("--rank-env rank_variables NAME,...", HELP["rank_env"], usual=""),
+    option("--summary", HELP["summary"], usual="short", one_of=["none", "short", "full"]),
+    option("--live", HELP["live"]),
     option(
         "--separation",
-        "How trace lines are kept out of COMMAND's output: by a small library that is preloaded"
-        " into it, or by passing its output through a terminal or a pipe. With none, and for"
-        " oneDNN, they stay in it.",
+        HELP["separation"],
         usual="auto",
         one_of=["auto", "preload", "terminal", "pipe", "none"],
     ),
     COLOR,
 )
 _ONEDNN = (
-    option(
-        "--level",
-        "oneDNN's verbosity level. exec: what ran; create: also what was created; dispatch:"
-        " also why faster implementations refused (long); all: also checks and warnings.",
-        usual="create",
-        one_of=["exec", "create", "dispatch", "all"],
-    ),
-    option(
-        "--components REGEX",
-        "Only these parts of oneDNN, such as 'matmul|graph' (3.3 and newer).",
-        usual="",
-    ),
+    option("--level", HELP["level"], usual="create", one_of=["exec", "create", "dispatch", "all"]),
+    option("--components REGEX", HELP["components"], usual=""),
     option("--timestamps/--no-timestamps", "Have oneDNN print when each call began.", usual=True),
 )
 

@@ -11,6 +11,7 @@ from mlbackends.tracing.filters import grouping
 from mlbackends.tracing.machine import UNKNOWN, this_machine
 from mlbackends_cli.options import completing, option, together
 from mlbackends_cli.output import log
+from mlbackends_cli.trace.capture import HELP
 
 if TYPE_CHECKING:
     from mlbackends.tracing.machine import Machine
@@ -24,33 +25,16 @@ def _joined(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
     return ",".join(values)
 
 
-WHERE = option(
-    "--where wheres EXPRESSION",
-    "Show only matching records, such as 'operation=matmul and duration_ns>20us' or"
-    " 'shape~64x64'. Repeatable: all must match.",
-    many=True,
-)
+WHERE = option("--where wheres EXPRESSION", HELP["where"], many=True)
 GROUP_BY = option(
     "--group-by FIELD,...",
-    "Fields to group calls by: tracer, operation, shape, implementation, dtype, isa,"
-    " thread, process, source, arguments.m and so on. Repeatable. Forward and backward calls"
-    " of one shape are one group unless `parameters` or `propagation` is given too.",
+    HELP["group_by"],
     many=True,
     shell_complete=completing(lambda: sorted(NAMES), in_list=True),
     callback=_joined,
 )
-SKIP_FIRST = option(
-    "--skip-first N",
-    "Leave out the first N executions of each call in each process, and in each thread"
-    " where the trace records it: the warm-up.",
-    usual=0,
-    kind=click.IntRange(min=0),
-)
-TOP = option(
-    "--top N",
-    "Show at most N rows; 0 shows all.  [default: 20 in tables, else all]",
-    kind=click.IntRange(min=0),
-)
+SKIP_FIRST = option("--skip-first N", HELP["skip_first"], usual=0, kind=click.IntRange(min=0))
+TOP = option("--top N", HELP["top"], kind=click.IntRange(min=0))
 #: The options of both commands that read traces.
 CHOSEN = together(GROUP_BY, WHERE, TOP, SKIP_FIRST)
 _DEFAULT_TOP = 20

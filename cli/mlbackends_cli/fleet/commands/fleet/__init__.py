@@ -17,7 +17,6 @@ import json
 import os
 import shlex
 import sys
-import tomllib
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -30,6 +29,7 @@ from mlbackends.audit.policy.rules import read
 from mlbackends.audit.runner import examine
 from mlbackends.base import registry
 from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.tables import table
 from mlbackends.fleet.changes import difference_of
 from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.engines import record_of
@@ -38,7 +38,7 @@ from mlbackends.fleet.groups import facts_of_fleet
 from mlbackends.fleet.judging import Judge, fleet_outcome, places_of
 from mlbackends_cli import exits, formats
 from mlbackends_cli.fleet import text as fleets
-from mlbackends_cli.fleet.sources import EXPECT, OUTCOME, collected, reading
+from mlbackends_cli.fleet.sources import EXPECT, HELP, OUTCOME, collected, reading
 from mlbackends_cli.lazy import FolderGroup
 from mlbackends_cli.options import TypedPath, option, timeout_option, together, written
 from mlbackends_cli.output import write
@@ -222,8 +222,7 @@ def recipe(engine: str, command_line: tuple[str, ...]) -> None:
       backends fleet recipe kubernetes -- doctor
     """
     as_json(command_line, root_command())  # refuses what nodes cannot run
-    with open(os.path.join(os.path.dirname(__file__), "recipes.toml"), "rb") as file:
-        text: str = tomllib.load(file)[engine]
+    text: str = table(os.path.join(os.path.dirname(__file__), "recipes.toml"))[engine]
     words = ["backends", "fleet", "envelope", *(["--", *command_line] if command_line else [])]
     text = text.lstrip("\n").replace("{command}", shlex.join(words))
     write(text.replace("{words}", json.dumps(words)))
@@ -232,12 +231,7 @@ def recipe(engine: str, command_line: tuple[str, ...]) -> None:
 @command.command("diff")
 @click.argument("old", type=TypedPath())
 @click.argument("new", type=TypedPath())
-@option(
-    "--fail-on",
-    "Exit 1 where a node changed, came or went, or only where one was left behind or fell silent.",
-    usual="change",
-    one_of=["change", "left-behind", "never"],
-)
+@option("--fail-on", HELP["diff_fail_on"], usual="change", one_of=["change", "left-behind", "never"])
 @option("--all details", "Show every fact and every node.")
 @written(also=("table", "markdown"))
 def diff(old: str, new: str, fail_on: str, details: bool, **written_to: Any) -> int:

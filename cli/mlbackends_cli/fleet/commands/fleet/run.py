@@ -39,7 +39,7 @@ from mlbackends_cli.fleet.commands.fleet import (
     named,
     root_command,
 )
-from mlbackends_cli.fleet.sources import EXPECT, SUMMARY, Summary, expected_nodes
+from mlbackends_cli.fleet.sources import EXPECT, HELP, SUMMARY, Summary, expected_nodes
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import option, timeout_option
 from mlbackends_cli.terminal import ProgressLine
@@ -54,12 +54,7 @@ _MOST_LATE = 8
 @option("--mpi", "Run by mpirun, on each node that it knows.")
 @CLUSTER
 @timeout_option(60.0, "Time limit of the command on a node before it is killed.", most=86400)
-@option(
-    "--fanout N",
-    "Maximum number of simultaneous ssh connections.",
-    usual=64,
-    kind=click.IntRange(min=1, max=65536),
-)
+@option("--fanout N", HELP["fanout"], usual=64, kind=click.IntRange(min=1, max=65536))
 @option("--program PATH", "Path of backends on the nodes.  [default: the path of this one]", usual="")
 @EXPECT
 @SUMMARY

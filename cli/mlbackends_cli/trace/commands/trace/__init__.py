@@ -35,35 +35,5 @@ class _Group(FolderGroup):
 
 
 command = _Group(__name__, name="trace")
-command.add_command(
-    capture_command(
-        "all",
-        ("mkl", "onednn"),
-        """\
-  backends trace all -- python train.py
-  backends trace all --append -o nightly.log --summary none -- pytest tests
-""",
-    )
-)
-command.add_command(
-    capture_command(
-        "mkl",
-        ("mkl",),
-        """\
-  backends trace mkl -- python solve.py
-  backends trace mkl -o solve.log --summary full -- ./solver --size 1000
-  backends trace mkl --rank-env OMPI_COMM_WORLD_RANK -- mpirun -n 4 ./solver
-""",
-    )
-)
-command.add_command(
-    capture_command(
-        "onednn",
-        ("onednn",),
-        """\
-  backends trace onednn -- python train.py
-  backends trace onednn --level dispatch --summary full -- python infer.py
-  backends trace onednn --live -o train.log -- torchrun --nproc-per-node 2 train.py
-""",
-    )
-)
+for _tracers in (("mkl", "onednn"), ("mkl",), ("onednn",)):
+    command.add_command(capture_command("all" if _tracers[1:] else _tracers[0], _tracers))

@@ -35,6 +35,7 @@ from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import TypedPath, option, written
 from mlbackends_cli.output import log, write
 from mlbackends_cli.terminal import page
+from mlbackends_cli.trace.capture import HELP
 from mlbackends_cli.trace.listings import printed, uncompared
 from mlbackends_cli.trace.options import CHOSEN, rows_shown
 from mlbackends_cli.trace.reading import Logs, collect
@@ -64,23 +65,15 @@ def _number(text: str, otherwise: str, whole: float) -> float:
 @click.argument("after", metavar="AFTER", type=TypedPath())
 @CHOSEN
 @option("--measure", "What is compared.", usual="median", one_of=["median", "mean", "min", "total"])
-@option(
-    "--threshold RATIO",
-    "From which on a call is slower: 10%, or 1.1 times as long.",
-    usual="10%",
-    kind=_ratio,
-)
+@option("--threshold RATIO", HELP["threshold"], usual="10%", kind=_ratio)
 @option(
     "--smallest-share SHARE",
-    "Calls that take less of the time, before and after, are noise.",
+    HELP["smallest_share"],
     usual="1%",
     kind=lambda text: _number(text, "neither a part such as 0.01 nor a share such as 1%", 0.0),
 )
 @option("--whole-threshold RATIO", "Fail also if all calls together take this much longer.", kind=_ratio)
-@option(
-    "--all everything",
-    "Show the calls too that stayed the same or are noise; the formats for programs always do.",
-)
+@option("--all everything", HELP["all"])
 @written("listing", also=ROWS)
 def command(
     *,

@@ -49,6 +49,7 @@ from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option, opti
 from mlbackends_cli.output import log, write
 from mlbackends_cli.terminal import is_terminal, page
 from mlbackends_cli.text.plain import cleaned
+from mlbackends_cli.trace.capture import HELP
 from mlbackends_cli.trace.listings import printed
 from mlbackends_cli.trace.options import CHOSEN, Request, rows_shown
 from mlbackends_cli.trace.page import Contents, trace_page
@@ -76,22 +77,9 @@ _OF_LINES = frozenset({_RECORDS, "findings", "dispatch"})
 
 @documented()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=TypedPath())
-@option(
-    "--view views",
-    "summary: which calls took the time; findings: what to look at; dispatch: why faster"
-    " implementations refused; timeline: when; repro: how to run a call again (benchdnn for"
-    " oneDNN, JSON for MKL); roofline: work against traffic; records: every line."
-    " Repeatable.  [default: summary; records for jsonl, csv, parquet and perfetto]",
-    one_of=[*_VIEWS, "records"],
-    many=True,
-)
+@option("--view views", HELP["view"], one_of=[*_VIEWS, "records"], many=True)
 @CHOSEN
-@option(
-    "--of",
-    "Calls to summarize; work counts each call once.",
-    usual="work",
-    one_of=["work", "creations", "partitions", "all"],
-)
+@option("--of", HELP["of"], usual="work", one_of=["work", "creations", "partitions", "all"])
 @format_option(
     "listing",
     also=(*EXPORTS, "html"),
@@ -100,11 +88,7 @@ _OF_LINES = frozenset({_RECORDS, "findings", "dispatch"})
 @OUTPUT
 @option("--follow", "Keep reading as the file grows, until Ctrl-C.")
 @option("--list-malformed", "List only the lines that could not be read, and why.")
-@option(
-    "--this-machine",
-    "The trace was taken on this machine: findings compare with its processor, limits and"
-    " speeds, which are measured for a second; the roofline shows these speeds as its roof.",
-)
+@option("--this-machine", HELP["this_machine"])
 @COLOR
 def command(
     files: tuple[str, ...],
