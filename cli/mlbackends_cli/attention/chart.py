@@ -8,7 +8,7 @@ from mlbackends.model.checked import Ended, Timing
 from mlbackends.sdpa.verify.outcome import summary
 from mlbackends_cli.attention.tables import hardware_of
 from mlbackends_cli.charts.plot import Plot, Point, Roof, Series, notes, short_number
-from mlbackends_cli.charts.svg import Colours, Drawing, Frame, style_alone
+from mlbackends_cli.charts.svg import Colours, Drawing, draw_plot, style_alone
 from mlbackends_cli.text.plain import joined
 
 #: The shape of a slide. More problems make it taller.
@@ -145,7 +145,7 @@ def sheet(benched: Benched, style: str = "") -> str:
         # The last one gets the remaining width of its row.
         span = across - number % across if number == len(found) - 1 else 1
         place = _EDGE + number % across * column, 66 + number // across * row
-        Frame(drawing, plot, colours, place, (span * column - _EDGE, row - 8))
+        draw_plot(drawing, plot, colours, place, (span * column - _EDGE, row - 8))
     drawing.notes(texts, height - tall - 10, _WIDTH - _EDGE, _EDGE)
     names = ", ".join(dict.fromkeys(curve.name for plot in found for curve in plot.series))
     about = f"{counted(len(benched.problems), 'problem')}, {names}. {' '.join(texts)}"

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from mlbackends.base.errors import BadInput, shown
 from mlbackends.base.installed import install_command
-from mlbackends_cli.charts.plot import Logarithmic, Plot, Point, Roof, short_number
+from mlbackends_cli.charts.plot import Logarithmic, Plot, Point, short_number
 from mlbackends_cli.text.plain import one_line
 
 #: Average width of a letter in each text size; slightly too large, so that words fit.
@@ -161,132 +161,115 @@ _ABOVE, _BELOW, _LEFT = 44.0, 42.0, 46.0
 _ROW, _LINE = 18.0, 16.0
 
 
-class Frame:
-    """A plot drawn within a box, whose upper left corner is at `place`.
+def draw_plot(
+    drawing: Drawing, plot: Plot, colours: Colours, place: tuple[float, float], size: tuple[float, float]
+) -> None:
+    """Draw a plot within a box, whose upper left corner is at `place`.
 
     size: its width and height; the rows of what is missing and the names of lines are inside.
     """
+    drawn = [curve for curve in plot.series if curve.points]
+    (x, y), (width, height) = place, size
+    edge, top, foot = x + width, y + _ABOVE, y + height - _BELOW
+    drawing.words(x + 2, y + 15, plot.title, width - 4, "bold")
+    if plot.bars:
+        _draw_bars(drawing, plot, colours, (x + 2, y + 35), (edge, foot + _BELOW))
+        return
+    drawing.words(x + 2, y + 35, plot.up, width - 4, "axis")
+    widest = max((width_of(curve.name, "axis") + 30 for curve in drawn), default=10.0)
+    left, right = x + _LEFT, edge - min(widest, width * 0.3)
+    # A series without any point is named below the plots: a row of crosses would not add anything.
+    refused = [curve for curve in drawn if curve.missing]
+    bottom = foot - _ROW * len(refused)
+    across, up = (
+        Logarithmic(plot.numbers[0], left, right, plot.marks),
+        Logarithmic(plot.numbers[1], bottom, top),
+    )
+    texts: list[tuple[float, float, float]] = []  # from x on, at y, to x
 
-    def __init__(
-        self,
-        drawing: Drawing,
-        plot: Plot,
-        colours: Colours,
-        place: tuple[float, float],
-        size: tuple[float, float],
-    ) -> None:
-        self._drawing, self._plot, self._colours = drawing, plot, colours
-        self._drawn = [curve for curve in plot.series if curve.points]
-        # A series without any point is named below the plots: a row of crosses would not add anything.
-        self._refused = [curve for curve in self._drawn if curve.missing]
-        self._texts: list[tuple[float, float, float]] = []  # from x on, at y, to x
-        names = [width_of(curve.name, "axis") + 30 for curve in self._drawn]
-        (x, y), (width, height) = place, size
-        self._edge = x + width
-        self._left, self._right = x + _LEFT, x + width - min(max(names, default=10), width * 0.3)
-        self._top, self._foot = y + _ABOVE, y + height - _BELOW
-        self._bottom = self._foot - _ROW * len(self._refused)
-        across, up = plot.numbers
-        self._across = Logarithmic(across, self._left, self._right, plot.marks)
-        self._up = Logarithmic(up, self._bottom, self._top)
-        drawing.words(x + 2, y + 15, plot.title, width - 4, "bold")
-        if plot.bars:
-            self._draw_bars(x + 2, y + 35)
-            return
-        drawing.words(x + 2, y + 35, plot.up, width - 4, "axis")
-        self._draw_grid()
-        if plot.roof:
-            self._draw_roof(plot.roof)
-        self._draw_points()
-        self._draw_missing()
-
-    def _draw_bars(self, x: float, y: float) -> None:
-        """Draw a bar for each series, from 0 on, with its name above it."""
-        bars, draw = self._plot.bars, self._drawing
-        step = min(3 * _ROW, (self._foot + _BELOW - y) / len(bars))
-        room = self._edge - x - width_of(f"1.23k {self._plot.up}", "axis") - 12
-        for row, (series, point) in enumerate(bars):
-            top, length = y + row * step, room * point.y / bars[0][1].y
-            kind = f"{self._colours.of(series.name)} {'hollow' if point.hollow else 'dot'}"
-            draw.words(x, top, series.name, self._edge - x, "axis")
-            draw.box(x, top + 5, length, max(2.0, step - 26), kind)
-            text = f"{short_number(point.y)} {self._plot.up}"
-            draw.words(x + length + 6, top + 1 + step / 2, text, self._edge - x, "axis")
-
-    def _at(self, x: float, y: float) -> tuple[float, float]:
-        return self._across.at(x), self._up.at(y)
-
-    def _draw_grid(self) -> None:
-        left, right, top, foot = self._left, self._right, self._top, self._foot
-        draw = self._drawing
-        draw.box(left, top, right - left, foot - top, "plot")
-        columns = {tick: self._across.at(tick) for tick in self._across.ticks(40)}
-        rows = {tick: self._up.at(tick) for tick in self._up.ticks(18)}
-        lines = [f"M{x:.1f} {top:.1f}V{foot:.1f}" for x in columns.values()]
-        lines += [f"M{left:.1f} {y:.1f}H{right:.1f}" for y in rows.values()]
-        draw.path("".join(lines), "grid")
-        for number, x in columns.items():
-            draw.words(x, foot + 17, short_number(number), 60, "axis", "middle")
-        for number, y in rows.items():
-            draw.words(left - 6, y + 5, short_number(number), _LEFT, "axis", "end")
-        middle, room = (left + right) / 2, right - left + _LEFT
-        draw.words(middle, foot + 36, self._plot.across, room, "axis", "middle")
-
-    def _draw_roof(self, roof: Roof) -> None:
-        ends = self._across.ends
-        corners = [self._at(x, y) for x, y in roof.line(ends)]
-        self._drawing.line(corners, "roof", f"{roof.origin}: {', '.join(roof.names)}")
-        traffic, speed = roof.names
-        if roof.speed > roof.traffic * ends[0] * 2:
-            self._write(traffic, corners[0][0] + 6, corners[0][1] - 16)
-        if roof.speed < roof.traffic * ends[1] / 1.5:
-            self._write(speed, corners[-1][0] - width_of(speed, "axis") - 6, corners[-1][1] - 11)
-
-    def _draw_points(self) -> None:
-        for curve in self._drawn if self._plot.joined else ():
-            for part in curve.lines():
-                corners = [self._at(point.x, point.y) for point in part]
-                self._drawing.line(corners, f"{self._colours.of(curve.name)} line")
-        points = [(point, curve.name) for curve in self._drawn for point in curve.points]
-        # Large ones first, so that they do not hide small ones.
-        for point, name in sorted(points, key=lambda one: -one[0].size):
-            kind = f"{self._colours.of(name)} {'hollow' if point.hollow else 'dot'}"
-            shape, spot = self._colours.place(name), self._at(point.x, point.y)
-            self._drawing.mark(*spot, _radius(point), shape, kind, point.hint)
-        for curve in self._drawn:
-            last = curve.points[-1]
-            if not self._plot.joined:
-                last = max(curve.points, key=lambda one: (one.size, one.x))
-            x, y = self._at(last.x, last.y)
-            self._write(curve.name, x + _radius(last) + 4, y, curve.name)
-
-    def _draw_missing(self) -> None:
-        """Draw a row for each series that lacks points, below the others."""
-        for row, curve in enumerate(self._refused):
-            y = self._bottom + _ROW * (row + 0.5)
-            kind = f"{self._colours.of(curve.name)} cross"
-            for x, why in curve.missing:
-                hint = f"{curve.name} at {short_number(x)}: {why}"
-                self._drawing.cross(self._across.at(x), y, 4.5, kind, hint)
-            room = self._edge - self._right - 8
-            self._drawing.words(self._right + 6, y + 5, f"✗ {curve.name}", room, "axis")
-
-    def _write(self, text: str, x: float, y: float, series: str | None = None) -> None:
+    def write(text: str, x: float, y: float, series: str | None = None) -> None:
         """Write the name of a line or point where there is space: next to it, else above or below."""
         width = width_of(text, "axis") + (16 if series is not None else 0)
-        x = max(self._left, min(x, self._edge - width - 2))
+        x = max(left, min(x, edge - width - 2))
         places = [y + step * _LINE / 4 for step in sorted(range(-24, 25), key=abs)]
-        places = [place for place in places if self._top <= place <= self._bottom] or [y]
-        occupied = [other for start, other, end in self._texts if x < end and start < x + width]
+        places = [place for place in places if top <= place <= bottom] or [y]
+        occupied = [other for start, other, end in texts if x < end and start < x + width]
         free = (place for place in places if all(abs(place - other) >= _LINE for other in occupied))
         middle = next(free, places[0])
-        self._texts.append((x, middle, x + width))
+        texts.append((x, middle, x + width))
         # If the name is far from its point, the point's mark comes before it.
         if series is not None and abs(middle - y) > _LINE:
-            kind = f"{self._colours.of(series)} dot"
-            self._drawing.mark(x + 6, middle, 4.5, self._colours.place(series), kind, "")
+            drawing.mark(x + 6, middle, 4.5, colours.place(series), f"{colours.of(series)} dot", "")
             x += 15
-        self._drawing.words(x, middle + 5, text, self._edge - x, "axis halo")
+        drawing.words(x, middle + 5, text, edge - x, "axis halo")
+
+    _draw_grid(drawing, plot.across, (across, up), (left, top, right, foot))
+    if roof := plot.roof:
+        corners = [(across.at(x), up.at(y)) for x, y in roof.line(across.ends)]
+        drawing.line(corners, "roof", f"{roof.origin}: {', '.join(roof.names)}")
+        traffic, speed = roof.names
+        if roof.speed > roof.traffic * across.ends[0] * 2:
+            write(traffic, corners[0][0] + 6, corners[0][1] - 16)
+        if roof.speed < roof.traffic * across.ends[1] / 1.5:
+            write(speed, corners[-1][0] - width_of(speed, "axis") - 6, corners[-1][1] - 11)
+    for curve in drawn if plot.joined else ():
+        for part in curve.lines():
+            ends = ((across.at(point.x), up.at(point.y)) for point in part)
+            drawing.line(ends, f"{colours.of(curve.name)} line")
+    points = [(point, curve.name) for curve in drawn for point in curve.points]
+    # Large ones first, so that they do not hide small ones.
+    for point, name in sorted(points, key=lambda one: -one[0].size):
+        kind = f"{colours.of(name)} {'hollow' if point.hollow else 'dot'}"
+        place = across.at(point.x), up.at(point.y)
+        drawing.mark(*place, _radius(point), colours.place(name), kind, point.hint)
+    for curve in drawn:
+        largest = max(curve.points, key=lambda one: (one.size, one.x))
+        last = curve.points[-1] if plot.joined else largest
+        write(curve.name, across.at(last.x) + _radius(last) + 4, up.at(last.y), curve.name)
+    # A row for each series that lacks points, below the others.
+    for row, curve in enumerate(refused):
+        y = bottom + _ROW * (row + 0.5)
+        for x, why in curve.missing:
+            hint = f"{curve.name} at {short_number(x)}: {why}"
+            drawing.cross(across.at(x), y, 4.5, f"{colours.of(curve.name)} cross", hint)
+        drawing.words(right + 6, y + 5, f"✗ {curve.name}", edge - right - 8, "axis")
+
+
+def _draw_bars(
+    drawing: Drawing, plot: Plot, colours: Colours, place: tuple[float, float], end: tuple[float, float]
+) -> None:
+    """Draw a bar for each series, from 0 on, with its name above it."""
+    (x, y), (edge, foot), bars = place, end, plot.bars
+    step = min(3 * _ROW, (foot - y) / len(bars))
+    room = edge - x - width_of(f"1.23k {plot.up}", "axis") - 12
+    for row, (series, point) in enumerate(bars):
+        top, length = y + row * step, room * point.y / bars[0][1].y
+        kind = f"{colours.of(series.name)} {'hollow' if point.hollow else 'dot'}"
+        drawing.words(x, top, series.name, edge - x, "axis")
+        drawing.box(x, top + 5, length, max(2.0, step - 26), kind)
+        text = f"{short_number(point.y)} {plot.up}"
+        drawing.words(x + length + 6, top + 1 + step / 2, text, edge - x, "axis")
+
+
+def _draw_grid(
+    drawing: Drawing,
+    name: str,
+    axes: tuple[Logarithmic, Logarithmic],
+    box: tuple[float, float, float, float],
+) -> None:
+    """Draw the ticks of two axes and their lines, and the name of the one across."""
+    (across, up), (left, top, right, foot) = axes, box
+    drawing.box(left, top, right - left, foot - top, "plot")
+    columns = {tick: across.at(tick) for tick in across.ticks(40)}
+    rows = {tick: up.at(tick) for tick in up.ticks(18)}
+    lines = [f"M{x:.1f} {top:.1f}V{foot:.1f}" for x in columns.values()]
+    lines += [f"M{left:.1f} {y:.1f}H{right:.1f}" for y in rows.values()]
+    drawing.path("".join(lines), "grid")
+    for number, x in columns.items():
+        drawing.words(x, foot + 17, short_number(number), 60, "axis", "middle")
+    for number, y in rows.items():
+        drawing.words(left - 6, y + 5, short_number(number), _LEFT, "axis", "end")
+    drawing.words((left + right) / 2, foot + 36, name, right - left + _LEFT, "axis", "middle")
 
 
 def _radius(point: Point) -> float:

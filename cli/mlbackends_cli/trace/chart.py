@@ -3,10 +3,11 @@
 import math
 from collections.abc import Iterator
 
+from mlbackends.base.errors import counted
 from mlbackends.model.trace_views import Lane, Roofline, Timeline
-from mlbackends.tracing.finder import percent, times, took
+from mlbackends.tracing.finder import percent, took
 from mlbackends_cli.charts.plot import TICKS_APART, Plot, Point, Roof, Series, short_number, steps
-from mlbackends_cli.charts.svg import OTHER, Colours, Drawing, Frame
+from mlbackends_cli.charts.svg import OTHER, Colours, Drawing, draw_plot
 
 _MOST_LANES = 16
 _MOST_CELLS = 4000
@@ -94,7 +95,7 @@ def points(roofline: Roofline, colours: Colours, width: int, name: str) -> str:
         hint = (
             f"{point.operation} {point.shape} {point.dtype} {point.implementation}:"
             f" {short_number(point.gflops)} GFLOP/s, {short_number(point.gigabytes_per_second)} GB/s,"
-            f" {short_number(point.intensity)} operations a byte, {times(point.count, 'call')},"
+            f" {short_number(point.intensity)} operations a byte, {counted(point.count, 'call')},"
             f" {took(point.total_ns)}"
         )
         size = math.sqrt(point.total_ns / longest)
@@ -110,12 +111,12 @@ def points(roofline: Roofline, colours: Colours, width: int, name: str) -> str:
     )
     drawing = Drawing()
     height = max(300, min(460, width * 0.45))
-    Frame(drawing, plot, colours, (0, -16), (width, height))
+    draw_plot(drawing, plot, colours, (0, -16), (width, height))
     notes = [f"A larger mark took longer; {note}."]
     if roofline.groups > len(shown):
         notes.append(f"and {roofline.groups - len(shown):,} more different calls")
     if roofline.left_out:
-        calls = times(roofline.left_out, "call")
+        calls = counted(roofline.left_out, "call")
         notes.append(f"{calls} whose work is not known, as of reorders, left out")
     height += drawing.notes(notes, height - 14, width) - 12
     about = f"{len(shown)} different calls; the best reached {short_number(speed)} GFLOP/s"
