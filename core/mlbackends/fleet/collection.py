@@ -132,7 +132,7 @@ class Collection:
         if name in self.nodes:
             self.repeated[name] += 1
             return name
-        self._reported(name, self._machine(sections))
+        self._reported(name, self.machines.setdefault(sections, len(self.machines)))
         if envelope.error:
             self.flagged.setdefault(name, self._sentence(name, envelope.error))
         for figure, value in figures.items():
@@ -163,9 +163,6 @@ class Collection:
         """Return an error on one line without the node's name, so that those of many nodes are equal."""
         own = rf"(?<![\w.-]){re.escape(name)}(?![\w-])"
         return re.sub(own, "NODE", " ".join(error.split()))[:_LONGEST_ERROR]
-
-    def _machine(self, sections: tuple[int, ...]) -> int:
-        return self.machines.setdefault(sections, len(self.machines))
 
     # ---- reports -----------------------------------------------------------------------------------
 
@@ -354,7 +351,7 @@ class Collection:
                 if facts is None:
                     raise ValueError(f"it has no section {probe} {digest}")
                 numbers.append(self._number(probe, facts))
-            machine = self._machine(tuple(sorted(numbers)))
+            machine = self.machines.setdefault(tuple(sorted(numbers)), len(self.machines))
             for node in map(self._name, configuration.nodes):
                 if node in self.nodes:
                     self.repeated[node] += 1

@@ -39,16 +39,12 @@ def fingerprints(report: Report) -> dict[str, str]:
 
 def whole(fingerprints: Mapping[str, str]) -> str:
     """Return the fingerprint of a machine from those of its probes."""
-    return _digest(sorted(fingerprints.items()))
+    return fingerprint(sorted(fingerprints.items()))
 
 
-def fingerprint(facts: Facts) -> str:
+def fingerprint(form: Any) -> str:
     """Return the fingerprint of a canonical form: the version, a colon, and 64 bits of BLAKE2b in hex."""
-    return _digest(facts)
-
-
-def _digest(value: Any) -> str:
-    data = msgspec.json.encode(value, order="deterministic")
+    data = msgspec.json.encode(form, order="deterministic")
     return f"{VERSION}:{hashlib.blake2b(data, digest_size=8).hexdigest()}"
 
 

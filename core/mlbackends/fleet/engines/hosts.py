@@ -33,33 +33,9 @@ def run(job: Job, take: Take) -> None:
         from ClusterShell.Worker.Worker import WorkerError
     except ImportError as error:
         raise BadInput(f"--hosts needs ClusterShell, which cannot be imported: {error}") from None
-    handler = _handler(EventHandler, take, job.node_seconds)
-    task = task_self()
-    task.set_info("fanout", job.fanout)
-    task.set_info("connect_timeout", _CONNECT_SECONDS)
-    try:
-        task.shell(
-            shlex.join(limited(job)),
-            nodes=",".join(job.nodes),
-            handler=handler,
-            timeout=job.node_seconds + GRACE_SECONDS,
-            stderr=True,
-        )
-        task.resume()
-    except (WorkerError, OSError) as error:
-        raise BadInput(f"ClusterShell could not start: {error}") from None
-    finally:
-        task.abort()
 
-
-def _handler(base: Any, take: Take, seconds: float) -> Any:
-    """Return ClusterShell's handler of events, which keeps what the nodes at work have printed.
-
-    seconds: the limit of the command, before which 137 is not from `timeout`.
-    """
-
-    class Handler(base):  # type: ignore[misc]
-        """Collects the lines of each node until it is done."""
+    class Handler(EventHandler):  # type: ignore[misc]
+        """Collects the lines that each node at work prints until it is done."""
 
         def __init__(self) -> None:
             self.lines: dict[str, list[bytes]] = {}
@@ -99,11 +75,27 @@ def _handler(base: Any, take: Take, seconds: float) -> Any:
             ending = "it was stopped" if code is None else f"exit code {code}"
             error = explained(f"{ending}: {text}".removesuffix(": "))
             status = _STATUSES.get(code, Status.ERROR)
-            if code == 137 and time.monotonic() - self.begun.get(node, 0.0) < seconds:
+            # Before the limit it is not from `timeout`.
+            if code == 137 and time.monotonic() - self.begun.get(node, 0.0) < job.node_seconds:
                 status, error = Status.ERROR, f"{error}: it was killed, perhaps because memory ran out"
             failure = None if code == 0 else Envelope(node=node, status=status, error=error)
             self.sizes.pop(node, None)
             for envelope in envelopes_of(b"\n".join(self.lines.pop(node, [])), node, failure):
                 take(envelope)
 
-    return Handler()
+    task = task_self()
+    task.set_info("fanout", job.fanout)
+    task.set_info("connect_timeout", _CONNECT_SECONDS)
+    try:
+        task.shell(
+            shlex.join(limited(job)),
+            nodes=",".join(job.nodes),
+            handler=Handler(),
+            timeout=job.node_seconds + GRACE_SECONDS,
+            stderr=True,
+        )
+        task.resume()
+    except (WorkerError, OSError) as error:
+        raise BadInput(f"ClusterShell could not start: {error}") from None
+    finally:
+        task.abort()
