@@ -110,31 +110,26 @@ def run(
         if summary != "none":
             log(headline(captured))
             if captured.lines and captured.files and all(map(os.path.isfile, captured.files)):
-                _print_summary(captured.files, page, summary, has_more=options["append"])
+                from mlbackends.tracing.filters import where
+                from mlbackends.tracing.machine import this_machine
+                from mlbackends_cli.trace.listings import printed
+                from mlbackends_cli.trace.reading import Logs, views
+
+                if options["append"]:  # it may hold lines of other runs
+                    log("the table covers the whole file")
+                top = _SHORT if summary == "short" else 0
+                requested: dict[str, dict[str, Any]] = {"summary": {"top": top}}
+                if not top:
+                    requested |= {"findings": {"machine": this_machine()}, "dispatch": {}}
+                found = views(Logs(captured.files), requested, where())
+                if not getattr(found.get("dispatch"), "count", 0):
+                    found.pop("dispatch", None)
+                click.echo(printed(found, "table", page, top).rstrip("\n"), err=True)
+                if top:
+                    more = "more: backends trace show --view findings --this-machine"
+                    more += f" {typed_line([*captured.files])}"
+                    click.echo(log_line(more), err=True)
     return captured.exit_code
-
-
-def _print_summary(files: Sequence[str], page: Page, length: str, *, has_more: bool) -> None:
-    """Print the summary of a trace, "short" or "full". has_more: it may hold lines of other runs."""
-    from mlbackends.tracing.filters import where
-    from mlbackends.tracing.machine import this_machine
-    from mlbackends_cli.trace.listings import printed
-    from mlbackends_cli.trace.reading import Logs, views
-
-    if has_more:
-        log("the table covers the whole file")
-    top = _SHORT if length == "short" else 0
-    requested: dict[str, dict[str, Any]] = {"summary": {"top": top}}
-    if not top:
-        requested |= {"findings": {"machine": this_machine()}, "dispatch": {}}
-    found = views(Logs(files), requested, where())
-    if not getattr(found.get("dispatch"), "count", 0):
-        found.pop("dispatch", None)
-    click.echo(printed(found, "table", page, top).rstrip("\n"), err=True)
-    if top:
-        options = "--view findings --this-machine"
-        more = f"more: backends trace show {options} {typed_line([*files])}"
-        click.echo(log_line(more), err=True)
 
 
 def headline(captured: "Captured") -> str:

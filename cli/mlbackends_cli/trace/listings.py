@@ -7,8 +7,9 @@ from functools import singledispatch
 
 from msgspec.structs import replace
 
+from mlbackends.base.errors import counted
 from mlbackends.model import trace_views
-from mlbackends.tracing.finder import percent, times, took
+from mlbackends.tracing.finder import percent, took
 from mlbackends_cli import formats
 from mlbackends_cli.charts.plot import short_number
 from mlbackends_cli.terminal import Page
@@ -120,9 +121,9 @@ def _(view: trace_views.Summary) -> Listing:
     if view.others is not None:
         more = f"{view.groups - len(view.rows):,} more"
         rows.append((more, *("" for _ in used[1:]), *_numbers(view.others)))
-    notes = [f"{times(view.count, 'call')}, {took(view.total_ns)}"]
+    notes = [f"{counted(view.count, 'call')}, {took(view.total_ns)}"]
     notes += [
-        f"not counted: {part.reason}: {times(part.count, 'line')}"
+        f"not counted: {part.reason}: {counted(part.count, 'line')}"
         + (f", {took(part.total_ns)}" if part.total_ns else "")
         for part in view.uncounted
     ]
@@ -162,7 +163,7 @@ def _(view: trace_views.DispatchView) -> Listing:
     groups = []
     for operation in view.operations:
         reasons = ", ".join(f"{name} ({count:,})" for name, count in operation.chosen)
-        title = f"{operation.operation}: {times(operation.count, 'refusal')}"
+        title = f"{operation.operation}: {counted(operation.count, 'refusal')}"
         title += f"; chosen: {reasons}" if reasons else ""
         rows = []
         for refusal in operation.refusals:
@@ -225,7 +226,7 @@ def _(view: trace_views.Roofline) -> Listing:
         for point in view.points
     )
     columns = ("operation", "shape", "dtype", "implementation", "calls", "time", "FLOP/byte")
-    notes = [f"{times(view.left_out, 'call')} left out: work not known"] if view.left_out else []
+    notes = [f"{counted(view.left_out, 'call')} left out: work not known"] if view.left_out else []
     if roof := view.roof:
         speeds = f"{short_number(roof.gflops)} GFLOP/s, {short_number(roof.gigabytes_per_second)} GB/s"
         notes.append(f"this machine just reached {speeds} ({roof.by})")
@@ -236,7 +237,7 @@ def _(view: trace_views.Roofline) -> Listing:
 def _(view: trace_views.Repro) -> Listing:
     groups = []
     for call in view.calls:
-        text = f"{_text(call.shape)}: {times(call.count, 'call')}, {took(call.total_ns)}"
+        text = f"{_text(call.shape)}: {counted(call.count, 'call')}, {took(call.total_ns)}"
         rows = [("call", text.removeprefix(": "))]
         # All of it, since it is to be copied.
         rows += [(call.tool, line) for line in call.text.rstrip("\n").split("\n") if line]

@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mlbackends.base.errors import counted
 from mlbackends.model.trace import Header, Malformed, Record, Text
 from mlbackends.model.trace_views import Finding, Refused, Summary
 from mlbackends.tracing import LIBRARIES
-from mlbackends.tracing.finder import percent, times, took
+from mlbackends.tracing.finder import percent, took
 from mlbackends.tracing.machine import UNKNOWN, Machine
 from mlbackends.tracing.viewing import begin
 from mlbackends_cli.charts.plot import short_number
@@ -211,7 +212,7 @@ def _refused(operation: Refused) -> str:
     reasons = ", ".join(f"{name} ({count:,})" for name, count in operation.chosen[:6])
     title = [
         words("strong", operation.operation or "?"),
-        words("span", times(operation.count, "refusal"), "dim"),
+        words("span", counted(operation.count, "refusal"), "dim"),
         words("span", f"chosen: {reasons}", "dim") if reasons else "",
     ]
     body = [

@@ -18,6 +18,7 @@ import msgspec
 
 from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.base.installed import install_command
+from mlbackends.base.tables import table
 from mlbackends.base.writable import csv_cell, escaped
 from mlbackends.host.files import standard_output, whole_file
 from mlbackends.model.trace import Record, as_row
@@ -71,16 +72,8 @@ def opened(path: str) -> Iterator[BinaryIO]:
         raise BadInput(f"{path} cannot be written: {error.strerror or error}") from None
 
 
-_NAMES = (
-    *("line_number", "kind", "tracer", "source", "prefix", "process", "thread", "start_ns"),
-    *("clock", "duration_ns", "event", "cache", "operation", "shape", "dtype", "implementation"),
-    *("isa", "engine", "propagation", "memory_descriptors", "attributes", "auxiliary", "flops"),
-    *("bytes", "gflops", "gigabytes_per_second", "slow_path", "executed", "nested", "counted"),
-    *("workspace_query", "component", "level", "origin", "reason", "place", "text", "version"),
-    "raw",
-)
 #: The names and types. What is not known is None, of texts ""; bytes that are not UTF-8 stay as they are.
-COLUMNS = {name: fields.KINDS[name] for name in _NAMES}
+COLUMNS = {name: fields.KINDS[name] for name in table("tracing/fields")["columns"]}
 _EMPTY = {name: "" if kind is str else None for name, kind in COLUMNS.items()}
 
 
@@ -104,7 +97,7 @@ class LineWriter:
 
     def values(self, record: Record) -> dict[str, Any]:
         """Return the fields of a record, in the line's order."""
-        raise NotImplementedError
+        return row(record)
 
     def cell(self, value: object) -> object:
         """Return a value as it is written."""
@@ -112,7 +105,7 @@ class LineWriter:
 
     def line(self, values: dict[str, Any]) -> Any:
         """Return fields as a line, with its end."""
-        raise NotImplementedError
+        return tuple(values.values())
 
     def add(self, record: Record) -> None:
         """Write a record."""
@@ -140,18 +133,15 @@ class LineWriter:
 
     def close(self) -> None:
         """Write what is left; the file is not ours to close."""
-        self._flush()
-
-    def _append(self, line: Any) -> None:
-        self._lines.append(line)
-        if len(self._lines) >= self.BUFFERED:
-            self._flush()
-
-    def _flush(self) -> None:
         if self._lines:
             self.put(self._lines)
         self.count += len(self._lines)
         self._lines.clear()
+
+    def _append(self, line: Any) -> None:
+        self._lines.append(line)
+        if len(self._lines) >= self.BUFFERED:
+            LineWriter.close(self)
 
     def put(self, lines: list[Any]) -> None:
         """Write lines to the file."""
@@ -217,14 +207,6 @@ class ParquetWriter(LineWriter):
         self._schema = pa.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
         self._table = pa.table
         self._written = parquet.ParquetWriter(file, self._schema, compression="zstd")
-
-    def values(self, record: Record) -> dict[str, Any]:
-        """Return the columns."""
-        return row(record)
-
-    def line(self, values: dict[str, Any]) -> tuple[Any, ...]:
-        """Return the values."""
-        return tuple(values.values())
 
     def close(self) -> None:
         """Write what is left, and what ends the file."""

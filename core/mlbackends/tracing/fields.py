@@ -14,6 +14,7 @@ from msgspec import structs
 
 from mlbackends.base.element_types import element_type
 from mlbackends.base.errors import BadInput, UnknownName, nearest
+from mlbackends.base.tables import table
 from mlbackends.model.signature import (
     Derived,
     PartitionSignature,
@@ -79,12 +80,7 @@ def field_name(name: str) -> str:
 
 _ENTRIES = {"arguments": "m", "state": "CNR", "facts": "threading", "values": "isa"}
 #: Entries of tables that may be named without their table.
-_USUAL = (
-    *(f"arguments.{name}" for name in ("m", "n", "k", "lda", "ldb", "ldc", "nrhs", "incx", "incy")),
-    *(f"arguments.{name}" for name in ("uplo", "trans", "transa", "transb", "side", "diag")),
-    *(f"arguments.{name}" for name in ("jobz", "jobu", "jobvt", "lwork", "descriptor")),
-    *("state.CNR", "state.Dyn", "state.FastMM", "state.TID", "state.NThr", "facts.threading"),
-)
+_USUAL: list[str] = table("tracing/fields")["entries"]
 _SOME = (
     "known: operation, shape, dtype, implementation, isa, tracer, duration_ns, thread, process,"
     " arguments.m and more: `backends trace show --help` lists them all"
@@ -101,9 +97,7 @@ def trace_types(text: str) -> str:
     return ":".join(names)
 
 
-_KINDS_OF_TYPE = {
-    "float": "f", "bfloat": "bf", "int": "s", "uint": "u", "complex": "c",
-}  # fmt: skip
+_KINDS_OF_TYPE = {"float": "f", "bfloat": "bf", "int": "s", "uint": "u", "complex": "c"}
 
 
 def read(name: str) -> Reader:

@@ -8,6 +8,7 @@ from math import inf
 from typing import Any
 
 from mlbackends.base import registry
+from mlbackends.base.errors import counted
 from mlbackends.base.tables import table
 from mlbackends.model.trace import Call, MklCall, Record, Ukernel
 from mlbackends.model.trace_views import Finding
@@ -51,7 +52,7 @@ class Sum:
         """Add equal calls, with a row about them. count, total_ns: or some of them."""
         total_ns = total_ns or calls.total_ns
         self.add(calls.record, count or calls.count, total_ns)
-        self._rows.append((-total_ns, f"{times(calls.count, 'call')} of {calls.name}: {about}"))
+        self._rows.append((-total_ns, f"{counted(calls.count, 'call')} of {calls.name}: {about}"))
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -291,11 +292,6 @@ def took(duration_ns: float) -> str:
         if duration_ns >= factor:
             return f"{duration_ns / factor:.3g} {unit}"
     return f"{duration_ns:.3g} ns"
-
-
-def times(count: int, noun: str) -> str:
-    """Return "1 call", "2,000 calls"."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def by_share(share: float, *, high: float = inf, medium: float = inf) -> str:

@@ -12,24 +12,12 @@ channels-last), a convolution's algorithm, the scratchpad. So a call is found ag
 another version or machine.
 """
 
-from collections.abc import Mapping
-
+from mlbackends.base.tables import table
 from mlbackends.model.signature import PrimitiveSignature, RoutineSignature
 from mlbackends.model.trace import Record
 from mlbackends.tracing.formats.onednn.descriptors import MemoryDescriptor, descriptors
 from mlbackends.tracing.numbers import whole_number
 
-_DIRECTIONS = {
-    "forward_training": "fwd_t",
-    "forward_inference": "fwd_i",
-    "forward_scoring": "fwd_i",
-    "forward": "fwd",
-    "backward_data": "bwd_d",
-    "backward_weights": "bwd_w",
-    "backward_bias": "bwd_b",
-    "backward": "bwd",
-    "undef": "",
-}
 _PRODUCTS = frozenset({"matmul", "inner_product", "gemm_api"})
 _CONVOLUTIONS = frozenset({"convolution", "deconvolution"})
 _NOTHING = frozenset({"", "0", "undef"})
@@ -42,7 +30,22 @@ def parameters(record: Record) -> str:
     if isinstance(signature, PrimitiveSignature):
         return " ".join(filter(None, _of_primitive(signature)))
     if isinstance(signature, RoutineSignature):
-        return _of_routine(record.derived.arguments)
+        arguments = record.derived.arguments
+        if "descriptor" in arguments:
+            return arguments["descriptor"]
+        if "1" in arguments:  # not known by name, so that no size is known either
+            return ",".join(value for value in arguments.values() if not value.startswith("0x"))
+        letters = [text.upper() for text in arguments.values() if text.isalpha() and text.isascii()]
+        sizes = {value for name, value in arguments.items() if name in _IN_SHAPE}
+        numbers = []
+        for name, value in arguments.items():
+            number = whole_number(value)
+            if name in _IN_SHAPE or name.endswith("work") or number is None:
+                continue
+            # A leading dimension that is one of the sizes leaves no gaps between the columns.
+            if number != 1 and not (name.startswith("ld") and value in sizes):
+                numbers.append(f"{name}:{value}")
+        return " ".join([*([",".join(letters)] if letters else []), *numbers])
     return ""
 
 
@@ -73,7 +76,8 @@ def _of_primitive(call: PrimitiveSignature) -> list[str]:
     if any(tensor.name.removeprefix("diff_").startswith("bia") for tensor in tensors):
         words.append("bia")
     # The direction last: where a page is narrow, the ends of words are kept.
-    return [*words, _DIRECTIONS.get(call.propagation, call.propagation)]
+    directions = table("tracing/formats/onednn/words")["directions"]
+    return [*words, directions.get(call.propagation, call.propagation)]
 
 
 def _layout(tensor: MemoryDescriptor) -> str:
@@ -81,21 +85,3 @@ def _layout(tensor: MemoryDescriptor) -> str:
     extra = "" if tensor.flags.strip(":") in {"", "f0"} else f":{tensor.flags}"
     strides = f":{tensor.strides}" if tensor.strides else ""
     return f"{tensor.layout or tensor.kind}{strides}{extra}"
-
-
-def _of_routine(arguments: Mapping[str, str]) -> str:
-    if "descriptor" in arguments:
-        return arguments["descriptor"]
-    if "1" in arguments:  # not known by name, so that no size is known either
-        return ",".join(value for value in arguments.values() if not value.startswith("0x"))
-    letters = [text.upper() for text in arguments.values() if text.isalpha() and text.isascii()]
-    sizes = {value for name, value in arguments.items() if name in _IN_SHAPE}
-    numbers = []
-    for name, value in arguments.items():
-        number = whole_number(value)
-        if name in _IN_SHAPE or name.endswith("work") or number is None:
-            continue
-        # A leading dimension that is one of the sizes leaves no gaps between the columns.
-        if number != 1 and not (name.startswith("ld") and value in sizes):
-            numbers.append(f"{name}:{value}")
-    return " ".join([*([",".join(letters)] if letters else []), *numbers])

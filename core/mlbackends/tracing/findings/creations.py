@@ -4,8 +4,9 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from functools import lru_cache
 
+from mlbackends.base.errors import counted
 from mlbackends.model.trace import Header, Primitive, Record
-from mlbackends.tracing.finder import Finder, Found, Sum, by_share, percent, times, took
+from mlbackends.tracing.finder import Finder, Found, Sum, by_share, percent, took
 from mlbackends.tracing.formats.onednn.descriptors import descriptors
 
 #: What the cache holds unless it is set otherwise (oneDNN developer guide, "Primitive Cache").
@@ -57,7 +58,7 @@ class CacheMisses(Finder):
         share = self.share(again.total_ns)
         cost = f"{self.time_of(again)} of all counted calls"
         seen = (
-            f"{times(again.count, 'primitive')} of {self._creations:,} were created again after"
+            f"{counted(again.count, 'primitive')} of {self._creations:,} were created again after"
             f" warm-up although the process had created them before: {cost}"
         )
         has_processes = self._headers or any(process is not None for _, process in self._created)
@@ -121,7 +122,7 @@ class NewShapes(Finder):
             latest.add(record, 1, 0.0)
         named = ", ".join(f"{count} of {operation}" for operation, count in counts.most_common(4))
         seen = (
-            f"{times(len(late), 'new primitive')} were created in the second half of the calls"
+            f"{counted(len(late), 'new primitive')} were created in the second half of the calls"
             f" ({named}): {took(total)}, {percent(share)} of the time of all counted calls"
         )
         yield self.finding(
@@ -219,12 +220,12 @@ class ReorderShare(Finder):
             " neighbouring operations run in oneDNN too"
         )
         sums = (
-            f"{times(needed.count, 'reorder')}, {took(needed.total_ns)}: {cause}"
+            f"{counted(needed.count, 'reorder')}, {took(needed.total_ns)}: {cause}"
             for cause, needed in causes[:5]
         )
         yield self.finding(
             by_share(share, high=0.3, medium=0.1),
-            f"{times(self._reorders.count, 'reorder')} took {self.time_of(self._reorders)}",
+            f"{counted(self._reorders.count, 'reorder')} took {self.time_of(self._reorders)}",
             self._reorders,
             action=hint,
             evidence=(*sums, *self._reorders.lines),

@@ -1,6 +1,7 @@
 """What the times of calls reveal: unsteady ones, slow first calls, calls that are too short."""
 
-from mlbackends.tracing.finder import Calls, Finder, Found, Sum, by_share, percent, times, took
+from mlbackends.base.errors import counted
+from mlbackends.tracing.finder import Calls, Finder, Found, Sum, by_share, percent, took
 from mlbackends.tracing.groups import Groups
 
 _LEAST_REPEATED = 5
@@ -43,7 +44,7 @@ class UnsteadyTimes(Finder):
         if share >= _LEAST_UNSTEADY_SHARE:
             yield self.finding(
                 by_share(share, high=0.3, medium=_LEAST_UNSTEADY_SHARE),
-                f"{times(slow.count, 'call')} took over {_TIMES_LONGER} times the median of the same"
+                f"{counted(slow.count, 'call')} took over {_TIMES_LONGER} times the median of the same"
                 f" calls: {took(slow.total_ns)} more than the median, {percent(share)} of the time",
                 slow,
             )
@@ -60,7 +61,7 @@ class FirstCalls(Finder):
         share = self.share(slow.total_ns)
         if share >= _LEAST_FIRST_SHARE:
             seen = (
-                f"{times(slow.count, 'first call')} took {took(slow.total_ns)} longer than the same"
+                f"{counted(slow.count, 'first call')} took {took(slow.total_ns)} longer than the same"
                 f" calls later, {percent(share)} of the time"
             )
             yield self.finding("low", seen, slow)
@@ -108,10 +109,10 @@ class TinyCalls(Finder):
         most = sorted(tiny, key=lambda item: -item[1].tally.count)[:4]
         yield self.finding(
             "medium" if heavy else "low",
-            f"{times(count, 'call')} ({percent(of_calls)} of all) take under {took(_TINY_NS)} or compute"
+            f"{counted(count, 'call')} ({percent(of_calls)} of all) take under {took(_TINY_NS)} or compute"
             f" under {_TINY_FLOPS:,} operations each, {took(total)} together{slower}",
             evidence=tuple(
-                f"{times(group.tally.count, 'call')} of"
+                f"{counted(group.tally.count, 'call')} of"
                 f" {' '.join(value for value in values[1:] if value)},"
                 f" {took(group.tally.mean or 0)} each"
                 for values, group in most

@@ -3,9 +3,10 @@
 from collections import defaultdict
 from collections.abc import Hashable
 
+from mlbackends.base.errors import counted
 from mlbackends.base.tables import table
 from mlbackends.model.trace import Header, Info, MklCall, Primitive, Record
-from mlbackends.tracing.finder import Finder, Found, Sum, by_share, percent, times, took
+from mlbackends.tracing.finder import Finder, Found, Sum, by_share, percent, took
 
 _MOST_REFERENCES = 5
 #: Instruction sets that every element type can use; AMX, above, is for small types alone.
@@ -39,7 +40,7 @@ class ReferenceImplementation(Finder):
             severity = by_share(self.share(calls.total_ns), high=0.1, medium=0.01)
             yield self.finding(
                 "low" if inside else severity,
-                f"{times(calls.count, 'call')} of {operation} ran {implementation}: {self.time_of(calls)}",
+                f"{counted(calls.count, 'call')} of {operation} ran {implementation}: {self.time_of(calls)}",
                 calls,
                 why=(
                     f"{word.removesuffix(' inside')!r} in the name means code without vector"
@@ -91,7 +92,7 @@ class IsaBelowCpu(Finder):
         share = self.share(total)
         if share >= _LEAST_SHARE:
             sums = ", ".join(
-                f"{_LEVELS[level]} {times(calls.count, 'call')} {took(calls.total_ns)}"
+                f"{_LEVELS[level]} {counted(calls.count, 'call')} {took(calls.total_ns)}"
                 for level, calls in reversed(below.items())
             )
             yield self.finding(
@@ -176,7 +177,7 @@ class MklCbwr(Finder):
                 severity = by_share(share, high=0.5, medium=0.05)
             elif strict or (branch.startswith("AVX2") and self._has_avx512):
                 severity = by_share(share, medium=0.5)
-            seen = f"{times(fixed.count, 'call')} of MKL ran the branch {mode}: {self.time_of(fixed)}"
+            seen = f"{counted(fixed.count, 'call')} of MKL ran the branch {mode}: {self.time_of(fixed)}"
             yield self.finding(severity, seen, fixed)
 
 
@@ -208,15 +209,15 @@ class F32AsBf16(Finder):
             share = percent(self.share(calls.total_ns))
             if kind == "allowed":
                 seen = (
-                    f"{times(calls.count, 'call')} of products of f32 may compute in {dtype}"
+                    f"{counted(calls.count, 'call')} of products of f32 may compute in {dtype}"
                     f" (attr-fpmath), {share} of the time"
                 )
             elif kind == "product" and ("reorder", dtype) in self.sums:
                 reorders = self.sums["reorder", dtype]
                 lines = reorders.lines + lines
                 seen = (
-                    f"{times(reorders.count, 'reorder')} turned f32 into {dtype}, and"
-                    f" {times(calls.count, 'product')} ran in {dtype}, {share} of the time"
+                    f"{counted(reorders.count, 'reorder')} turned f32 into {dtype}, and"
+                    f" {counted(calls.count, 'product')} ran in {dtype}, {share} of the time"
                 )
             else:
                 continue

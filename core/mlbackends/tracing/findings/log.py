@@ -2,9 +2,10 @@
 
 from collections.abc import Hashable, Sequence
 
+from mlbackends.base.errors import counted
 from mlbackends.model.trace import Call, Check, Header, Malformed, Message, Record
 from mlbackends.tracing import LIBRARIES
-from mlbackends.tracing.finder import Finder, Found, Sum, percent, times, took
+from mlbackends.tracing.finder import Finder, Found, Sum, percent, took
 from mlbackends.tracing.groups import Groups
 
 #: Different complaints, and versions, that are kept.
@@ -31,7 +32,7 @@ class UnreadableLines(Finder):
             reason, most = max(self.sums.items(), key=lambda item: item[1].count)
             yield self.finding(
                 "medium" if count > self.all_count / 100 else "low",
-                f"{times(count, 'line')} could not be read; most often ({most.count:,}): {reason}",
+                f"{counted(count, 'line')} could not be read; most often ({most.count:,}): {reason}",
                 evidence=self.lines_of(*self.sums.values())[:3],
                 count=count,
             )
@@ -66,7 +67,7 @@ class LibraryErrors(Finder):
             count = sum(lines.count for lines in sums.values())
             yield self.finding(
                 severity,
-                f"{times(count, noun)}; most often ({most.count:,}) {words.strip()!r}",
+                f"{counted(count, noun)}; most often ({most.count:,}) {words.strip()!r}",
                 evidence=self.lines_of(*sums.values())[:4],
                 count=count,
             )
@@ -117,7 +118,7 @@ class DoubleCounting(Finder):
     def result(self) -> Found:
         left = [part for part in self._groups.uncounted() if part.reason not in _CREATIONS]
         total = sum(part.total_ns for part in left)
-        sums = (f"{part.reason}: {times(part.count, 'line')}, {took(part.total_ns)}" for part in left)
+        sums = (f"{part.reason}: {counted(part.count, 'line')}, {took(part.total_ns)}" for part in left)
         if left:
             yield self.finding(
                 "note",
@@ -144,8 +145,8 @@ class TracingOverhead(Finder):
             lines = count + self.sums[tracer, False].count
             cost = lines * _LINE_NS.get(tracer, 4_000)
             seen = (
-                f"{times(count, 'call')} take {took(total / count)} on average; printing"
-                f" {times(lines, 'line')} took about {took(cost)} more,"
+                f"{counted(count, 'call')} take {took(total / count)} on average; printing"
+                f" {counted(lines, 'line')} took about {took(cost)} more,"
                 f" {percent(cost / total) if total else 'more'} as long"
             )
             severity = "medium" if cost > total else "low"

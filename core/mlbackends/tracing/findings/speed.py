@@ -4,8 +4,9 @@ from collections import defaultdict
 from itertools import count
 from typing import NamedTuple
 
+from mlbackends.base.errors import counted
 from mlbackends.model.trace import MklCall
-from mlbackends.tracing.finder import Calls, Finder, Found, Sum, by_share, times
+from mlbackends.tracing.finder import Calls, Finder, Found, Sum, by_share
 
 _LEAST_NS = 100_000
 #: A first call that takes so long computes for most of it.
@@ -68,8 +69,8 @@ class BelowPeak(Finder):
         if share >= _LEAST_SLOW_SHARE:
             yield self.finding(
                 by_share(share, high=0.5, medium=0.2),
-                f"{times(slow.count, 'call')} {'runs' if slow.count == 1 else 'run'} at under 20% of the best"
-                f" speed seen: {self.time_of(slow)}",
+                f"{counted(slow.count, 'call')} {'runs' if slow.count == 1 else 'run'} at under 20% of the"
+                f" best speed seen: {self.time_of(slow)}",
                 slow,
             )
 
@@ -114,7 +115,7 @@ class MatrixVector(Finder):
             memory = f"; memory reads reached {roof.gigabytes_per_second:.3g} just now" if roof else ""
             yield self.finding(
                 by_share(share, medium=0.3),
-                f"{times(vectors.count, 'product')} with one vector took {self.time_of(vectors)},"
+                f"{counted(vectors.count, 'product')} with one vector took {self.time_of(vectors)},"
                 f" at {best:.3g} GB/s at best{memory}",
                 vectors,
             )
@@ -154,7 +155,7 @@ class FftLength(Finder):
             compared = f"; they reach {speeds[True]:.3g} GFLOP/s at best, other lengths {speeds[False]:.3g}"
         yield self.finding(
             by_share(share, high=0.5, medium=0.1),
-            f"{times(slow.count, 'transform')} of lengths with a large prime factor took"
+            f"{counted(slow.count, 'transform')} of lengths with a large prime factor took"
             f" {self.time_of(slow)}{compared}",
             slow,
         )

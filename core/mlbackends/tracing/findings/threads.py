@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from math import ceil, inf
 
+from mlbackends.base.errors import counted
 from mlbackends.model.trace import GraphPartition, Header, Info, MklCall, Record, Ukernel
 from mlbackends.tracing.finder import (
     Calls,
@@ -14,7 +15,6 @@ from mlbackends.tracing.finder import (
     percent,
     pool_of,
     shown,
-    times,
     took,
 )
 from mlbackends.tracing.numbers import whole_number
@@ -80,7 +80,7 @@ class ThreadCount(Finder):
         machine = self.machine
         most = max((count for count, _ in used.values()), default=0)
         named = " and ".join(
-            f"{name} had {times(count, 'thread')}"
+            f"{name} had {counted(count, 'thread')}"
             for name, (count, _) in sorted(used.items(), reverse=True)
             if count
         )
@@ -100,8 +100,8 @@ class ThreadCount(Finder):
         elif is_heavy and most * callers * _TIMES_FEWER <= machine.cores:
             severity = "medium"
             seen = (
-                f"{named}, called from {times(callers, 'thread')}; {machine.cpus_left}, which is"
-                f" {times(machine.cores, 'core')}"
+                f"{named}, called from {counted(callers, 'thread')}; {machine.cpus_left}, which is"
+                f" {counted(machine.cores, 'core')}"
             )
             why = "most of the machine was idle while these calls ran"
         elif is_heavy and not machine.cpus and most == callers == 1:
@@ -138,8 +138,8 @@ class ThreadCount(Finder):
             source = "other calls" if isinstance(others.record, MklCall) else "oneDNN"
             yield self.finding(
                 "low",
-                f"MKL had {times(min(pool for pool, _ in few), 'thread')} in"
-                f" {times(fewer.count, 'call')}, {percent(share)} of the time; {source} had {most} in"
+                f"MKL had {counted(min(pool for pool, _ in few), 'thread')} in"
+                f" {counted(fewer.count, 'call')}, {percent(share)} of the time; {source} had {most} in"
                 " the same process",
                 fewer,
                 why="a variable, a setting of the program or a nested call gave them fewer threads",
@@ -224,7 +224,7 @@ class ConcurrentCallers(Finder):
             why += "; but where one parallel region made all these calls, each has one thread only"
         yield self.finding(
             "medium" if several and self.machine.cpus else "low",
-            f"{callers:.1f} calls{of} ran at the same time, each with up to {times(most, 'thread')}: about"
+            f"{callers:.1f} calls{of} ran at the same time, each with up to {counted(most, 'thread')}: about"
             f" {advice:.1f} in total; {left}",
             why=why,
             evidence=self.lines_of(*calls)[:4],

@@ -7,17 +7,10 @@ import re
 
 from msgspec.structs import replace
 
+from mlbackends.base.tables import table
 from mlbackends.model.signature import PrimitiveSignature
 from mlbackends.tracing.formats.onednn.descriptors import MemoryDescriptor, descriptors
 
-_DIRECTIONS = {
-    "forward_training": "FWD_D",
-    "forward_inference": "FWD_I",
-    "forward": "FWD_D",
-    "backward_data": "BWD_D",
-    "backward_weights": "BWD_W",
-    "backward": "BWD_DW",
-}
 _STRIDES = re.compile(r"\d+(x\d+)*")
 _NO_EXTRA = re.compile(r":?(f0)?(_mask\d+)?:?")
 
@@ -31,7 +24,7 @@ class Call:
     def __init__(self, signature: PrimitiveSignature) -> None:
         self.primitive = signature.primitive.removesuffix("_v2")
         self.problem = signature.problem
-        self.direction = _DIRECTIONS.get(signature.propagation, "")
+        self.direction = table("tracing/formats/onednn/words")["benchdnn"].get(signature.propagation, "")
         words = (word.partition(":") for word in signature.auxiliary.split())
         self.words = {name: value for name, _, value in words}
         # Reorders of 0.x call their tensors in and out.

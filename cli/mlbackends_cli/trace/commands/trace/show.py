@@ -118,14 +118,8 @@ def command(
     names = tuple(dict.fromkeys(views)) or (default,)
     most = (top or 0) if _RECORDS in names else rows_shown(top, form)
     request = Request(names=names, most=most, **options)
-    _refuse_unused(request, is_page=bool(views or names_view))
-    if follow:
-        return _follow(files, request)
-    return _show(files, request)
-
-
-def _refuse_unused(request: Request, *, is_page: bool) -> None:
-    """Raise BadInput for options that would have no effect. is_page: views or groups are named."""
+    # Raise BadInput for options that would have no effect. is_page: views or groups are named
+    is_page = bool(views or names_view)
     form, names = request.form, request.names
     if form in EXPORTS and form not in ROWS and names != (_RECORDS,):
         raise BadInput(
@@ -142,6 +136,9 @@ def _refuse_unused(request: Request, *, is_page: bool) -> None:
         raise BadInput("a CSV file holds one table: one --view", "take --format json for several")
     if names == (_RECORDS,) and form not in (*EXPORTS, "table"):
         raise BadInput(f"records are not written as {form}", "take --format jsonl or csv")
+    if follow:
+        return _follow(files, request)
+    return _show(files, request)
 
 
 def _show(files: Sequence[str], request: Request) -> int:

@@ -13,16 +13,10 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from mlbackends.base.tables import table
+
 #: The bytes of one element, by oneDNN's names (dnnl_dt2str); OpenVINO's fork adds bin, nf4, u2.
-ELEMENT_BYTES = {
-    **dict.fromkeys(("f64", "s64"), 8.0),
-    **dict.fromkeys(("f32", "s32", "u32", "tf32"), 4.0),
-    **dict.fromkeys(("bf16", "f16", "s16", "u16"), 2.0),
-    **dict.fromkeys(("s8", "u8", "boolean", "bin"), 1.0),
-    **dict.fromkeys(("f8_e5m2", "f8_e4m3", "e8m0"), 1.0),
-    **dict.fromkeys(("s4", "u4", "f4_e2m1", "f4_e3m0", "nf4"), 0.5),
-    **dict.fromkeys(("s2", "u2"), 0.25),
-}
+ELEMENT_BYTES: dict[str, float] = table("tracing/formats/onednn/words")["element_bytes"]
 _TYPES = frozenset({*ELEMENT_BYTES, "undef"})
 #: A name with its element type, such as "diff_dst_f8_e4m3".
 _TYPED = re.compile(rf"(.*)_({'|'.join(_TYPES)})")

@@ -216,7 +216,25 @@ def _record(head: _Head, event: str, rest: list[str]) -> AnyRecord | None:
     if operation in _LEVELS:
         return _message(head, operation, head.component, rest)
     if state == "dispatch":
-        return _dispatch(head, rest)
+        # The reason of a refusal may hold commas, so it is what remains between the ends.
+        origin, *rest = rest
+        place = rest.pop() if rest and _PLACE.fullmatch(rest[-1]) else ""
+        if not place and head.component != "graph":
+            return None
+        refused = None
+        if len(rest) > 8 and _ENGINE.fullmatch(rest[0]) and _WORD.fullmatch(rest[1]):
+            refused = _signature(head, "create:dispatch", dict(zip(_PRIMITIVE, rest, strict=False)))
+            rest = rest[8:]
+        if not rest:
+            return None
+        return Dispatch(
+            **head.common,
+            component=head.component,
+            origin=origin,
+            reason=",".join(rest),
+            place=place.strip(),
+            refused=refused,
+        )
     if state == "check":
         origin, *reason, place = rest if len(rest) > 2 else ("", "")
         if not _PLACE.fullmatch(place):
@@ -271,28 +289,6 @@ def _message(head: _Head, level: str, component: str, rest: list[str]) -> Messag
         origin=origin,
         text=",".join(rest),
         place=place.strip(),
-    )
-
-
-def _dispatch(head: _Head, rest: list[str]) -> Dispatch | None:
-    """Read a refusal; its reason may hold commas, so it is what remains between the ends."""
-    origin, *rest = rest
-    place = rest.pop() if rest and _PLACE.fullmatch(rest[-1]) else ""
-    if not place and head.component != "graph":
-        return None
-    refused = None
-    if len(rest) > 8 and _ENGINE.fullmatch(rest[0]) and _WORD.fullmatch(rest[1]):
-        refused = _signature(head, "create:dispatch", dict(zip(_PRIMITIVE, rest, strict=False)))
-        rest = rest[8:]
-    if not rest:
-        return None
-    return Dispatch(
-        **head.common,
-        component=head.component,
-        origin=origin,
-        reason=",".join(rest),
-        place=place.strip(),
-        refused=refused,
     )
 
 

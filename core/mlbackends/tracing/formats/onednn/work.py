@@ -63,7 +63,13 @@ def work(call: PrimitiveSignature) -> tuple[float | None, float | None]:
             with suppress(KeyError):  # a size that is not there
                 flops, amounts = _COUNTED[call.primitive](named, call)
         elif named is not None:
-            amounts = _spatial(named)
+            # Pooling, resampling and normalization: channels and extents.
+            channels = named.get("ic", named.get("c", 0)) * named.get("mb", 1)
+            source = channels * _extent(named, "i")
+            moved = any("o" + axis in named for axis in "dhw")
+            target = channels * _extent(named, "o") if moved else source
+            small = dict.fromkeys(_SMALL - {"wei"}, named.get("ic", 0))
+            amounts = {"src": source, "data": source, "dst": target, "ws": target, **small}
         elif listed is not None:
             amounts = _lists(call, [prod(dims) for dims in listed], tensors)
         else:
@@ -157,16 +163,6 @@ _COUNTED: dict[str, Callable[..., tuple[float | None, Elements]]] = {
     **dict.fromkeys(("convolution", "deconvolution", "inner_product"), _convolution),
     "rnn": _recurrent,
 }
-
-
-def _spatial(sizes: dict[str, int]) -> Elements:
-    """Count the elements of pooling, resampling and normalization: channels and extents."""
-    channels = sizes.get("ic", sizes.get("c", 0)) * sizes.get("mb", 1)
-    source = channels * _extent(sizes, "i")
-    moved = any("o" + axis in sizes for axis in "dhw")
-    target = channels * _extent(sizes, "o") if moved else source
-    small = dict.fromkeys(_SMALL - {"wei"}, sizes.get("ic", 0))
-    return {"src": source, "data": source, "dst": target, "ws": target, **small}
 
 
 def _lists(call: PrimitiveSignature, counts: list[int], tensors: "_Tensors") -> Elements:
