@@ -6,6 +6,7 @@ manylinux_2_17 and newer; CUDA Driver API and NVML reference.
 """
 
 import re
+from collections.abc import Collection, KeysView
 from contextlib import suppress
 
 from mlbackends.base.errors import NotALibrary
@@ -35,8 +36,12 @@ PYTHON = "_?Py"
 
 class _Symbols(DynamicSymbols):
     def __init__(self, name: str, beginnings: str, like: DynamicSymbols | None) -> None:
-        self.lacking, self.needs, self.versions = {}, {}, frozenset()
+        self.lacking, self.lacking_by_hash, self.needs, self.versions = {}, {}, {}, frozenset()
         self._own, self._begins, self._like = name, re.compile((beginnings or "(?!)").encode()), like
+
+    def may_define(self, hashes: KeysView[int]) -> Collection[int]:
+        """Return all, as what they are of is not known."""
+        return hashes
 
     def defines(self, symbol: Symbol) -> bool:
         """Return whether a symbol is linked from this library, or is one of it by its name."""

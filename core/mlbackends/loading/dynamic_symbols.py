@@ -8,7 +8,7 @@ in which relocations are processed, glibc, elf/dynamic-link.h.
 
 import struct
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, KeysView
 from typing import NamedTuple
 
 from mlbackends.base.errors import NotALibrary
@@ -37,11 +37,12 @@ class DynamicSymbols:
     """The dynamic symbols of one file.
 
     lacking: what it lacks, in the table's order, by the index there; weak symbols are left out, which may
-    stay undefined. needs: the versions that it needs, with whether each is optional, by library. versions:
-    those that it defines.
+    stay undefined. lacking_by_hash: those indices by the hash of the name. needs: the versions that it needs,
+    with whether each is optional, by library. versions: those that it defines.
     """
 
     lacking: dict[int, Symbol]
+    lacking_by_hash: dict[int, list[int]]
     needs: dict[str, dict[str, bool]]
     versions: frozenset[str]
 
@@ -54,7 +55,7 @@ class DynamicSymbols:
         ]
         self.needs, defined, names = _versions(image)
         self.versions = frozenset(defined)
-        self.lacking, self._indices = {}, {}
+        self.lacking, self.lacking_by_hash, self._indices = {}, {}, {}
         self._table = self._strings = b""
         if _DT_SYMTAB not in image.tags or _DT_STRTAB not in image.tags:
             return
@@ -74,7 +75,8 @@ class DynamicSymbols:
             if section == 0 and bind == _STB_GLOBAL and index:
                 name = self._name(at)
                 file, version = names.get(self._version_index(index), ("", ""))
-                self.lacking[index] = Symbol(name, version, file, _hash(name) | 1)
+                self.lacking[index] = Symbol(name, version, file, value := _hash(name) | 1)
+                self.lacking_by_hash.setdefault(value, []).append(index)
         if not has_hash:  # an older table holds no hashes
             self._indices = {
                 _hash(self._name(at)) | 1: index
@@ -101,6 +103,10 @@ class DynamicSymbols:
 
     def _version_index(self, index: int) -> int:
         return self._version_of[index] & 0x7FFF if index < len(self._version_of) else 1
+
+    def may_define(self, hashes: KeysView[int]) -> Collection[int]:
+        """Return those of some hashes that symbols of the file have."""
+        return hashes & self._indices.keys()
 
     def defines(self, symbol: Symbol) -> bool:
         """Return whether the file defines a symbol for others, in the version that is asked for.

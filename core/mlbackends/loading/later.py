@@ -237,6 +237,10 @@ class _AssumedSymbols:
         self.needs: dict[str, dict[str, bool]] = {}
         self.versions: frozenset[str] = frozenset()
         self.lacking: dict[int, Any] = {}
+        self.lacking_by_hash: dict[int, list[int]] = {}
+
+    def may_define(self, hashes: Any) -> Any:
+        return hashes
 
     def defines(self, symbol: Any) -> bool:
         return str(symbol).startswith(("cu", "nvml"))

@@ -18,6 +18,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
 from typing import Any, NamedTuple
 
 from mlbackends.base.errors import NotALibrary
@@ -395,13 +396,17 @@ def _binding_order(closure: list[Mapped]) -> list[Mapped]:
 
 def unbound(mapped: Mapped, scope: Iterable[Mapped]) -> dict[int, Symbol]:
     """Return the symbols of an object that nothing in a scope defines, by their index in its table."""
-    lacking = dict(mapped.file.symbols.lacking)
+    symbols = mapped.file.symbols
+    left = dict(symbols.lacking_by_hash)
     for other in scope:
-        defines = other.file.symbols.defines
-        lacking = {index: symbol for index, symbol in lacking.items() if not defines(symbol)}
-        if not lacking:
+        defined = other.file.symbols
+        for value in [*defined.may_define(left.keys())]:
+            left[value] = [i for i in left[value] if not defined.defines(symbols.lacking[i])]
+            if not left[value]:
+                del left[value]
+        if not left:
             break
-    return lacking
+    return {index: symbols.lacking[index] for index in sorted(chain.from_iterable(left.values()))}
 
 
 @once_per_host
