@@ -9,7 +9,7 @@ Source:   Linux, proc(5) and Documentation/admin-guide/mm.
 
 from typing import Any
 
-from mlbackends.base.quantities import size_in_bytes
+from mlbackends.base.quantities import size_in_bytes, whole_number
 from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.host.system import kernel, memory
@@ -50,7 +50,10 @@ def find(host: Host) -> Finding:
         numbers = memory.numbers_without_gpus(host)
         names = ("huge_pages", "huge_pages_in_use", "nodes", "nodes_free", "swaps")
         tables = (*memory.huge_pages(host), *memory.nodes(host), memory.swaps(host))
-        limit, is_unlimited = memory.locked_memory_limit(host)
+        lines = host.read("/proc/self/limits", 8192).partition("\nMax locked memory ")[2].splitlines()
+        soft = lines[0].split()[0] if lines and lines[0].strip() else ""
+        limit = whole_number(soft)
+        is_unlimited = True if soft == "unlimited" else None if limit is None else False
         facts = {
             "gpu_bytes": gpu_memory(host, "MemTotal") or None,
             **{

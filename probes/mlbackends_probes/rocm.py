@@ -120,7 +120,8 @@ def _device(host: Host, index: int, card: amd.AmdGpu) -> Device:
     for fact, name in (("wavefront_size", "wave_front_size"), ("chiplets", "num_xcc")):
         if 0 < properties.get(name, 0) <= 1 << 16:
             facts[fact] = properties[name]
-    facts["max_clock_hertz"] = amd.frequency_hertz(card)
+    megahertz = card.properties.get("max_engine_clk_fcompute", 0)
+    facts["max_clock_hertz"] = megahertz * 1_000_000 if 0 < megahertz < 1 << 20 else None
     for fact in ("compute_partition", "memory_partition") if card.address else ():
         mode = host.read(f"{at}/current_{fact}", 64)
         facts[fact] = mode if re.fullmatch(r"[A-Z]{2,4}\d?", mode) else ""

@@ -147,13 +147,10 @@ def overview(report: Report, *, explained: bool = False) -> dict[str, list[Row]]
             rows[shelf].append(Row(name, probe, [line for line in lines if line], problem))
     rows["machine"].sort(key=lambda row: _PARTS.index(row.name) if row.name in _PARTS else len(_PARTS))
     for kind in GROUPS[1:]:
-        rows[kind].sort(key=best_first)
+        rows[kind].sort(
+            key=lambda row: (1 if row.probe.presence is None else -row.probe.presence.level, row.name)
+        )
     return rows
-
-
-def best_first(row: Row) -> tuple[int, str]:
-    """Return what rows are sorted by: the highest presence level first, then the name."""
-    return (1 if row.probe.presence is None else -row.probe.presence.level, row.name)
 
 
 def torch_first(row: Row) -> tuple[bool, bool, str]:

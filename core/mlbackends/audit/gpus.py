@@ -34,7 +34,9 @@ def nvidia_gpus(report: ReportView) -> tuple[Device, ...]:
     """
     if gpus := tuple(device for device in report.devices("nvidia") if device.kind == "cuda"):
         return gpus
-    if report.fact("nvidia.wsl") or any(map(is_gpu_node, report.fact("nvidia.device_nodes", []))):
+    if report.fact("nvidia.wsl") or any(
+        node.removeprefix("/dev/nvidia").isdecimal() for node in report.fact("nvidia.device_nodes", [])
+    ):
         raise NotReported(_NOT_QUERIED)
     raise DoesNotApply("this machine has no NVIDIA GPU")
 
@@ -59,11 +61,6 @@ def described_gpus(report: ReportView) -> tuple[Device, ...]:
 def is_driven(gpu: Device) -> bool:
     """Return whether NVIDIA's driver drives a GPU, according to NVML or the kernel."""
     return gpu.presence is not Presence.FOUND or gpu.facts.get("kernel_driver") == "nvidia"
-
-
-def is_gpu_node(node: str) -> bool:
-    """Return whether a device node is that of a GPU: /dev/nvidia0."""
-    return node.removeprefix("/dev/nvidia").isdecimal()
 
 
 def refused_by_module(report: ReportView, gpu: Device) -> tuple[str, str]:
@@ -91,14 +88,6 @@ def refused_by_module(report: ReportView, gpu: Device) -> tuple[str, str]:
 def is_consumer_card(gpu: Device) -> bool:
     """Return whether a GPU is a GeForce or TITAN, which has no peer-to-peer access over PCIe."""
     return any(word in gpu.name for word in _CONSUMER)
-
-
-def amd_gpus(report: ReportView) -> tuple[Device, ...]:
-    """Return the AMD GPUs on this machine. Raises DoesNotApply where none is there."""
-    gpus = tuple(device for device in report.devices("rocm") if device.kind == "rocm")
-    if not gpus:
-        raise DoesNotApply("this machine has no AMD GPU")
-    return gpus
 
 
 def called(gpu: Device) -> str:

@@ -72,12 +72,6 @@ def bound(variables: Mapping[str, str]) -> list[Bound]:
     ]
 
 
-def reads_kmp(report: ReportView) -> bool:
-    """Return whether an installed OpenMP runtime may read KMP_ variables, as Intel's and LLVM's do."""
-    makers = {library.facts.get("runtime") for library in report.libraries("openmp")}
-    return not makers or not makers.isdisjoint(("intel", "llvm"))
-
-
 def _places(text: str) -> list[frozenset[int]]:
     """Return the places of OMP_PLACES; [] where they cannot be counted, as cores cannot."""
     if named := _THREADS.fullmatch(text):

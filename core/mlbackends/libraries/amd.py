@@ -25,7 +25,6 @@ _NODES_LIMIT = 1024
 _LINKS_LIMIT = 256
 _FRAME_BUFFER = (1, 2)  # heap types of a memory bank that is on the card
 _LINK_KINDS = {2: "pcie", 11: "xgmi"}
-_MEGAHERTZ = 1_000_000
 TARGET = pattern(r"gfx[0-9]{1,2}[0-9a-f]{2}(?![0-9a-f])")
 _HIGHEST_TARGET = 999_999  # gfx_target_version is major * 10000 + minor * 100 + stepping
 
@@ -154,12 +153,6 @@ def links(host: Host) -> list[dict[str, int | str]]:
                     row["max_bytes_per_second"] = numbers["max_bandwidth"] * 1_000_000
                 rows[node_numbers, other] = row
     return [rows[pair] for pair in sorted(rows)]
-
-
-def frequency_hertz(gpu: AmdGpu) -> int | None:
-    """Return the highest clock of a GPU's compute units."""
-    megahertz = gpu.properties.get("max_engine_clk_fcompute", 0)
-    return megahertz * _MEGAHERTZ if 0 < megahertz < 1 << 20 else None
 
 
 def _nodes(host: Host) -> list[int]:

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from mlbackends.base.reasons import Reason
 from mlbackends.base.writable import is_text, writable
 from mlbackends.host.host import Host
-from mlbackends.host.python.packages import has_compiled_files
 from mlbackends.model.records import Finding, Presence
 
 
@@ -75,7 +74,7 @@ def _mapped_only(host: Host, finding: Finding) -> Finding:
     elif location := str(finding.facts.get("location", "")):
         files = host.mapped_files()
         is_loaded = any(path.startswith(f"{location.rstrip('/')}/") for path in files)
-        is_loaded = is_loaded or not has_compiled_files(host, location)
+        is_loaded = is_loaded or not any(host.glob(f"{location}/{below}*.so") for below in ("", "*/", "*/*/"))
         message = f"the process has mapped no file of {location}"
     else:
         return finding

@@ -14,18 +14,11 @@ def default(name: str) -> object:
     if name == "opt_einsum.strategy":
         return "auto" if availability.is_importable("opt_einsum") else None
     if name == "quantized.engine":
-        return next(iter(preferred_engines()), "none")
+        # In torch's order: torch 2.13, aten/src/ATen/Context.cpp.
+        return next(filter(engines().__contains__, ("x86", "fbgemm", "qnnpack", "onednn")), "none")
     if name == "xnnpack.enabled":
         return availability.is_available("xnnpack")
     raise LookupError(name)
-
-
-def preferred_engines() -> list[str]:
-    """Return the quantized engines that are here, the one that torch would take first.
-
-    Source: torch 2.13, aten/src/ATen/Context.cpp: x86 before fbgemm before qnnpack and onednn.
-    """
-    return [engine for engine in ("x86", "fbgemm", "qnnpack", "onednn") if engine in engines()]
 
 
 def engines() -> list[str]:

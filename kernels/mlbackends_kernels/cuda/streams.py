@@ -52,19 +52,9 @@ def callers(*things: Any) -> int:
     for thing in things:
         if is_torch(thing):
             return of_torch(thing)
-        if is_cupy(thing):
-            return of_cupy(thing)
+        if type(thing).__module__.partition(".")[0] == "cupy":
+            return int(sys.modules["cupy"].cuda.get_current_stream(int(thing.device.id)).ptr) or LEGACY
     return LEGACY
-
-
-def is_cupy(thing: object) -> bool:
-    """Return whether something is a CuPy array."""
-    return type(thing).__module__.partition(".")[0] == "cupy"
-
-
-def of_cupy(array: Any) -> int:
-    """Return CuPy's current stream on an array's device."""
-    return int(sys.modules["cupy"].cuda.get_current_stream(int(array.device.id)).ptr) or LEGACY
 
 
 def of_torch(tensor: Any) -> int:

@@ -112,7 +112,8 @@ def _kind(name: str) -> str:
 def topics() -> list[str]:
     """Return every topic."""
     words = (_DEVICE, _DEVIATIONS, _FINDINGS, _HAZARDS, _REASONS, _SWITCHES)
-    return [*words, *catalogue.codes(), *finders(), *switch_topics(), *all_codes()]
+    of_switches = (*(row.code for row in DEVIATIONS), *groups(), *SWITCHES)
+    return [*words, *catalogue.codes(), *finders(), *of_switches, *all_codes()]
 
 
 def explained(topic: str) -> list[Passage]:
@@ -132,7 +133,10 @@ def explained(topic: str) -> list[Passage]:
         titles = [(code, _title(finder)) for code, finder in finders().items()]
         return [Passage("Findings of a trace", tuple(titles))]
     if topic == _SWITCHES:
-        return [switch_modules()]
+        modules: dict[str, list[str]] = {}
+        for named in SWITCHES.values():
+            modules.setdefault(named.module or "mlbackends", []).append(named.name)
+        return [Passage("Switches", tuple((word, ", ".join(names)) for word, names in modules.items()))]
     reasons = all_codes()
     if topic == _REASONS:
         return [Passage("Reason codes", tuple(sorted(reasons.items())))]
@@ -142,7 +146,9 @@ def explained(topic: str) -> list[Passage]:
     if finder := finders().get(topic):
         lines = [("", _title(finder)), ("why", finder.WHY), ("do", finder.ACTION)]
         found.append(Passage(topic, tuple(line for line in lines if line[1])))
-    found += switch_passages(topic)
+    found += [deviation(row) for row in DEVIATIONS if row.code == topic]
+    names = [topic] if topic in SWITCHES else []
+    found += [switch(SWITCHES[name]) for name in (*names, *members(topic))]
     found += [Passage(topic, (("", reasons[topic]),))] if topic in reasons else []
     if not found:
         error = UnknownName("topic", topic, tuple(topics()), "backends explain")
@@ -321,26 +327,6 @@ def _head(page: KindPage) -> Iterator[tuple[str, str]]:
 
 def _count(number: int, word: str) -> str:
     return counted(number, word) if number else f"no {word}s"
-
-
-def switch_topics() -> list[str]:
-    """Return the codes of the deviations, the groups of switches, and the switches."""
-    return [*(row.code for row in DEVIATIONS), *groups(), *SWITCHES]
-
-
-def switch_passages(topic: str) -> list[Passage]:
-    """Return the deviation of this code, and the switches of this name or group; [] if there are none."""
-    found = [deviation(row) for row in DEVIATIONS if row.code == topic]
-    names = [topic] if topic in SWITCHES else []
-    return found + [switch(SWITCHES[name]) for name in (*names, *members(topic))]
-
-
-def switch_modules() -> Passage:
-    """Return the switches of each module."""
-    modules: dict[str, list[str]] = {}
-    for switch in SWITCHES.values():
-        modules.setdefault(switch.module or "mlbackends", []).append(switch.name)
-    return Passage("Switches", tuple((word, ", ".join(names)) for word, names in modules.items()))
 
 
 def deviations() -> list[Passage]:

@@ -1,6 +1,5 @@
 """The device nodes of AMD GPUs are missing or not accessible."""
 
-from mlbackends.audit.gpus import amd_gpus
 from mlbackends.audit.hazard import DoesNotApply, ReportView, Symptoms, from_warning
 from mlbackends.model.records import Presence
 
@@ -13,7 +12,9 @@ _COMMANDS = {
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for /dev/kfd, and one for each GPU whose own node is closed."""
-    gpus = amd_gpus(report)
+    gpus = [device for device in report.devices("rocm") if device.kind == "rocm"]
+    if not gpus:
+        raise DoesNotApply("this machine has no AMD GPU")
     probe_report = report.probe("rocm")
     if probe_report is None or probe_report.presence is Presence.USABLE:
         return

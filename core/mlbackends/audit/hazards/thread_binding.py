@@ -2,7 +2,7 @@
 
 from mlbackends.audit.environment import setting, settings
 from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
-from mlbackends.audit.threads import bound, reads_kmp
+from mlbackends.audit.threads import bound
 from mlbackends.base.quantities import parse_cpu_list
 
 _UNBOUND = ("false", "none", "disabled", "no", "0")
@@ -12,7 +12,9 @@ _VARIABLES = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PROC_BIND")
 def symptoms(report: ReportView) -> Symptoms:
     """Yield each variable that binds threads to too few CPUs, or those of several processes alike."""
     variables = settings(report)
-    if not reads_kmp(report):
+    # Of the OpenMP runtimes, Intel's and LLVM's read KMP_ variables.
+    makers = {library.facts.get("runtime") for library in report.libraries("openmp")}
+    if makers and makers.isdisjoint(("intel", "llvm")):
         variables.pop("KMP_AFFINITY", None)
     allowed = frozenset(parse_cpu_list(str(report.fact("limits.affinity", ""))))
     for binding in bound(variables):

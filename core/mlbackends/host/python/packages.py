@@ -187,11 +187,6 @@ def module_location(host: Host, module: str, *, require_init: bool = True) -> st
     return bare
 
 
-def has_compiled_files(host: Host, location: str) -> bool:
-    """Return whether a package's folder or a subfolder has shared libraries or extension modules."""
-    return any(host.glob(f"{location}/{below}*.so") for below in ("", "*/", "*/*/"))
-
-
 def editable_location(host: Host, module: str) -> str:
     """Return the location to which the finder of an editable install maps a module."""
     finders = [

@@ -114,14 +114,6 @@ def swaps(host: Host) -> Rows:
     return areas
 
 
-def locked_memory_limit(host: Host) -> tuple[int | None, bool | None]:
-    """Return how many bytes the process may lock, and whether that is unlimited; None if not known."""
-    lines = host.read("/proc/self/limits", 8192).partition("\nMax locked memory ")[2].splitlines()
-    soft = lines[0].split()[0] if lines and lines[0].strip() else ""
-    limit = whole_number(soft)
-    return limit, True if soft == "unlimited" else None if limit is None else False
-
-
 def nodes(host: Host) -> tuple[Rows, Rows]:
     """Return each NUMA node's memory and its kind where that is known, and how much of it is free now."""
     memory = node_memory(host).items()

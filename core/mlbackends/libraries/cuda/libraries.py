@@ -81,7 +81,9 @@ class CudaLibrary(Struct, frozen=True):
         homes = (*self.homes, *HOMES)
         roots = [root for name in HOMES if (root := host.env(name).rstrip("/"))]
         below = (f"{root}/{folder}" for root in roots for folder in self.below)
-        searched = (*below, *toolkit_folders(host, self.stems))
+        keys = {key_of(host, stem) for stem in self.stems}
+        toolkits = (folder for folder, held in _toolkits(host).items() if not held.isdisjoint(keys))
+        searched = (*below, *toolkits)
         copies = libraries_named(
             host, self.name, *self.stems, homes=homes, folders=searched, wheels=self.wheels
         )
@@ -164,12 +166,6 @@ class CudaLibrary(Struct, frozen=True):
         ]
         short = ".".join(version.split(".")[: self.parts])
         return replace(library, version=short, facts=facts), doubts
-
-
-def toolkit_folders(host: Host, stems: Sequence[str]) -> list[str]:
-    """Return the library folders in customary places that hold one of these stems."""
-    keys = {key_of(host, stem) for stem in stems}
-    return [folder for folder, held in _toolkits(host).items() if not held.isdisjoint(keys)]
 
 
 @once_per_host
