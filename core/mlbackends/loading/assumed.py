@@ -1,18 +1,15 @@
 """Libraries of another machine that are not read: they are assumed to be there, with what is theirs by name.
 
 A versioned symbol is linked from a library, which the file that lacks it names; of the others the beginnings
-of their names show it, or the library of that name on this machine. Sources: PyPA, auditwheel's policy for
-manylinux_2_17 and newer; CUDA Driver API and NVML reference.
+of their names show it. Sources: PyPA, auditwheel's policy for manylinux_2_17 and newer; CUDA Driver API and
+NVML reference.
 """
 
 import re
 from collections.abc import Collection, KeysView
-from contextlib import suppress
 
-from mlbackends.base.errors import NotALibrary
-from mlbackends.host.host import Host
 from mlbackends.loading.dynamic_symbols import DynamicSymbols, Symbol
-from mlbackends.loading.linker import ObjectFile, cached_paths, object_file
+from mlbackends.loading.linker import ObjectFile
 
 #: The libraries that wheels may need of a system, and how their unversioned symbols begin.
 SYSTEM = {
@@ -35,9 +32,9 @@ PYTHON = "_?Py"
 
 
 class _Symbols(DynamicSymbols):
-    def __init__(self, name: str, beginnings: str, like: DynamicSymbols | None) -> None:
+    def __init__(self, name: str, beginnings: str) -> None:
         self.lacking, self.lacking_by_hash, self.needs, self.versions = {}, {}, {}, frozenset()
-        self._own, self._begins, self._like = name, re.compile((beginnings or "(?!)").encode()), like
+        self._own, self._begins = name, re.compile((beginnings or "(?!)").encode())
 
     def may_define(self, hashes: KeysView[int]) -> Collection[int]:
         """Return all, as what they are of is not known."""
@@ -45,25 +42,14 @@ class _Symbols(DynamicSymbols):
 
     def defines(self, symbol: Symbol) -> bool:
         """Return whether a symbol is linked from this library, or is one of it by its name."""
-        if symbol.file:
-            return symbol.file == self._own
-        return bool(self._begins.match(symbol.name)) or bool(self._like and self._like.defines(symbol))
+        return symbol.file == self._own if symbol.file else bool(self._begins.match(symbol.name))
 
 
 class Assumed(ObjectFile):
-    """A library that is assumed to be on a machine. like: the symbols of one that is read."""
+    """A library that is assumed to be on a machine."""
 
-    def __init__(self, name: str, beginnings: str, machine: str, like: DynamicSymbols | None = None) -> None:
+    def __init__(self, name: str, beginnings: str, machine: str) -> None:
         self.machine, self.bits, self.soname, self.interpreter = machine, 64, name, ""
         self.needed, self.runpath, self.rpath = (), None, []
         self.no_default_folders = self.has_executable_stack = False
-        self.symbols = _Symbols(name, beginnings, like)
-
-
-def of_system(here: Host, name: str, machine: str) -> Assumed:
-    """Return a library of another machine's system, whose unversioned symbols are those that it has here."""
-    like = None
-    for path in cached_paths(here, here.machine).get(name, ())[:1]:
-        with suppress(NotALibrary, OSError):
-            like = object_file(here, here.realpath(path)).symbols
-    return Assumed(name, SYSTEM[name], machine, like)
+        self.symbols = _Symbols(name, beginnings)

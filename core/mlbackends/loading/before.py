@@ -1,27 +1,35 @@
 """An environment before packages are installed into it: wheels that a lock or a requirement names, as a host.
 
-Of each wheel only the ranges that are needed are read, and nothing is installed, imported or built.
+The wheels' files are at the places where pip would put them, over those of the environment. Each is a sparse
+file in a temporary folder, of the right size, which is filled when it is read for the first time. Nothing is
+installed, imported or built.
 """
 
+import itertools
+import os
+import posixpath
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from zipfile import ZipInfo
 
 import msgspec
 
-from mlbackends.base.errors import BadInput, counted, joined
+from mlbackends.base import mounts
+from mlbackends.base.errors import BadInput, Incomplete, NotALibrary, counted, joined, some
 from mlbackends.base.quantities import dotted_numbers
-from mlbackends.host.host import Host
-from mlbackends.host.python.packages import distribution, normalised
-from mlbackends.loading.assumed import DRIVER, PYTHON, SYSTEM, Assumed, of_system
+from mlbackends.host.host import Host, once_per_host
+from mlbackends.host.python.packages import distribution, distributions, normalised, record_bytes
+from mlbackends.loading.assumed import DRIVER, PYTHON, SYSTEM, Assumed
 from mlbackends.loading.chips import gpus
+from mlbackends.loading.gpu_code import GpuCode, read_all_gpu_code, read_gpu_code
 from mlbackends.loading.imports import shared_objects
-from mlbackends.loading.linker import cached_paths
-from mlbackends.loading.planned import PlannedHost
-from mlbackends.loading.plans import glibc_floor, if_installed, locked
-from mlbackends.loading.web import Web
+from mlbackends.loading.linker import ObjectFile, cached_paths
+from mlbackends.loading.plans import if_installed, locked
+from mlbackends.loading.web import RangeFile, local_path
+from mlbackends.loading.wheels import Wheel
 from mlbackends.model.loading import PackageLoading, TargetMachine
 
 
@@ -67,58 +75,80 @@ def before(
         raise BadInput(
             f"wheels are chosen for one machine, not for {joined(sorted(machines))}", "name one --for"
         )
-    with Web() as web, ExitStack() as stack:
-        folder, root = (stack.enter_context(TemporaryDirectory(prefix="backends-")) for _ in range(2))
-        machine, notes, assumed = host.machine, [], {}
-        floor = min((target.glibc for target in targets if target.glibc), key=dotted_numbers, default="")
-        if is_other := bool(floor) or not machines <= {machine}:
-            machine = next(iter(machines), machine)
-            here, host = host, _bare(host, machine, floor or _NEWEST_GLIBC, root)
-            assumed = {f"/usr/lib64/{name}": of_system(here, name, machine) for name in SYSTEM}
+    machine, notes, root = host.machine, [], "/"
+    glibc = min((target.glibc for target in targets if target.glibc), key=dotted_numbers, default="")
+    assumed: dict[str, Assumed] = {}
+    with TemporaryDirectory(prefix="backends-") as folder:
+        if is_other := bool(glibc) or not machines <= {machine}:
+            machine, glibc, root = next(iter(machines), machine), glibc or _NEWEST_GLIBC, f"{folder}/root"
+            host = _bare(host, machine, glibc, root)
+            assumed = {f"/usr/lib64/{name}": Assumed(name, own, machine) for name, own in SYSTEM.items()}
             assumed[_PYTHON] = Assumed(_PYTHON, PYTHON, machine)
+            others = "GCC's and the other libraries that manylinux allows"
+            notes.append(f"assumed to be on {machine}: glibc {glibc}, {others}")
         plan = locked(host, lock) if lock else if_installed(host, wanted, index, alone=is_other)
-        if is_other:
-            needed = max((glibc_floor(name) for name, _ in plan.files), default=0)
-            glibc = f"glibc {floor or f'2.{needed} or newer'}, " if floor or needed else ""
-            notes.append(
-                f"assumed to be on {machine}: {glibc}GCC's and the other libraries that manylinux allows"
-            )
         if any(target.chip and target.vendor == "nvidia" for target in targets):
             lacking = {name: own for name, own in DRIVER.items() if not cached_paths(host, machine).get(name)}
             for base in ("/usr/lib", "/usr/lib64"):
                 assumed |= {f"{base}/{name}": Assumed(name, own, machine) for name, own in lacking.items()}
             notes += ["assumed to be there: NVIDIA's driver"] * bool(lacking)
+        wheels = []
+        for i, (name, address) in enumerate(plan.files):
+            if progress:
+                progress(i, len(plan.files), name)
+            try:
+                wheels.append(Wheel(name, RangeFile(address)))
+            except (OSError, ValueError) as error:
+                why = getattr(error, "strerror", "") or error
+                raise Incomplete(f"{local_path(address)} cannot be read: {why}") from None
+        reads_code = any(target.chip for target in targets or gpus(host))
         planned = PlannedHost(
             host,
-            plan.wheels(web, progress),
+            wheels,
             folder,
             replaces=bool(lock) or is_other,
-            reads_code=any(target.chip for target in targets or gpus(host)),
+            reads_code=reads_code,
             assumed=assumed,
-            root=root if is_other else "/",
+            root=root,
         )
-        named = {name for name in plan.lacking if name.partition(" ")[0] in set(map(normalised, subjects))}
-        answers = plan.answers(lock or "requirements", named if subjects else set(plan.lacking))
-        dists = [distribution(planned, name) for name in planned.new]
-        compiled = [dist.name for dist in dists if dist and shared_objects(planned, dist)]
-        lacking_names = {name.partition(" ")[0] for name in named}
-        packages = [subject for subject in subjects if normalised(subject) not in lacking_names]
-        packages = packages if subjects else compiled or planned.new
+        names = set(map(normalised, subjects))
+        answers = [answer for answer in plan.lacking if not subjects or answer.name in names]
+        packages = [name for name in subjects if normalised(name) not in {one.name for one in answers}]
+        if not subjects:
+            dists = [distribution(planned, name) for name in planned.new]
+            packages = [dist.name for dist in dists if dist and shared_objects(planned, dist)] or planned.new
         if not packages and not answers:  # it is installed already
             packages = [re.split(r"[^\w.-]", text)[0] for text in wanted if not text.endswith(".whl")]
         if not packages and not answers:
             raise BadInput("nothing would be installed", "leave --lock and --if-installed out")
 
         def read() -> str:
-            size, count = sum(wheel.file.size for wheel in planned.wheels), len(planned.wheels)
-            return f"read {web.read / 1e6:,.1f} MB of {size / 1e6:,.1f} MB in {counted(count, 'wheel')}"
+            amount, size = (sum(getattr(wheel.file, name) for wheel in wheels) for name in ("amount", "size"))
+            return f"read {amount / 1e6:,.1f} MB of {size / 1e6:,.1f} MB in {counted(len(wheels), 'wheel')}"
 
+        answers = _grouped(answers, lock or "requirements")
         yield Before(planned, packages, answers, lambda: (*plan.notes, *notes, read()))
+
+
+def _grouped(lacking: Sequence[PackageLoading], source: str) -> list[PackageLoading]:
+    """Return the answers for packages without a wheel, one for many that lack it for the same reason."""
+    by_code: dict[str, list[PackageLoading]] = {}
+    for answer in lacking:
+        by_code.setdefault(answer.faults[0].code, []).append(answer)
+    answers = []
+    for alike in by_code.values():
+        if len(alike) > _MOST_ALIKE:  # one cause, such as a lock for another machine
+            also = some(tuple(answer.faults[0].name for answer in alike[1:]))
+            fault = msgspec.structs.replace(alike[0].faults[0], cause=f"the same is true of {also}")
+            alike = [PackageLoading(source, "", alike[0].verdict, faults=(fault,))]
+        answers += alike
+    return answers
 
 
 def _bare(host: Host, machine: str, glibc: str, root: str) -> Host:
     """Return a machine of another kind, with nothing on it that is known, and an interpreter as here."""
     described = {"uname": {"sysname": "Linux", "machine": machine}, "system": {"libc": f"glibc {glibc}"}}
+    os.mkdir(root)
     with open(f"{root}/host.json", "wb") as file:
         file.write(msgspec.json.encode(described))
     version = str(host.python.get("version", ""))
@@ -128,7 +158,148 @@ def _bare(host: Host, machine: str, glibc: str, root: str) -> Host:
     return Host(root, python=python, environment={})
 
 
+#: A file that is not installed: of a wheel, written by us, or assumed.
+_Entry = tuple[Wheel, ZipInfo] | bytes | ObjectFile
+
+
+class PlannedHost(Host):
+    """A machine with wheels that are not installed.
+
+    base: the machine as it is. folder: where the files are put. replaces: whether the wheels are all that the
+    environment has; otherwise they replace what is installed under their names. reads_code: whether files
+    with code for GPUs are read as a whole, up to a limit; otherwise that code counts as not read. assumed:
+    objects by the path where they count as present. root: that of the base.
+    """
+
+    def __init__(
+        self,
+        base: Host,
+        wheels: Sequence[Wheel],
+        folder: str,
+        *,
+        replaces: bool,
+        reads_code: bool = False,
+        assumed: Mapping[str, ObjectFile] = {},
+        root: str = "/",
+    ) -> None:
+        python = dict(base.python)
+        paths = [base.realpath(path) for path in python.get("path", ())]
+        sites = [path for path in paths if path.endswith(("site-packages", "dist-packages"))]
+        version = ".".join(str(python.get("version", "3")).split(".")[:2])
+        prefix, library = (base.realpath(str(python.get(key, "/usr"))) for key in ("prefix", "base_prefix"))
+        own = [path for path in sites if path.startswith(f"{prefix}/")]
+        self.site = (own or [f"{prefix}/lib/python{version}/site-packages"])[0]
+        if replaces:
+            paths = [path for path in paths if path not in sites and path.startswith(f"{library}/")]
+        python["path"] = paths if self.site in paths else [*paths, self.site]
+        self._base, self._folder, self._hides_all, self._reads_code = base, folder, replaces, reads_code
+        #: What is planned by the path where it would be, and what folders then contain.
+        self._planned: dict[str, _Entry] = {}
+        self._folders: dict[str, set[str]] = {}
+        self._hidden: set[str] = set()
+        #: What is planned by its place on the disk, and those that were read, with why they cannot be.
+        self._copies: dict[str, _Entry] = {}
+        self._read: dict[str, Exception | None] = {}
+        self._clock = itertools.count()
+        super().__init__(root, python=python, environment=base.environment, timeout=base.timeout)
+        self.new: list[str] = []
+        for wheel in wheels:
+            name = normalised(wheel.info.partition("-")[0])
+            self.new.append(name)
+            for dist in () if replaces else distributions(base).get(name, ()):
+                self._hidden.add(f"{base.realpath(dist.folder)}/{dist.info.rpartition('/')[2]}")
+                for line in record_bytes(base, dist).decode(errors="replace").splitlines():
+                    path = posixpath.join(dist.folder, line.rsplit(",", 2)[0].strip('"'))
+                    self._hidden.add(posixpath.normpath(path))
+            lines = []
+            for path, info in wheel.files.items():
+                at = f"{prefix}{path}" if path.startswith("/") else f"{self.site}/{path}"
+                self._plan(at, (wheel, info))
+                lines.append(f'"{posixpath.relpath(at, self.site)}",,{info.file_size}')
+            record = "\n".join([*sorted(lines), ""]).encode()  # as pip sorts them
+            self._plan(f"{self.site}/{wheel.info}/RECORD", record)
+        for path, file in assumed.items():
+            self._plan(path, file)
+        self._on_disk = self._on_planned_disk
+
+    def _plan(self, path: str, entry: _Entry) -> None:
+        self._planned[path] = entry
+        folder, _, name = path.rpartition("/")
+        while name not in self._folders.setdefault(folder, set()):
+            self._folders[folder].add(name)
+            folder, _, name = folder.rpartition("/")
+
+    def _is_hidden(self, path: str) -> bool:
+        if self._hides_all and path.startswith(f"{self.site}/"):
+            return True
+        return path in self._hidden or (".dist-info/" in path and posixpath.dirname(path) in self._hidden)
+
+    def real(self, path: str) -> str:
+        """Return the place of a path on the disk: of a wheel's file, of the copy, which is still empty."""
+        path = posixpath.normpath(path)
+        if path not in self._planned and path not in self._folders:
+            return super().real(f"/dev/null{path}" if self._is_hidden(path) else path)
+        at = f"{self._folder}/planned{path}"
+        if path not in self._planned:
+            os.makedirs(at, exist_ok=True)
+        elif at not in self._copies:
+            os.makedirs(posixpath.dirname(at), exist_ok=True)
+            entry = self._copies[at] = self._planned[path]
+            with open(at, "wb") as file:
+                file.write(entry) if isinstance(entry, bytes) else None
+                file.truncate(entry[1].file_size) if isinstance(entry, tuple) else None
+        return at
+
+    def _on_planned_disk(self, function: Callable[..., Any], path: str, *rest: Any, **options: Any) -> Any:
+        entry = self._copies.get(path)
+        if isinstance(entry, ObjectFile) and function is ObjectFile:
+            return entry
+        is_code = function in _OF_CODE
+        if isinstance(entry, tuple) and function not in _LOOKING and (is_code or path not in self._read):
+            wheel, info = entry
+            try:
+                self._read[path] = None
+                if not path.endswith(".so") and ".so." not in posixpath.basename(path):
+                    data = wheel.whole(info, _TEXT_BYTES)
+                    with open(path, "wb") as file:
+                        file.write(data)
+                elif not is_code:
+                    wheel.fill(info, path)
+                elif not wheel.fill_code(info, path, _CODE_BYTES if self._reads_code else 0):
+                    return GpuCode(unread=1)
+            except (NotALibrary, OSError) as error:
+                self._read[path] = error
+            # Files of one tick of the clock would be one for libraries/elf.py.
+            os.utime(path, (at := next(self._clock), at))
+        if function not in _LOOKING and (failure := self._read.get(path)):
+            raise failure
+        return mounts.call(function, path, *rest, **options)
+
+    @once_per_host
+    def listdir(self, path: str) -> list[str]:
+        """Return the names in a folder, those of wheels among them."""
+        path = posixpath.normpath(path)
+        planned = self._folders.get(path, set())
+        if self._hides_all and (path == self.site or path.startswith(f"{self.site}/")):
+            return sorted(planned)
+        return sorted(
+            planned.union(name for name in self._base.listdir(path) if not self._is_hidden(f"{path}/{name}"))
+        )
+
+    @once_per_host
+    def realpath(self, path: str) -> str:
+        """Return the path without links; the files of wheels are none."""
+        normal = posixpath.normpath(path)
+        return normal if normal in self._planned or normal in self._folders else super().realpath(path)
+
+
 #: Chips of systems that have an ARM processor: Orin, Thor and GB10.
 _ARM_CHIPS = ("8.7", "11.0", "12.1")
-_PYTHON = "/venv/bin/python"
-_NEWEST_GLIBC = "2.39"
+_PYTHON, _NEWEST_GLIBC, _MOST_ALIKE = "/venv/bin/python", "2.39", 3
+#: The most that is read of a file that is not a shared object, and of one for its code for GPUs, packed.
+_TEXT_BYTES, _CODE_BYTES = 64 << 20, 64 << 20
+#: What asks about a file and does not read it, and what reads the code for GPUs in a shared object.
+_LOOKING: tuple[Any, ...] = (
+    os.path.exists, os.path.isfile, os.path.isdir, os.path.islink, os.path.getsize, os.listdir, os.readlink
+)  # fmt: skip
+_OF_CODE: tuple[Any, ...] = (read_gpu_code, read_all_gpu_code)

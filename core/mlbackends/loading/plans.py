@@ -6,28 +6,25 @@ uv's documentation, "Resolution" and "Locking and syncing", and the files that u
 """
 
 import os
-import posixpath
 import re
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urljoin, urlsplit
 
 import msgspec
 
-from mlbackends.base.errors import BadInput, Incomplete, counted, some
+from mlbackends.base.errors import BadInput, Incomplete, counted
 from mlbackends.base.mounts import which
 from mlbackends.base.patterns import without_secrets
 from mlbackends.base.quantities import dotted_numbers
 from mlbackends.host.command import outcome_of
 from mlbackends.host.files import named_bytes
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.host.python.packages import normalised
 from mlbackends.host.python.requirements import holds, marker_environment
-from mlbackends.loading.web import RangeFile, Web, local_path
-from mlbackends.loading.wheels import Wheel
+from mlbackends.loading.web import local_path
 from mlbackends.model.loading import Fault, PackageLoading, Verdict
 
 #: A wheel's name and its address.
@@ -38,38 +35,8 @@ class Plan(NamedTuple):
     """Wheels that would be installed. lacking: packages without a wheel that fits. notes: what to know."""
 
     files: list[File]
-    lacking: dict[str, Fault]
+    lacking: Sequence[PackageLoading] = ()
     notes: tuple[str, ...] = ()
-
-    def wheels(self, web: Web, progress: Callable[[int, int, str], None] | None = None) -> list[Wheel]:
-        """Open the wheels: of each, its list of files is read. Raises Incomplete."""
-        opened = []
-        for i, (name, address) in enumerate(self.files):
-            if progress:
-                progress(i, len(self.files), name)
-            try:
-                opened.append(Wheel(name, RangeFile(web, address)))
-            except (OSError, ValueError) as error:
-                why = getattr(error, "strerror", "") or error
-                raise Incomplete(f"{local_path(address)} cannot be read: {why}") from None
-        return opened
-
-    def answers(self, source: str, names: Container[str]) -> list[PackageLoading]:
-        """Return the answers for packages without a wheel, one for many that lack it for the same reason."""
-        by_code: dict[str, list[tuple[str, Fault]]] = {}
-        for name, fault in self.lacking.items():
-            if name in names:
-                by_code.setdefault(fault.code, []).append((name, fault))
-        answers = []
-        for code, faults in by_code.items():
-            verdict = Verdict.UNKNOWN if code == "not-read" else Verdict.FAILS
-            if len(faults) > _MOST_ALIKE:  # one cause, such as a lock for another machine
-                also = f"the same is true of {some(tuple(name for name, _ in faults[1:]))}"
-                faults = [(source, msgspec.structs.replace(faults[0][1], cause=also))]
-            for name, fault in faults:
-                package, _, version = name.partition(" ")
-                answers.append(PackageLoading(package, version, verdict, faults=(fault,)))
-        return answers
 
 
 # ---- locks -----------------------------------------------------------------------------------------
@@ -77,87 +44,59 @@ class Plan(NamedTuple):
 
 def locked(host: Host, path: str) -> Plan:
     """Return what a pylock.toml or uv.lock installs, without groups and extras. Raises BadInput."""
-    files: list[File] = []
-    lacking: dict[str, Fault] = {}
+    files, lacking = [], []
+    text = named_bytes(path, 64 << 20, "lock file")
     try:
-        data = tomllib.loads(named_bytes(path, 64 << 20, "lock file").decode())
-        is_uv = "package" in data
-        if "lock-version" not in data and not is_uv:
-            raise BadInput(f"{path} is neither a pylock.toml nor a uv.lock")
-        base = f"file://{os.path.abspath(path)}"
-        chosen = _of_uv(host, data) if is_uv else _of_pylock(host, data)
-        for package in chosen:
-            name, wheels = f"{package['name']} {package.get('version', '')}".strip(), _wheels(package, base)
+        data = tomllib.loads(text.decode())
+        for package in _of_uv(host, data) if "package" in data else _of_pylock(host, data):
+            wheels = _wheels(package, f"file://{os.path.abspath(path)}")
             if best := best_wheel(host, wheels):
                 files.append(best)
             else:
-                lacking[name] = _lacking(host, name, wheels, can_build="sdist" in package or not wheels)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"{path} is not a lock file: {error}") from None
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        if isinstance(error, BadInput):
-            raise
-        raise BadInput(f"{path} is not a valid lock file: {type(error).__name__}: {error}") from None
+                lacking.append(_lacking(host, package, wheels))
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise BadInput(
+            f"{path} is not a valid pylock.toml or uv.lock: {type(error).__name__}: {error}"
+        ) from None
     return Plan(files, lacking)
 
 
-def _of_pylock(host: Host, data: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    groups = {"extras": set(), "dependency_groups": set(map(normalised, data.get("default-groups", ())))}
-    for package in data["packages"]:
-        marker = re.sub(
-            r"""(['"])([\w.-]+)\1\s+(not\s+)?in\s+(extras|dependency_groups)""",
-            lambda found: (
-                f"'x' {'not ' * bool(found[3])}in '{'x' * (normalised(found[2]) in groups[found[4]])}'"
-            ),
-            package.get("marker", ""),
-        )
-        if not marker or holds(marker, marker_environment(host)) is not False:
-            yield package
+def _of_pylock(host: Host, data: dict[str, Any]) -> list[dict[str, Any]]:
+    groups = {"extras": (), "dependency_groups": tuple(data.get("default-groups", ()))}
+    environment = marker_environment(host) | groups
+    return [row for row in data["packages"] if holds(row.get("marker", ""), environment) is not False]
 
 
-def _of_uv(host: Host, data: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the packages that the members of a uv.lock need, the members themselves left out."""
+def _of_uv(host: Host, data: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the packages that the members of a uv.lock need, the members themselves left out."""
     environment = marker_environment(host)
-    todo: list[tuple[dict[str, Any], str]] = []
-    by_name: dict[str, list[dict[str, Any]]] = {}
-    for package in data["package"]:
-        by_name.setdefault(package["name"], []).append(package)
-        if set(package["source"]) & {"editable", "virtual"} or package["source"].get("directory") == ".":
-            todo.append((package, ""))
-    chosen: dict[int, dict[str, Any]] = {}
-    seen = {(id(package), extra) for package, extra in todo}
+    members = [row for row in data["package"] if {"editable", "virtual"} & set(row["source"])]
+    todo = [(row, "") for row in members]
+    seen = {(id(row), "") for row in members}
     for package, extra in todo:  # grows as it is walked
-        if not set(package["source"]) & {"editable", "virtual"}:
-            chosen[id(package)] = package
-        needs = package.get("dependencies", ())
-        for need in package.get("optional-dependencies", {}).get(extra, ()) if extra else needs:
-            if need.get("marker") and holds(need["marker"], environment) is False:
+        if not extra and package not in members:
+            yield package
+        needs = package.get("optional-dependencies", {}).get(extra, ()) if extra else ()
+        for need in needs if extra else package.get("dependencies", ()):
+            if holds(need.get("marker", ""), environment) is False:
                 continue
-            for other in by_name[need["name"]]:
-                is_meant = all(
-                    need.get(key, other.get(key)) == other.get(key) for key in ("version", "source")
-                )
-                forks = other.get("resolution-markers", ())
-                if not is_meant or (forks and all(holds(fork, environment) is False for fork in forks)):
-                    continue
-                for wanted in ("", *need.get("extra", ())):
-                    if (id(other), wanted) not in seen:
-                        seen.add((id(other), wanted))
-                        todo.append((other, wanted))
-    return list(chosen.values())
+            for row in data["package"]:
+                # Version and source are stated where there are several.
+                if all(need.get(key, row.get(key)) == row.get(key) for key in ("name", "version", "source")):
+                    more = [(row, name) for name in ("", *need.get("extra", ()))]
+                    todo += [(row, name) for row, name in more if (id(row), name) not in seen]
+                    seen |= {(id(row), name) for row, name in more}
 
 
 def _wheels(package: dict[str, Any], base: str) -> list[File]:
     """Return the wheels of a package in a lock, each as its name and its address."""
     source = package.get("source", {})
-    folder = source.get("registry", "") if isinstance(source, dict) else ""
-    archives = [package["archive"]] if "archive" in package else []
+    folder = local_path(source.get("registry", "https://"))
     files = []
-    for wheel in (*package.get("wheels", ()), *archives):
-        # uv's own paths are below the registry, those of the specification relative to the lock.
-        address = wheel.get("url") or wheel.get("path") or wheel.get("filename", "")
-        if not re.match(r"[a-z]+:/|/", address):
-            address = urljoin(base, posixpath.join(folder if local_path(folder) else "", address))
+    for wheel in (*package.get("wheels", ()), *([package["archive"]] if "archive" in package else [])):
+        # Below uv's registry or its source; those of the specification relative to the lock.
+        at = wheel.get("url") or wheel.get("path") or source.get("url") or source.get("path")
+        address = urljoin(base, os.path.join(folder, at or wheel["filename"]))
         name = wheel.get("name") or unquote(urlsplit(address).path.rpartition("/")[2])
         if name.endswith(".whl"):
             files.append((name, address))
@@ -175,14 +114,15 @@ def if_installed(host: Host, wanted: Sequence[str], index: str, *, alone: bool =
     """
     from packaging.requirements import InvalidRequirement, Requirement
 
-    wanted = [os.path.abspath(text) if text.endswith(".whl") else text for text in wanted]
     for text in wanted:
         try:
-            if not text.endswith(".whl") or not os.path.isfile(text):
+            if not text.endswith(".whl"):
                 Requirement(text)
+            elif not os.path.isfile(text):
+                raise BadInput(f"{text} does not exist")
         except InvalidRequirement as error:
-            why = "it does not exist" if text.endswith(".whl") else str(error).splitlines()[0]
-            raise BadInput(f"{text!r} is not a requirement: {why}") from None
+            raise BadInput(f"{text!r} is not a requirement: {str(error).splitlines()[0]}") from None
+    wanted = [os.path.abspath(text) if text.endswith(".whl") else text for text in wanted]
     python = str(host.python.get("executable", ""))
     uv = which("uv", os.pathsep.join([os.path.dirname(python), os.environ.get("PATH", os.defpath)]))
     folder = local_path(index)
@@ -192,44 +132,36 @@ def if_installed(host: Host, wanted: Sequence[str], index: str, *, alone: bool =
     common = ["--only-binary", ":all:", *(("--no-index", "--find-links", folder) if folder else ())]
     with tempfile.TemporaryDirectory(prefix="backends-") as scratch:
         listed, lock = f"{scratch}/wanted.txt", f"{scratch}/pylock.toml"
-        _write(listed, wanted)
-        if alone and not uv:
-            raise Incomplete("requirements of another machine need uv, which is not installed", "install uv")
+
+        def output(*command: str) -> tuple[str, str]:
+            with open(listed, "w", encoding="utf-8") as file:
+                file.write("\n".join([*wanted, ""]))
+            return _output([*command, *common], variables, scratch)
+
         if not uv:
+            if alone:
+                raise Incomplete(
+                    "requirements of another machine need uv, which is not installed", "install uv"
+                )
             ask = [python, "-m", "pip", "install", "--dry-run", "--no-input", "--quiet", "--retries", "0"]
-            report, _ = _output([*ask, *common, "--report", "-", "-r", listed], variables, scratch)
+            report, _ = output(*ask, "--report", "-", "-r", listed)
             note = "dependencies are resolved by pip, which may have downloaded whole wheels; uv does not"
-            return Plan(list(_in_report(report)), {}, (note,))
-        common += ["--no-progress"]
+            urls = [urlsplit(row["download_info"]["url"]) for row in msgspec.json.decode(report)["install"]]
+            files = [(unquote(url.path.rpartition("/")[2]), url.geturl()) for url in urls]
+            return Plan(files, notes=(note,))
+        common.append("--no-progress")
         ask = [uv, "pip", "compile", listed, "--format", "pylock.toml", "-o", lock]
         if alone:
             version = ".".join(str(host.python.get("version", "")).split(".")[:2])
             platform = f"{host.machine}-{_platforms(host)[0].removesuffix(f'_{host.machine}')}"
-            common += ["--python-version", version, "--python-platform", platform]
-            _output([*ask, *common], variables, scratch)
-            return locked(host, lock)._replace(notes=("dependencies are resolved by uv",))
-        common += ["--python", python]
-        tried = [uv, "pip", "install", "--dry-run", "--break-system-packages", "-r", listed]
-        _, plan = _output([*tried, *common], variables, scratch)
-        plan = re.sub(r"(\S+)==\S+ \(from (\S+)\)", r"\1 @ \2", plan)  # as older ones of uv write it
-        _write(listed, re.findall(r"^ [+~] (\S+==\S+|\S+ @ \S+)", plan, re.MULTILINE))
-        _output([*ask, "--no-deps", *common], variables, scratch)
+            output(*ask, "--python-version", version, "--python-platform", platform)
+        else:
+            common += ["--python", python]
+            _, plan = output(uv, "pip", "install", "--dry-run", "--break-system-packages", "-r", listed)
+            plan = re.sub(r"(\S+)==\S+ \(from (\S+)\)", r"\1 @ \2", plan)  # as older ones of uv write it
+            wanted = re.findall(r"^ [+~] (\S+==\S+|\S+ @ \S+)", plan, re.MULTILINE)
+            output(*ask, "--no-deps")
         return locked(host, lock)._replace(notes=("dependencies are resolved by uv",))
-
-
-def _write(path: str, lines: Iterable[str]) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("\n".join([*lines, ""]))
-
-
-def _in_report(report: str) -> Iterator[File]:
-    """Yield the wheels in what pip reports that it would install."""
-    try:
-        for item in msgspec.json.decode(report)["install"]:
-            address = str(item["download_info"]["url"])
-            yield unquote(urlsplit(address).path.rpartition("/")[2]), address
-    except (msgspec.DecodeError, KeyError, TypeError, RecursionError):
-        raise Incomplete("pip's report of what it would install cannot be read") from None
 
 
 def _output(command: Sequence[str], variables: dict[str, str], scratch: str) -> tuple[str, str]:
@@ -258,8 +190,7 @@ def best_wheel(host: Host, files: Iterable[File]) -> File | None:
     """Return the wheel that pip would choose for a host's interpreter, None if none fits."""
     from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-    ranks = _ranks(host)
-    ranked = []
+    ranks, ranked = _ranks(host), []
     for name, address in files:
         try:
             _, _, build, tags = parse_wheel_filename(name)
@@ -284,39 +215,29 @@ def _ranks(host: Host) -> dict[str, int]:
 def _platforms(host: Host) -> list[str]:
     """Return the platforms of wheels that a host can use, best first."""
     name, _, version = str(host.system("libc") or "").partition(" ")
-    major, minor = (*dotted_numbers(version), 0, 0)[:2]
-    machine = host.machine
-    if name == "musl":
-        return [f"musllinux_1_{i}_{machine}" for i in range(minor, -1, -1)] + [f"linux_{machine}"]
-    oldest = 5 if machine in ("x86_64", "i686") else 17
-    platforms = []
-    for i in range(minor if major == 2 else 0, oldest - 1, -1):
-        platforms += [f"manylinux_2_{i}_{machine}"] + (
-            [f"{_OLD_TAGS[i]}_{machine}"] if i in _OLD_TAGS else []
-        )
-    return [*platforms, f"linux_{machine}"]
+    minor = (*dotted_numbers(version), 0, 0)[1]
+    kinds = [f"musllinux_1_{i}" for i in range(minor, -1, -1)]
+    if name != "musl":
+        kinds = [kind for i in range(minor, 4, -1) for kind in (f"manylinux_2_{i}", _OLD_TAGS.get(i, ""))]
+    return [f"{kind}_{host.machine}" for kind in (*kinds, "linux") if kind]
 
 
-def glibc_floor(name: str) -> int:
-    """Return the glibc that a wheel needs, 28 for 2.28; 0 for one that needs none."""
-    floors = [int(minor) for minor in re.findall(r"manylinux_2_(\d{1,3})_", name)]
-    floors += [minor for minor, old in _OLD_TAGS.items() if f"{old}_" in name]
-    return min(floors, default=0)
-
-
-def _lacking(host: Host, name: str, files: Sequence[File], *, can_build: bool) -> Fault:
+def _lacking(host: Host, package: dict[str, Any], files: Sequence[File]) -> PackageLoading:
     """Return that no wheel of a package fits, and in what."""
-    if can_build:
-        return Fault("not-read", name, f"{name}: no wheel fits, and it would be built from source")
-    listed = " ".join(file for file, _ in files)
+    listed = " ".join(name for name, _ in files)
+    name, version = package["name"], package.get("version", "")
     python, libc = host.python.get("version", ""), host.system("libc") or "an unknown C library"
-    code = "wrong-python" if any(f"-{platform}" in listed for platform in _platforms(host)) else ""
-    code = code or ("glibc-too-old" if f"linux_{host.machine}" in listed else "wrong-architecture")
-    message = (
-        f"{name}: none of {counted(len(files), 'wheel')} is for Python {python} on {host.machine}, {libc}"
-    )
-    return Fault(code, name, message)
+    message = f"none of {counted(len(files), 'wheel')} is for Python {python} on {host.machine}, {libc}"
+    if "sdist" in package or not files:
+        code, message = "not-read", "no wheel fits, and it would be built from source"
+    elif any(f"-{platform}" in listed for platform in _platforms(host)):
+        code = "wrong-python"
+    else:
+        code = "glibc-too-old" if f"linux_{host.machine}" in listed else "wrong-architecture"
+    named = f"{name} {version}".strip()
+    verdict = Verdict.UNKNOWN if code == "not-read" else Verdict.FAILS
+    return PackageLoading(name, version, verdict, faults=(Fault(code, named, f"{named}: {message}"),))
 
 
 _OLD_TAGS = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
-_RESOLVING_SECONDS, _MOST_ALIKE = 300.0, 3
+_RESOLVING_SECONDS = 300.0

@@ -8,7 +8,7 @@ whole survey, so lines that few comparisons settle are settled here.
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
@@ -164,7 +164,7 @@ def marker_environment(host: Host) -> dict[str, str]:
     return {name: value for name, value in values.items() if value} | {"extra": ""}
 
 
-def holds(marker: str, environment: dict[str, str]) -> bool | None:
+def holds(marker: str, environment: Mapping[str, str | tuple[str, ...]]) -> bool | None:
     """Evaluate a marker; None if it uses an unknown variable or is not a marker.
 
     `packaging` does not have the third result. Markers have the grammar of Python's expressions except for
@@ -179,7 +179,7 @@ def holds(marker: str, environment: dict[str, str]) -> bool | None:
         return None
 
 
-def _evaluate(node: ast.expr, environment: dict[str, str]) -> bool | None:
+def _evaluate(node: ast.expr, environment: Mapping[str, str | tuple[str, ...]]) -> bool | None:
     if isinstance(node, ast.BoolOp):
         results = [_evaluate(value, environment) for value in node.values]
         decisive = isinstance(node.op, ast.Or)
@@ -191,10 +191,10 @@ def _evaluate(node: ast.expr, environment: dict[str, str]) -> bool | None:
         for side in (node.left, node.comparators[0])
     )
     sign = _SIGNS[type(node.ops[0])]
+    if isinstance(have, str) and isinstance(required, (str, tuple)) and sign in ("in", "not in"):
+        return (have in required) is (sign == "in")
     if not isinstance(have, str) or not isinstance(required, str):
         return None
-    if sign in ("in", "not in"):
-        return (have in required) is (sign == "in")
     if getattr(node.left, "id", "") in _VERSIONS:
         return satisfies(have, f"{sign}{required}")
     if sign in ("==", "==="):
