@@ -5,7 +5,6 @@ file in a temporary folder, of the right size, which is filled when it is read f
 installed, imported or built.
 """
 
-import itertools
 import os
 import posixpath
 import re
@@ -192,15 +191,14 @@ class PlannedHost(Host):
         if replaces:
             paths = [path for path in paths if path not in sites and path.startswith(f"{library}/")]
         python["path"] = paths if self.site in paths else [*paths, self.site]
-        self._base, self._folder, self._hides_all, self._reads_code = base, folder, replaces, reads_code
+        self._base, self._folder, self._hides_all = base, f"{folder}/planned", replaces
+        self._most_of_code = _CODE_BYTES if reads_code else 0
         #: What is planned by the path where it would be, and what folders then contain.
         self._planned: dict[str, _Entry] = {}
         self._folders: dict[str, set[str]] = {}
         self._hidden: set[str] = set()
-        #: What is planned by its place on the disk, and those that were read, with why they cannot be.
-        self._copies: dict[str, _Entry] = {}
-        self._read: dict[str, Exception | None] = {}
-        self._clock = itertools.count()
+        #: Files of wheels that were read: whether without their code for GPUs, or why they cannot be.
+        self._read: dict[str, bool | Exception] = {}
         super().__init__(root, python=python, environment=base.environment, timeout=base.timeout)
         self.new: list[str] = []
         for wheel in wheels:
@@ -239,41 +237,43 @@ class PlannedHost(Host):
         path = posixpath.normpath(path)
         if path not in self._planned and path not in self._folders:
             return super().real(f"/dev/null{path}" if self._is_hidden(path) else path)
-        at = f"{self._folder}/planned{path}"
+        at = f"{self._folder}{path}"
         if path not in self._planned:
             os.makedirs(at, exist_ok=True)
-        elif at not in self._copies:
+        elif not os.path.exists(at):
             os.makedirs(posixpath.dirname(at), exist_ok=True)
-            entry = self._copies[at] = self._planned[path]
+            entry = self._planned[path]
             with open(at, "wb") as file:
-                file.write(entry) if isinstance(entry, bytes) else None
-                file.truncate(entry[1].file_size) if isinstance(entry, tuple) else None
+                if isinstance(entry, tuple):
+                    file.truncate(entry[1].file_size)
+                elif isinstance(entry, bytes):
+                    file.write(entry)
         return at
 
     def _on_planned_disk(self, function: Callable[..., Any], path: str, *rest: Any, **options: Any) -> Any:
-        entry = self._copies.get(path)
+        is_planned = path.startswith(self._folder) and function not in _LOOKING
+        entry = self._planned.get(path.removeprefix(self._folder)) if is_planned else None
         if isinstance(entry, ObjectFile) and function is ObjectFile:
             return entry
-        is_code = function in _OF_CODE
-        if isinstance(entry, tuple) and function not in _LOOKING and (is_code or path not in self._read):
-            wheel, info = entry
-            try:
-                self._read[path] = None
-                if not path.endswith(".so") and ".so." not in posixpath.basename(path):
-                    data = wheel.whole(info, _TEXT_BYTES)
-                    with open(path, "wb") as file:
-                        file.write(data)
-                elif not is_code:
-                    wheel.fill(info, path)
-                elif not wheel.fill_code(info, path, _CODE_BYTES if self._reads_code else 0):
-                    return GpuCode(unread=1)
-            except (NotALibrary, OSError) as error:
-                self._read[path] = error
-            # Files of one tick of the clock would be one for libraries/elf.py.
-            os.utime(path, (at := next(self._clock), at))
-        if function not in _LOOKING and (failure := self._read.get(path)):
-            raise failure
+        if isinstance(entry, tuple):
+            if path not in self._read:
+                try:
+                    self._read[path] = self._fill(path, *entry)
+                except (NotALibrary, OSError) as error:
+                    self._read[path] = error
+            if isinstance(failure := self._read[path], Exception):
+                raise failure
+            if self._read[path] and function in _OF_CODE:
+                return GpuCode(unread=1)
         return mounts.call(function, path, *rest, **options)
+
+    def _fill(self, path: str, wheel: Wheel, info: ZipInfo) -> bool:
+        if path.endswith(".so") or ".so." in posixpath.basename(path):
+            return wheel.fill(info, path, self._most_of_code)
+        data = wheel.whole(info, _TEXT_BYTES)
+        with open(path, "wb") as file:
+            file.write(data)
+        return False
 
     @once_per_host
     def listdir(self, path: str) -> list[str]:

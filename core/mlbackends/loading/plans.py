@@ -116,10 +116,7 @@ def if_installed(host: Host, wanted: Sequence[str], index: str, *, alone: bool =
 
     for text in wanted:
         try:
-            if not text.endswith(".whl"):
-                Requirement(text)
-            elif not os.path.isfile(text):
-                raise BadInput(f"{text} does not exist")
+            text.endswith(".whl") or Requirement(text)
         except InvalidRequirement as error:
             raise BadInput(f"{text!r} is not a requirement: {str(error).splitlines()[0]}") from None
     wanted = [os.path.abspath(text) if text.endswith(".whl") else text for text in wanted]

@@ -7,6 +7,7 @@ found by its header, and decoded twice, with two different assumptions about the
 are equal in both do not depend on that. Source: RFC 1951; zlib, contrib/puff.
 """
 
+import os
 import re
 import zipfile
 import zlib
@@ -61,6 +62,25 @@ class Wheel:
         with self._reading(info), self.zip.open(info) as member:
             return member.read()
 
+    def fill(self, info: ZipInfo, path: str, most: int) -> bool:
+        """Write to a sparse file of the right size what reading an object's symbols needs.
+
+        If it has code for GPUs and at most so many bytes as packed, all of it is written. Return whether such
+        code is left out. Raises OSError, and NotALibrary as reading the whole file would.
+        """
+        with self._reading(info), open(path, "r+b") as file:
+            member = Member(self, info, file)
+            with _Filled(path, member) as image:
+                image.interpreter()
+                DynamicSymbols(image).first_used(image, ())
+                has_code = has_gpu_sections(image)
+            if is_whole := has_code and info.compress_size <= most:
+                member.ensure(0, info.file_size)
+        os.utime(
+            path, (0, 0)
+        )  # it may have changed within a tick of the clock, which libraries/elf.py relies on
+        return has_code and not is_whole
+
     @contextmanager
     def _reading(self, info: ZipInfo) -> Iterator[None]:
         self.file.most = MOST_BYTES
@@ -68,32 +88,6 @@ class Wheel:
             yield
         except _DAMAGE as error:
             raise OSError(f"{info.filename} of {self.name} is damaged: {error}") from None
-
-    def fill(self, info: ZipInfo, path: str) -> None:
-        """Write to a sparse file of the right size what reading an object's symbols needs.
-
-        Raises OSError, and NotALibrary as reading the whole file would.
-        """
-        with self._filled(info, path) as image:
-            image.interpreter()
-            DynamicSymbols(image).first_used(image, ())
-
-    def fill_code(self, info: ZipInfo, path: str, most: int) -> bool:
-        """Write to such a file what reading its code for GPUs needs: all of it, if it has such sections.
-
-        most: packed bytes that are read. Return whether that is all. Raises as `fill` does.
-        """
-        with self._filled(info, path) as image:
-            if not has_gpu_sections(image):
-                return True
-            if info.compress_size <= most:
-                image.member.ensure(0, info.file_size)
-        return info.compress_size <= most
-
-    @contextmanager
-    def _filled(self, info: ZipInfo, path: str) -> Iterator["_Filled"]:
-        with self._reading(info), open(path, "r+b") as file, _Filled(path, Member(self, info, file)) as image:
-            yield image
 
 
 class Member:
