@@ -17,11 +17,14 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from mlbackends.base.errors import NotALibrary
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.libraries.elf import BLOCK_BYTES, ElfImage, FileImage, text_of
+from mlbackends.libraries.elf import BLOCK_BYTES, FileImage, text_of
 
-#: Kind, name and PTX version of each target of a module.
-Module = tuple[tuple[str, str, str], ...]
+
+def chip_table() -> dict[str, Any]:
+    """Return chips.toml: the facts about chips that no file has."""
+    return table("loading/chips.toml")  # type: ignore[no-any-return]
 
 
 class Target(NamedTuple):
@@ -47,244 +50,187 @@ class Target(NamedTuple):
         only their own. Code with the suffix `a` runs on its capability alone, with `f` on its family. An "x"
         in the name of an AMD target, such as gfx11xx, stands for any digit.
         """
-        if self.kind == "gfx":
-            wanted, *features = chip.split(":")
-            own, *needed = self.name.split(":")
-            same = len(own) == len(wanted) and all(a in ("x", b) for a, b in zip(own, wanted, strict=True))
-            is_denied = any(word[:-1] + _OPPOSITE.get(word[-1:], "") in features for word in needed)
-            return (same or own == _GENERIC.get(wanted)) and not is_denied
-        if not re.fullmatch(r"\d+\.\d", chip):
+        if (self.kind == "gfx") != chip.startswith("gfx"):
             return False
+        if self.kind == "gfx":
+            own, wanted = self.name.partition(":")[0], chip.partition(":")[0]
+            is_generic = wanted in chip_table()["generic"].get(own, ())
+            return is_generic or bool(re.fullmatch("gfx" + own[3:].replace("x", "."), wanted))
         major, minor = map(int, chip.split("."))
-        if self.name.endswith("a"):
-            return self.number == (major, minor)
-        if self.kind == "ptx" and not self.name.endswith("f"):
+        if self.kind == "ptx" and self.name[-1].isdigit():
             return self.number <= (major, minor)
-        if (major, minor) in _TEGRA or self.number in _TEGRA:
+        capabilities = {chip, "{}.{}".format(*self.number)}
+        if self.name.endswith("a") or any(capabilities & {*own} for own in chip_table()["tegra"].values()):
             return self.number == (major, minor)
         return self.number[0] == major and self.number[1] <= minor
 
 
 class GpuCode(Struct, frozen=True):
-    """The targets of each module of code in a file: one for each source file that was compiled.
+    """The targets of the code in a file. unread: how many bundles are compressed as is not read here."""
 
-    unread: how many modules are compressed in a way that is not read here.
-    """
-
-    modules: tuple[Module, ...] = ()
+    targets: tuple[Target, ...] = ()
     unread: int = 0
-
-    @property
-    def targets(self) -> tuple[Target, ...]:
-        """Every target that some module has, sorted."""
-        return tuple(sorted({Target(*target) for module in self.modules for target in module}))
 
     @property
     def vendor(self) -> str:
         """Whose GPUs it is for: nvidia or amd."""
-        return "nvidia" if any(kind != "gfx" for module in self.modules for kind, *_ in module) else "amd"
-
-    def missing(self, chip: str) -> int:
-        """Return how many modules have no code for a chip."""
-        fits = {target: Target(*target).runs_on(chip) for target in set[Any]().union(*self.modules)}
-        return sum(not any(fits[target] for target in module) for module in self.modules)
+        return "nvidia" if any(target.kind != "gfx" for target in self.targets) else "amd"
 
 
 @once_per_host
-def gpu_code(host: Host, real: str, whole: bool) -> GpuCode:
+def gpu_code(host: Host, real: str, whole: bool = False) -> GpuCode:
     """Return the GPU code in a file of a host. Raises NotALibrary and OSError.
 
-    whole: also what is outside the sections that are made for it, for which every byte of data is read.
+    whole: also what is outside the sections that are made for it, for which every byte is read.
     """
-    if not real.endswith(".so") and ".so." not in real:
-        return host.extracted(real, read_gpu_file, GpuCode)
     return host.extracted(real, read_all_gpu_code if whole else read_gpu_code, GpuCode)
 
 
-def has_gpu_sections(image: ElfImage) -> bool:
-    """Return whether an ELF file has sections for GPU code. Raises NotALibrary."""
-    return any(name in (*_FAT_SECTIONS, ".hip_fatbin") for name, *_ in _sections(image))
-
-
 def read_gpu_code(path: str) -> GpuCode:
-    """Read the headers of the GPU code in an ELF file. Raises NotALibrary and OSError."""
-    with ElfImage(path) as image:
-        found = _Found(image)
-        for name, _, offset, size in _sections(image):
-            if name in _FAT_SECTIONS:
-                found.fat_binaries(offset, offset + size)
-            elif name == ".hip_fatbin":
-                found.bundles(offset, offset + size)
-        return found.code
+    """Read a file of GPU code, or the sections for it of an ELF file. Raises NotALibrary and OSError."""
+    with _GpuFile(path) as image:
+        return _Search(image, False).code
 
 
 def read_all_gpu_code(path: str) -> GpuCode:
-    """Read the GPU code in all sections of an ELF file that hold data. Raises NotALibrary and OSError.
+    """Read the GPU code that is anywhere in a file. Raises NotALibrary and OSError.
 
     cuFFT, for one, has its fat binaries in `.ldata`, and other libraries have plain cubins in `.rodata`.
     """
-    with ElfImage(path) as image:
-        found = _Found(image)
-        for name, flags, offset, size in _sections(image):
-            if name == ".hip_fatbin":
-                found.bundles(offset, offset + size)
-            elif name in _FAT_SECTIONS or (flags & _SHF_ALLOC and not flags & _SHF_EXECUTABLE):
-                for at in _occurrences(image, _FAT_BINARY, offset, offset + size):
-                    found.fat_binaries(at, at + 1)
-                for at in () if name in _FAT_SECTIONS else _occurrences(image, _CUBIN, offset, offset + size):
-                    found.cubin(at)
-        return found.code
-
-
-def read_gpu_file(path: str) -> GpuCode:
-    """Read a file that is GPU code and nothing else. Raises NotALibrary and OSError."""
     with _GpuFile(path) as image:
-        found = _Found(image)
-        head = image.exactly(0, min(image.size, 32))
-        if head.startswith(_FAT_BINARY):
-            found.fat_binaries(0, image.size)
-        elif head.startswith((_BUNDLE, _COMPRESSED_BUNDLE)):
-            found.bundles(0, image.size)
-        elif head.startswith(b"\x7fELF") and head[18:20] == _EM_CUDA:
-            found.cubin(0)
-        elif head.startswith(b"\x7fELF") and head[18:20] == _EM_AMDGPU:
-            # The metadata of a code object names its target.
-            for at in _occurrences(image, _AMD_TRIPLE, 0, image.size):
-                name = image.exactly(at, min(64, image.size - at))[len(_AMD_TRIPLE) :]
-                if match := re.match(rb"gfx\w+(?::\w+[+-])*", name):
-                    found.modules.append((("gfx", text_of(match[0]), ""),))
-                    break
-        return found.code
+        return _Search(image, True).code
+
+
+def has_gpu_sections(image: FileImage) -> bool:
+    """Return whether an ELF file has sections for GPU code. Raises NotALibrary."""
+    return any(name in _SECTIONS for name, _, _ in _sections(image))
 
 
 class _GpuFile(FileImage):
     noun = "a file of GPU code"
 
 
-def _sections(image: ElfImage) -> Iterator[tuple[str, int, int, int]]:
-    """Yield name, flags, offset and size of the sections; nothing where they were stripped."""
-    wide = image.bits == _WIDE
-    (start,) = image.unpack("W", 40 if wide else 32)
-    entry_bytes, count, names_at = image.unpack("3H", 58 if wide else 46)
-    layout = image.order + ("IIQQQQIIQQ" if wide else "10I")
-    if not start or entry_bytes != struct.calcsize(layout):
+def _sections(image: FileImage) -> Iterator[tuple[str, int, int]]:
+    """Yield name, offset and size of the sections of a 64-bit ELF file; nothing where they were stripped."""
+    if image.exactly(0, min(image.size, 6)) != _ELF:
         return
-    sections = list(struct.iter_unpack(layout, image.exactly(start, entry_bytes * count)))
-    if names_at >= len(sections):
+    (start,), (entry_bytes, count, names_at) = image.unpack("Q", 40), image.unpack("3H", 58)
+    if not start or entry_bytes != struct.calcsize(_SECTION) or names_at >= count:
         return
-    names = image.exactly(sections[names_at][4], sections[names_at][5])
-    for name, kind, flags, _, offset, size, *_ in sections:
-        if kind != _SHT_NOBITS:
-            yield text_of(names[name : names.find(b"\0", name)]), flags, offset, size
+    sections = list(struct.iter_unpack(_SECTION, image.exactly(start, entry_bytes * count)))
+    names = image.exactly(*sections[names_at][4:6])
+    for name, _, _, _, offset, size, *_ in sections:
+        yield text_of(names[name : names.find(b"\0", name)]), offset, size
 
 
-def _occurrences(image: FileImage, needle: bytes, start: int, end: int) -> Iterator[int]:
-    """Yield the offsets of some bytes between two offsets of a file."""
-    at, end, length = start, min(end, image.size), BLOCK_BYTES
-    while at < end:
-        piece = image.exactly(at, min(length + len(needle) - 1, end - at))
-        found = piece.find(needle)
-        while found >= 0:
-            yield at + found
-            found = piece.find(needle, found + 1)
-        at, length = at + length, min(length * 2, _PIECE_BYTES)  # mostly the next one is near
+def _ranges(image: FileImage, is_whole: bool) -> Iterator[tuple[int, int, tuple[bytes, ...]]]:
+    """Yield the ranges of a file that may have GPU code, and what that begins with there."""
+    head = image.exactly(0, min(image.size, 32))
+    if not head.startswith(_ELF) or head[18:20] == _EM_CUDA:
+        yield 0, image.size, tuple(mark for mark in _MARKS if head.startswith(mark))
+        return
+    for name, offset, size in _sections(image):
+        if name in _SECTIONS and not (is_whole and _FAT in _SECTIONS[name]):
+            yield offset, offset + size, _SECTIONS[name]
+    if is_whole:
+        yield 0, image.size, (_FAT, _ELF)
 
 
-class _Found:
-    """The modules that were found in a file so far."""
+class _Search:
+    """The targets that are found in a file."""
 
-    def __init__(self, image: FileImage) -> None:
-        self._image = image
-        self.modules: list[Module] = []
-        self._unread = 0
+    def __init__(self, image: FileImage, is_whole: bool) -> None:
+        self._image, self._targets, self._unread = image, set[Target](), 0
+        for at, end, marks in _ranges(image, is_whole):
+            places = dict.fromkeys(marks, -1)
+            while at < end and marks:
+                places = {
+                    mark: self._place(mark, at, end) if place < at else place
+                    for mark, place in places.items()
+                }
+                mark, at = min(places.items(), key=lambda item: item[1])
+                if at < end:
+                    at += max(_MARKS[mark](self, at), len(mark))
+        self.code = GpuCode(tuple(sorted(self._targets)), self._unread)
 
-    @property
-    def code(self) -> GpuCode:
-        return GpuCode(tuple(module for module in self.modules if module), self._unread)
+    def _place(self, mark: bytes, at: int, end: int) -> int:
+        """Return where some bytes are first found between two offsets, the end if nowhere."""
+        length = BLOCK_BYTES
+        while at < end:
+            found = self._bytes(at, min(length + len(mark) - 1, end - at)).find(mark)
+            if found >= 0:
+                return at + found
+            at, length = at + length, min(length * 2, _PIECE_BYTES)  # mostly the next one is near
+        return end
 
-    def fat_binaries(self, at: int, end: int) -> None:
-        """Add the containers between two offsets; the last one may reach beyond the end."""
-        image = self._image
-        while at < end and at + 16 <= image.size:
-            magic, version, header_bytes, size = image.unpack("IHHQ", at)
-            if magic != _FAT_MAGIC or version != 1:
-                at = next(_occurrences(image, _FAT_BINARY, at + 1, end), end)
-                continue
-            entry, stop = at + header_bytes, min(at + header_bytes + size, image.size)
-            targets, largest = [], 0
-            while entry + 64 <= stop:
-                kind, _, entry_bytes, payload = image.unpack("HHIQ", entry)
-                minor, major, number = image.unpack("HHI", entry + 24)
-                (flags,) = image.unpack("Q", entry + 40)
-                (plain_bytes,) = image.unpack("Q", entry + 56)
-                suffix = "a" if flags & _ARCHITECTURE else "f" if flags & _FAMILY else ""
-                largest = max(largest, payload, plain_bytes)
-                if kind == _KIND_CUBIN:
-                    targets.append(("sm", f"sm_{number}{suffix}", ""))
-                elif kind == _KIND_PTX:
-                    targets.append(("ptx", f"compute_{number}{suffix}", f"{major}.{minor}"))
-                elif kind == _KIND_LTO:  # nvJitLink compiles it, whatever the driver
-                    targets.append(("ptx", f"lto_{number}{suffix}", ""))
-                if entry_bytes + payload < 64:
-                    raise NotALibrary("the GPU code is damaged: an entry of a fat binary has no size")
-                entry += entry_bytes + payload
-            if largest >= _STUB_BYTES or any(kind != "sm" for kind, *_ in targets):
-                self.modules.append(tuple(targets))
-            at = max(stop, at + 16)
+    def _bytes(self, at: int, length: int) -> bytes:
+        return self._image.exactly(at, max(0, min(length, self._image.size - at)))
 
-    def cubin(self, at: int) -> None:
+    def fat_binary(self, at: int) -> int:
+        """Add a container of a fat binary; return its size, 0 if its entries do not fill it."""
+        _, version, header_bytes, size = self._image.unpack("IHHQ", at)
+        if version != 1:
+            return 0
+        entry, stop = at + header_bytes, min(at + header_bytes + size, self._image.size)
+        targets, largest = [], 0
+        while entry + 64 <= stop:
+            number_of_kind, _, entry_bytes, payload, minor, major, number, flags, plain_bytes = (
+                self._image.unpack("HHIQ8xHHI8xQ8xQ", entry)
+            )
+            kind, prefix = _KINDS.get(number_of_kind, ("", ""))
+            suffix = "a" if flags & _ARCHITECTURE else "f" if flags & _FAMILY else ""
+            if kind:
+                # LTO-IR is compiled by nvJitLink, whatever the driver.
+                ptx_version = f"{major}.{minor}" if prefix == "compute_" else ""
+                targets.append(Target(kind, f"{prefix}{number}{suffix}", ptx_version))
+            largest = max(largest, payload, plain_bytes)
+            if entry_bytes + payload < 64:
+                raise NotALibrary("the GPU code is damaged: an entry of a fat binary has no size")
+            entry += entry_bytes + payload
+        if largest >= _STUB_BYTES or any(target.kind != "sm" for target in targets):
+            self._targets.update(targets)
+        return stop - at if entry == stop else 0
+
+    def cubin(self, at: int) -> int:
         """Add a cubin, whose notes name its target; older ones have the number in their flags alone."""
-        image = self._image
-        if at + 64 > image.size or image.exactly(at + 18, 2) != _EM_CUDA:
-            return
-        abi = image.exactly(at + 8, 1)[0]
-        (flags,) = image.unpack("I", at + 48)
-        number = flags >> 8 & 0xFF if abi >= _ABI_WITH_SHIFT else flags & 0xFF
-        start, size = image.unpack("QQ", at + 32)[1], image.size
-        near = image.exactly(at, min(max(start, 4096), _NOTES_BYTES, size - at))
-        named = re.search(rb"-arch sm_(%d[af]?)\b" % number, near)
-        if number >= _LOWEST_SM:
-            self.modules.append((("sm", f"sm_{text_of(named[1]) if named else number}", ""),))
+        head = self._bytes(at, 64)
+        if head[18:20] != _EM_CUDA or len(head) < 64:
+            return 0
+        _, sections, flags = struct.unpack_from("<QQI", head, 32)
+        number = flags >> 8 & 0xFF if head[8] >= _ABI_WITH_SHIFT else flags & 0xFF
+        notes = self._bytes(at, min(max(sections, 4096), _NOTES_BYTES))
+        named = re.search(rb"-arch sm_(%d[af]?)\b" % number, notes)
+        self._targets.add(Target("sm", f"sm_{text_of(named[1]) if named else number}"))
+        return 0
 
-    def bundles(self, at: int, end: int) -> None:
-        """Add the bundles between two offsets."""
-        image = self._image
-        while at + 32 <= min(end, image.size):
-            head = image.exactly(at, 24)
-            if head.startswith(_COMPRESSED_BUNDLE):
-                version, method = struct.unpack_from("<HH", head, 4)
-                size = struct.unpack_from("<Q" if version >= _VERSION_WIDE else "<I", head, 8)[0]
-                start = at + {1: 20, 2: 24}.get(version, 32)
-                if version == 1 or not 32 <= size <= image.size - at:
-                    size = 32  # the next one is searched for
-                packed = image.exactly(start, max(0, min(_PACKED_BYTES, image.size - start)))
-                plain = _decompressed(packed, method)
-                if plain.startswith(_BUNDLE):
-                    self.modules.append(_bundle(plain)[0])
-                else:
-                    self._unread += 1
-                at += size + -size % 8
-            elif head == _BUNDLE:
-                targets, last = _bundle(image.exactly(at, min(_BUNDLE_BYTES, image.size - at)))
-                self.modules.append(targets)
-                at += last + -last % 8
-            else:
-                needles = (_BUNDLE, _COMPRESSED_BUNDLE)
-                at = min(next(_occurrences(image, needle, at + 1, end), end) for needle in needles)
+    def bundle(self, at: int) -> int:
+        """Add a bundle; return its size."""
+        return self._table(self._bytes(at, _BUNDLE_BYTES))
 
+    def compressed_bundle(self, at: int) -> int:
+        """Add a compressed bundle, or count it; return its size."""
+        version, method, size = struct.unpack_from("<HHQ", self._bytes(at, 16).ljust(16, b"\0"), 4)
+        is_wide = version >= _VERSION_WIDE
+        size = size if is_wide else size & 0xFFFFFFFF
+        plain = _decompressed(self._bytes(at + (32 if is_wide else 24), _PACKED_BYTES), method)
+        if plain.startswith(_BUNDLE):
+            self._table(plain)
+        else:
+            self._unread += 1
+        return size if size <= self._image.size - at else 0
 
-def _bundle(data: bytes) -> tuple[Module, int]:
-    """Return the targets of the bundle that some bytes begin with, and where its last entry ends."""
-    (count,) = struct.unpack_from("<Q", data.ljust(32, b"\0"), 24)
-    entry, last, targets = 32, 32, []
-    while count > 0 and entry + 24 <= len(data):
-        offset, size, length = struct.unpack_from("<3Q", data, entry)
-        triple = text_of(data[entry + 24 : entry + 24 + length])
-        entry += 24 + length
-        last, count = max(last, entry, offset + size), count - 1
-        if "amdgcn" in triple:
-            targets.append(("gfx", triple.rpartition("--")[2], ""))
-    return tuple(targets), last
+    def _table(self, data: bytes) -> int:
+        """Add the targets of the bundle that some bytes begin with; return where its last entry ends."""
+        (count,) = struct.unpack_from("<Q", data.ljust(32, b"\0"), 24)
+        entry, end = 32, 32
+        while count > 0 and entry + 24 <= len(data):
+            offset, size, length = struct.unpack_from("<3Q", data, entry)
+            triple = text_of(data[entry + 24 : entry + 24 + length])
+            entry += 24 + length
+            end, count = max(end, entry, offset + size), count - 1
+            if "amdgcn" in triple:
+                self._targets.add(Target("gfx", triple.rpartition("--")[2]))
+        return end
 
 
 def _decompressed(packed: bytes, method: int) -> bytes:
@@ -301,44 +247,29 @@ def _decompressed(packed: bytes, method: int) -> bytes:
     return b""
 
 
-#: Chips whose machine code is their own: NVIDIA supports no other on Tegra, nor theirs elsewhere.
-_TEGRA = ((5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0))
-#: The generic target that runs on each of these. Source: LLVM, "User Guide for AMDGPU Backend".
-_GENERIC = {
-    f"gfx{number}": f"gfx{generic}-generic"
-    for generic, numbers in {
-        "9": "900 902 904 906 909 90c",
-        "9-4": "940 941 942 950",
-        "10-1": "1010 1011 1012 1013",
-        "10-3": "1030 1031 1032 1033 1034 1035 1036",
-        "11": "1100 1101 1102 1103 1150 1151 1152 1153",
-        "12": "1200 1201",
-    }.items()
-    for number in numbers.split()
+_FAT = 0xBA55ED50.to_bytes(4, "little")
+_ELF = b"\x7fELF\2\1"
+_BUNDLE, _COMPRESSED_BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB"
+#: What reads the code that begins so.
+_MARKS = {
+    _FAT: _Search.fat_binary,
+    _ELF: _Search.cubin,
+    _BUNDLE: _Search.bundle,
+    _COMPRESSED_BUNDLE: _Search.compressed_bundle,
 }
-#: Every chip that LLVM's guide lists with its generic target, and those that have none.
-AMD_CHIPS = (*_GENERIC, "gfx803", "gfx908", "gfx90a")
-_WIDE = 64
-_SHT_NOBITS = 8
-_SHF_ALLOC, _SHF_EXECUTABLE = 2, 4
-_FAT_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
-_FAT_MAGIC = 0xBA55ED50
-_FAT_BINARY = _FAT_MAGIC.to_bytes(4, "little")
-_KIND_PTX, _KIND_CUBIN, _KIND_LTO = 1, 2, 8
+_SECTIONS = {
+    ".nv_fatbin": (_FAT,),
+    "__nv_relfatbin": (_FAT,),
+    ".hip_fatbin": (_BUNDLE, _COMPRESSED_BUNDLE),
+}
+_SECTION = "<IIQQQQIIQQ"
+_KINDS = {1: ("ptx", "compute_"), 2: ("sm", "sm_"), 8: ("ptx", "lto_")}
+_ARCHITECTURE, _FAMILY = 0x100000, 0x200000
 #: What linking device code leaves in each library is smaller than any kernel's code, and has none.
 _STUB_BYTES = 2048
-_ARCHITECTURE, _FAMILY = 0x100000, 0x200000
-_EM_CUDA, _EM_AMDGPU = bytes((190, 0)), bytes((224, 0))
-_CUBIN = b"\x7fELF\x02\x01"
+_EM_CUDA = bytes((190, 0))
 #: From this ABI on, the number is in the second byte of the flags.
 _ABI_WITH_SHIFT = 8
-_LOWEST_SM = 20
-_NOTES_BYTES = 1 << 16
-_PIECE_BYTES = 1 << 20
-_BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
-_COMPRESSED_BUNDLE = b"CCOB"
+#: From this version on, a compressed bundle's size has 64 bits.
 _VERSION_WIDE = 3
-_PACKED_BYTES = 1 << 18
-_AMD_TRIPLE = b"amdgcn-amd-amdhsa--"
-_OPPOSITE = {"+": "-", "-": "+"}
-_BUNDLE_BYTES = 8192
+_NOTES_BYTES, _PIECE_BYTES, _PACKED_BYTES, _BUNDLE_BYTES = 1 << 16, 1 << 20, 1 << 18, 8192
