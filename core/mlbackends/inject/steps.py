@@ -90,29 +90,20 @@ def plan(values: Mapping[str, object]) -> Plan:
             continue
         data, reads = as_data(switch, value), reads_of(switch, value)
         if variable.startswith(OUR_PREFIX):
-            attribute, call, keyword = write_of(switch, value)
-            argument = argument_of(switch, value)
+            attribute, call, keyword = "", switch.torch_set, ""
+            function, name = _BY_FUNCTION.get(switch.name, ("", ""))
+            if not call and function and (name != "_strategy" or value in _STRATEGIES):
+                call, keyword = f"{_BACKENDS}{function}", name
+            elif not call:
+                attribute = f"{_BACKENDS}{switch.name}"
+            # An order as numbers, a bool where no second one is needed.
+            argument = list(value) if isinstance(value, tuple) else value
+            if isinstance(switch.kind, Reduction) and isinstance(value, tuple) and value[1]:
+                argument = value[0]
             steps.append(Step(switch.name, data, argument, attribute, call, keyword, reads))
         elif reads:
             steps.append(Step(switch.name, data, reads=reads))
     return Plan(variables, tuple(steps))
-
-
-def write_of(switch: Switch, value: object) -> tuple[str, str, str]:
-    """Return the attribute to assign to, or "" and the function to call and its argument's name or ""."""
-    if switch.torch_set:
-        return "", switch.torch_set, ""
-    function, keyword = _BY_FUNCTION.get(switch.name, ("", ""))
-    if function and (keyword != "_strategy" or value in _STRATEGIES):
-        return "", f"{_BACKENDS}{function}", keyword
-    return f"{_BACKENDS}{switch.name}", "", ""
-
-
-def argument_of(switch: Switch, value: object) -> object:
-    """Return the value as torch takes it: an order as numbers, a bool where no second one is needed."""
-    if isinstance(switch.kind, Reduction) and isinstance(value, tuple):
-        return value[0] if value[1] else list(value)
-    return list(value) if isinstance(value, tuple) else value
 
 
 def reads_of(switch: Switch, value: object) -> tuple[tuple[str, object], ...]:
