@@ -76,15 +76,11 @@ class _Rows:
         self.top = top
         self._drawing, self._total = drawing, max(1, total)
 
-    def heading(self, text: str) -> None:
-        """Write a heading."""
-        self._drawing.words(_EDGE, self.top + 20, text, _WIDTH - 2 * _EDGE, "bold")
-        self.top += 30
-
-    def note(self, text: str) -> None:
-        """Write a sentence."""
-        self._drawing.words(_EDGE, self.top + 13, text, _WIDTH - 2 * _EDGE, "axis")
-        self.top += 22
+    def text(self, text: str, size: str = "axis") -> None:
+        """Write a sentence, or a heading, which is "bold"."""
+        foot, height = (20, 30) if size == "bold" else (13, 22)
+        self._drawing.words(_EDGE, self.top + foot, text, _WIDTH - 2 * _EDGE, size)
+        self.top += height
 
     def row(self, count: int, kind: str, text: str, nodes: str) -> None:
         """Draw one row."""
@@ -108,19 +104,19 @@ def sheet(fleet: Fleet, style: str = "") -> str:
     for word, nodes, why in fleets.rows_of(fleet)[: 2 * _MOST_ROWS]:
         rows.row(len(nodes), _COLOURS.get(word, _SILENT), f"{word}: {why}", fleets.nodes_of(nodes))
     for kind in fleet.kinds[:_MOST_KINDS]:
-        rows.heading(fleets.heading(kind))
+        rows.text(fleets.heading(kind), "bold")
         rows.row(kind.alike, "series s2", fleets.agreement(kind, fleet.compared_with), "")
         found = fleets.blocks(kind, fleet.compared_with)
         for nodes, (first, *others) in found[:_MOST_ROWS]:
             text = first + (f", and {len(others)} more" if others else "")
             rows.row(len(nodes), "series s1", text, fleets.nodes_of(nodes))
         if (left := len(found) - _MOST_ROWS) > 0:
-            rows.note(f"and {counted(left, 'more group')} of nodes that deviate")
+            rows.text(f"and {counted(left, 'more group')} of nodes that deviate")
     if (more := len(fleet.kinds) - _MOST_KINDS) > 0:
-        rows.note(f"and {counted(more, 'more kind')} of nodes")
+        rows.text(f"and {counted(more, 'more kind')} of nodes")
     for note in (*fleets.left_out(fleet, _MOST_ROWS), *fleet.notes):
-        rows.note(note)
-    rows.note(fleet.tool)
+        rows.text(note)
+    rows.text(fleet.tool)
     height = rows.top + 10
     drawing = Drawing()
     drawing.box(0, 0, _WIDTH, height, "paper")

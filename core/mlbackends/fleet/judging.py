@@ -24,7 +24,7 @@ from mlbackends.fleet.nodesets import folded
 from mlbackends.fleet.records import FailedChecks, as_one, merged
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
 from mlbackends.model.fleet import Envelope, Hazard
-from mlbackends.model.records import Device, ProbeReport, Report
+from mlbackends.model.records import ProbeReport, Report
 
 if TYPE_CHECKING:
     Table = dict[str, Any]
@@ -242,19 +242,13 @@ for _method in ("__getitem__", "get", "__contains__", "__iter__", "keys", "value
 def _watched(report: Report, read: set[Place]) -> Report:
     """Return a report that adds to `read` each value it is asked for that differs between equal machines."""
 
-    def device(probe: str, one: Device) -> Device:
-        def note(name: str) -> None:
-            read.add(Place(probe, True, name))
+    def section(probe: str, report: ProbeReport) -> ProbeReport:
+        def watched(values: dict[str, Any], noted: frozenset[str] | None = None) -> _Watched:
+            return _Watched(values, noted, lambda name: read.add(Place(probe, noted is None, name)))
 
-        return replace(one, volatile=_Watched(one.volatile, None, note))
-
-    def section(name: str, probe: ProbeReport) -> ProbeReport:
-        def note(fact: str) -> None:
-            read.add(Place(name, False, fact))
-
-        unlike = (fact for fact, role in roles_of(name).items() if role != "metric")
-        facts = _Watched(probe.facts, frozenset(unlike), note)
-        return replace(probe, facts=facts, devices=tuple(device(name, row) for row in probe.devices))
+        unlike = frozenset(fact for fact, role in roles_of(probe).items() if role != "metric")
+        devices = (replace(device, volatile=watched(device.volatile)) for device in report.devices)
+        return replace(report, facts=watched(report.facts, unlike), devices=tuple(devices))
 
     probes = {name: section(name, probe) for name, probe in report.probes.items()}
     return replace(report, probes=probes)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from mlbackends.base.errors import BadInput
 from mlbackends.base.patterns import bytes_pattern, pattern
+from mlbackends.base.tables import table
 from mlbackends.fleet.nodesets import expanded
 from mlbackends.model.fleet import Status
 
@@ -53,18 +54,8 @@ _OWN = bytes_pattern(
     rb"(?: \(\d+\))?: (?P<what>.*)"
 )
 #: Words before a colon that are not nodes, in lower case.
-NOT_NODES = frozenset({
-    b"srun", b"slurmstepd", b"salloc", b"clush", b"pdsh", b"ssh", b"bash", b"sh", b"mpirun", b"prterun",
-    b"kubectl", b"error", b"warning", b"info", b"debug", b"note", b"hint", b"backends", b"traceback",
-})  # fmt: skip
+NOT_NODES = frozenset(word.encode() for word in table("fleet/labels.toml")["not_nodes"])
 _LATE = pattern(r"time.?out|timed out|TIME LIMIT|exit code 124|code 137|rc=124", re.IGNORECASE)
-#: What exit codes of a shell and of coreutils' `timeout` mean.
-_CODES = {
-    "124": "it did not finish in time",
-    "126": "the command cannot be executed",
-    "127": "the command was not found",
-    "139": "segmentation fault",
-}
 #: Coreutils' `timeout` is itself a word of these.
 _ABSENT = pattern(
     r"not found|no such file|failed to run command|cannot execute|unable to find|exit code 12[67]",
@@ -130,7 +121,7 @@ def failures_in(line: bytes) -> list[Failure]:
 
 def explained(error: str) -> str:
     """Return a message with the meaning of the exit code that it ends with."""
-    meaning = _CODES.get(error.rpartition("exit code ")[2], "")
+    meaning = table("fleet/labels.toml")["codes"].get(error.rpartition("exit code ")[2], "")
     return f"{error}: {meaning}" if meaning else error
 
 

@@ -12,12 +12,7 @@ from mlbackends.model.fleet import Envelope, Status
 
 _CONNECT_SECONDS = 10
 #: What the exit codes of coreutils' timeout and of ssh mean.
-_STATUSES = {
-    None: Status.TIMEOUT,
-    124: Status.TIMEOUT,
-    137: Status.TIMEOUT,
-    255: Status.UNREACHABLE,
-}
+_STATUSES = {255: Status.UNREACHABLE, **dict.fromkeys((None, 124, 137), Status.TIMEOUT)}
 
 
 def expected(job: Job) -> tuple[str, ...]:
