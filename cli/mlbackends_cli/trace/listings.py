@@ -1,6 +1,7 @@
 """The views of a trace as text: lists for people, and what programs read."""
 
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import singledispatch
@@ -8,6 +9,7 @@ from functools import singledispatch
 from msgspec.structs import replace
 
 from mlbackends.base.errors import counted
+from mlbackends.base.tables import table
 from mlbackends.model import trace_views
 from mlbackends.tracing.finder import percent, took
 from mlbackends_cli import formats
@@ -16,14 +18,7 @@ from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.plain import Group, Listing, fitting_widths, one_line, shortened
 from mlbackends_cli.trace.rows import ROWS
 
-_TITLES = {
-    "findings": "Look at",
-    "dispatch": "Why not faster",
-    "timeline": "When",
-    "roofline": "Work against traffic",
-    "repro": "To run again",
-    "summary": "Where the time went",
-}
+_TITLES = table(os.path.join(os.path.dirname(__file__), "options.toml"))["titles"]
 #: Views whose rows are cut here; the others come with the rows that were asked for.
 _CUT = frozenset({"dispatch", "timeline", "diff"})
 _OF_COLUMNS = frozenset({"summary", "roofline", "diff"})

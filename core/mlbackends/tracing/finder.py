@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cache
 from math import inf
 from typing import Any
@@ -164,13 +164,15 @@ class Finder:
     Some add calls up by `key`; others override `add`, `add_more`, `take` or `follow`, or look at `calls`.
     machine: the one that the trace is of, where that is known.
     WANTS: of KINDS, those that it is given; asking each of a million records twenty times costs.
-    WHY, ACTION: those of its findings, as in findings/texts.toml. LINES: example lines for each sum.
+    WHY, ACTION: those of its findings; TEXTS: these and others, as in findings/texts.toml. LINES: example
+    lines for each sum.
     GOES_FIRST: its findings come before all others, since these rest on it.
     calls, all_count, all_ns: the counted calls of the trace, at the end.
     """
 
     WANTS: frozenset[str] = frozenset()
     WHY = ACTION = ""
+    TEXTS: Mapping[str, str] = {}
     LINES = 2
     GOES_FIRST = False
 
@@ -184,8 +186,8 @@ class Finder:
 
     def __init_subclass__(cls) -> None:
         """Give a finder its texts, by its code."""
-        for name, text in table("tracing/findings/texts.toml").get(cls.code(), {}).items():
-            setattr(cls, name.upper(), text)
+        cls.TEXTS = table("tracing/findings/texts.toml").get(cls.code(), {})
+        cls.WHY, cls.ACTION = cls.TEXTS.get("why", cls.WHY), cls.TEXTS.get("action", cls.ACTION)
 
     @classmethod
     def code(cls) -> str:

@@ -158,7 +158,7 @@ class _Relayed(Separation):
             self._size, before = size, self._size
             with self._source_lock:
                 if self._source >= 0:
-                    _resize(self._source, size)
+                    termios.tcsetwinsize(self._source, (size.lines, size.columns))
             if before:
                 os.kill(process, signal.SIGWINCH)
 
@@ -240,12 +240,8 @@ def _terminal() -> tuple[int, int]:
     settings[1] &= ~termios.OPOST  # ours does that when the text gets there
     settings[3] &= ~termios.ECHO
     termios.tcsetattr(childs, termios.TCSANOW, settings)
-    _resize(ours, os.get_terminal_size(1))
+    termios.tcsetwinsize(ours, termios.tcgetwinsize(1))
     return ours, childs
-
-
-def _resize(terminal: int, size: os.terminal_size) -> None:
-    termios.tcsetwinsize(terminal, (size.lines, size.columns))
 
 
 def separation_for(

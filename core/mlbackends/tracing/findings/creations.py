@@ -26,7 +26,6 @@ class CacheMisses(Finder):
     """
 
     WANTS = frozenset(("uncounted", "notes"))
-    ACTION_IF_OFF: str
 
     def begin(self) -> None:
         self._created: defaultdict[tuple[str, int | None], Counter[int]] = defaultdict(Counter)
@@ -72,7 +71,7 @@ class CacheMisses(Finder):
                 f" was a cache hit, and {again.count:,} were repeated: {cost}"
             )
             severity = max(severity, "medium", key=("low", "medium", "high").index)
-            yield self.finding(severity, seen, again, action=self.ACTION_IF_OFF)
+            yield self.finding(severity, seen, again, action=self.TEXTS["action_if_off"])
         else:
             yield self.finding(severity, seen, again)
 
@@ -213,12 +212,7 @@ class ReorderShare(Finder):
             self._claim(stream, None)
         causes = sorted(self._needed.items(), key=lambda item: -item[1].total_ns)
         weights = sum(needed.total_ns for cause, needed in causes if cause.startswith("weights"))
-        hint = (
-            "reorder weights once, before the loop (prepacked weights, a frozen or exported model)"
-            if weights > self._reorders.total_ns / 3
-            else "keep one layout through the model (channels_last for convolutions), and let"
-            " neighbouring operations run in oneDNN too"
-        )
+        hint = self.TEXTS["weights" if weights > self._reorders.total_ns / 3 else "layouts"]
         sums = (
             f"{counted(needed.count, 'reorder')}, {took(needed.total_ns)}: {cause}"
             for cause, needed in causes[:5]

@@ -76,11 +76,8 @@ class IsaBelowCpu(Finder):
             yield self.finding(
                 "high",
                 f"oneDNN uses {_LEVELS[header]}; this processor has {_LEVELS[processor]}",
-                why="narrower vectors do less work a cycle, often half",
-                action=(
-                    "unset ONEDNN_MAX_CPU_ISA, DNNL_MAX_CPU_ISA and ONEDNN_CPU_ISA_HINTS; in a"
-                    " virtual machine, pass the host's processor features on"
-                ),
+                why=self.TEXTS["narrow"],
+                action=self.TEXTS["unset"],
                 evidence=self.sums[Info, header].lines[:1],
                 total_ns=self.all_ns,
                 share=1.0,

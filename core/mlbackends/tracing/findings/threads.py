@@ -93,10 +93,7 @@ class ThreadCount(Finder):
         if machine.cpus and most * ranks > ceil(machine.cpus):
             severity = "high" if most * ranks >= 2 * machine.cpus else "medium"
             seen = f"{named}; {machine.cpus_left}"
-            why = (
-                "threads that share a CPU wait for each other at each barrier of a parallel loop, and a"
-                " quota stops all of them at once"
-            )
+            why = self.TEXTS["shared"]
         elif is_heavy and most * callers * _TIMES_FEWER <= machine.cores:
             severity = "medium"
             seen = (

@@ -23,6 +23,7 @@ import shlex
 from collections.abc import Callable
 from typing import NamedTuple
 
+from mlbackends.base.tables import table
 from mlbackends.model.signature import PrimitiveSignature
 from mlbackends.tracing.formats.onednn.work import named_sizes
 from mlbackends.tracing.numbers import whole_number
@@ -34,14 +35,7 @@ _FLAGS = ("flags", "axis", "alpha", "beta", "group", "eps", "p")
 _COMPENSATIONS = {"s8m": "s8s8_comp", "zpm": "zp_comp"}
 
 
-_POLICIES = {
-    0: "common",
-    1: "per_dim_0",
-    2: "per_dim_1",
-    3: "per_dim_01",
-    4: "per_dim_2",
-    8: "per_dim_3",
-}
+_WORDS = table("tracing/formats/onednn/words")
 _QUOTED = re.compile(r"(post_ops|oscale|scales|zero_points|src_zp|dst_zp):'?([^' ]*)'?")
 _PLAIN_ATTRIBUTES = frozenset(
     {"fpmath", "acc-mode", "deterministic", "scratchpad", "dropout", "rounding-mode"}
@@ -58,7 +52,7 @@ class Command(NamedTuple):
 def command(call: PrimitiveSignature) -> Command:
     """Return the command that runs a primitive again."""
     built = Call(call)
-    row = _DRIVERS.get(built.primitive)
+    row = _WORDS["drivers"].get(built.primitive)
     if row is None:
         return Command("", (f"benchdnn has no driver for {call.primitive} that is supported here",))
     if not built.tensors or not all(tensor.dtype for tensor in built.tensors):
@@ -66,7 +60,7 @@ def command(call: PrimitiveSignature) -> Command:
     if "*" in call.problem or "-" in call.problem:
         return Command("", ("sizes are known only at run time and are not in the line",))
     driver, *builders = row
-    options = [option for build in builders for option in build(built)]
+    options = [option for build in builders for option in _BUILDERS[build](built)]
     sizes = call.problem
     dimensions = 0
     if driver == "--matmul":
@@ -136,7 +130,7 @@ def _scale(text: str, stand_in: str, dimensions: int) -> str:
     """Return the scale of one argument as an option has it, "" where its mask has no word."""
     argument, mask, *rest = text.split(":") if ":" in text else (text, "0")
     number = whole_number(mask)
-    policy = "" if number is None else _POLICIES.get(number, "")
+    policy = "" if number is None else _WORDS["policies"].get(str(number), "")
     if dimensions > 2 and argument == "wei" and number == 3 << (dimensions - 2):
         policy = "per_ocic"
     elif dimensions > 2 and number == (1 << dimensions) - 1:
@@ -202,6 +196,10 @@ def _two_types(call: Call) -> list[str]:
 
 def _two_layouts(call: Call) -> list[str]:
     return [f"--stag={call.tag('src', 'data')}", f"--dtag={call.tag('dst', 'data')}"]
+
+
+def _one_layout(call: Call) -> list[str]:
+    return [f"--tag={call.tag('src')}"]
 
 
 def _reorder(call: Call) -> list[str]:
@@ -283,36 +281,11 @@ def _recurrent(call: Call) -> list[str]:
     ]
 
 
-_CONVOLUTION = (_direction_and_bias, _three, _algorithm)
-_SOFTMAX = ("--softmax", _direction, _two_types, _two_layouts, _algorithm, _flags)
-#: Each primitive's driver, and what makes its options, in their order.
-_DRIVERS: dict[str, tuple[str, *tuple[_Options, ...]]] = {
-    "matmul": ("--matmul", _three, _matmul),
-    "gemm_api": ("--matmul", _three, _matmul),
-    "convolution": ("--conv", *_CONVOLUTION),
-    "deconvolution": ("--deconv", *_CONVOLUTION),
-    "inner_product": ("--ip", _direction_and_bias, _three),
-    "reorder": ("--reorder", _two_types, _reorder),
-    "softmax": _SOFTMAX,
-    "logsoftmax": _SOFTMAX,
-    "pooling": ("--pool", _direction, _one, _algorithm, _flags),
-    "eltwise": ("--eltwise", _direction, _one, _algorithm, _flags),
-    "batch_normalization": ("--bnorm", _direction, _one, _flags),
-    "group_normalization": ("--gnorm", _direction, _normalization, _flags),
-    "layer_normalization": ("--lnorm", _direction, _normalization, _flags),
-    "lrn": ("--lrn", _direction, _one, _algorithm),
-    "prelu": ("--prelu", _direction, _prelu),
-    "shuffle": ("--shuffle", _direction, _one, _flags),
-    "binary": ("--binary", _direction, _several, _algorithm, _flags),
-    "concat": ("--concat", _direction, _several, _flags),
-    "sum": ("--sum", _direction, _several, _flags),
-    "resampling": (
-        "--resampling",
-        _direction,
-        _two_types,
-        lambda call: [f"--tag={call.tag('src')}"],
-        _algorithm,
-    ),
-    "reduction": ("--reduction", _two_types, _two_layouts, _algorithm, _flags),
-    "rnn": ("--rnn", _recurrent),
+#: What makes a driver's options, by its name in words.json.
+_BUILDERS: dict[str, _Options] = {
+    build.__name__.removeprefix("_"): build
+    for build in (
+        *(_direction, _direction_and_bias, _flags, _algorithm, _three, _matmul, _two_types, _two_layouts),
+        *(_reorder, _one, _several, _prelu, _normalization, _recurrent, _one_layout),
+    )
 }

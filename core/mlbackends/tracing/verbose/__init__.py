@@ -170,7 +170,9 @@ def _level_of(switch: "Switch", family: "Family") -> int:
         return level
     if active := _active.get(switch.address):
         return active[-1].level
-    level = switch.level_of_torch()
+    from mlbackends.tracing.verbose.levels import level_of_torch
+
+    level = level_of_torch() if switch.symbol.startswith("_ZN5torch") else None  # torch's own copy
     if level is not None:
         return level
     # The fourth frame from here is the one that enters: a comprehension in between would be a fifth.

@@ -9,7 +9,8 @@ import os
 import sys
 from typing import NamedTuple
 
-from mlbackends.tracing.verbose.levels import level_of_torch, mkl_start, onednn_start
+from mlbackends.base.tables import table
+from mlbackends.tracing.verbose.levels import mkl_start, onednn_start
 
 
 class Family(NamedTuple):
@@ -32,30 +33,7 @@ class Family(NamedTuple):
     variable: str
 
 
-MKL = Family(
-    name="MKL",
-    # They return the mode that is on now, -1 for one that they do not have.
-    symbols={"MKL_Verbose": None, "mkl_verbose": None},
-    level_readers=("mkl_serv_iface_verbose_mode", "mkl_serv_verbose_mode"),
-    version_readers=(),
-    file_names=("libmkl", "mkl_"),
-    carriers=(),
-    variable="MKL_VERBOSE",
-)
-ONEDNN = Family(
-    name="MKLDNN",
-    symbols={
-        "dnnl_set_verbose": 0,
-        "mkldnn_set_verbose": 0,
-        # torch::verbose::_mkldnn_set_verbose(int): the copy inside libtorch_cpu.so.
-        "_ZN5torch7verbose19_mkldnn_set_verboseEi": 1,
-    },
-    level_readers=(),
-    version_readers=("dnnl_version", "mkldnn_version"),
-    file_names=("dnnl",),
-    carriers=("tensorflow", "xla_extension", "libjax", "openvino", "ctranslate2", "libmxnet"),
-    variable="ONEDNN_VERBOSE",
-)
+MKL, ONEDNN = (Family(**table("tracing/verbose/libraries")[name]) for name in ("mkl", "onednn"))
 
 
 def loaded_files() -> list[str]:
@@ -136,10 +114,6 @@ class Switch:
             reader = loaded.address(*family.version_readers)
             numbers = ctypes.PYFUNCTYPE(ctypes.POINTER(ctypes.c_int))(reader)() if reader else None
             self.start = onednn_start(os.environ, (numbers[0], numbers[1]) if numbers else None)
-
-    def level_of_torch(self) -> int | None:
-        """Return the level that torch's scopes set for torch's own copy; None for others, or if unknown."""
-        return level_of_torch() if self.symbol.startswith("_ZN5torch") else None
 
     def set(self, level: int) -> bool:
         """Set the level, and return whether the library accepted it."""

@@ -11,22 +11,13 @@ from collections.abc import Mapping
 from types import MethodType
 from typing import NamedTuple
 
+from mlbackends.base.tables import table
+
 Version = tuple[int, int]
 
 _EXECUTION, _CREATION, _MORE = 1, 2, 4
 #: What each word of oneDNN 3.2 and newer adds; `error` and `warn` change no level.
-_WORDS = {
-    "1": _EXECUTION,
-    "2": _EXECUTION | _CREATION,
-    "profile_exec": _EXECUTION,
-    "profile_create": _CREATION,
-    "profile": _EXECUTION | _CREATION,
-    "check": _MORE,
-    "dispatch": _MORE,
-    "profile_externals": _MORE,
-    "all": _EXECUTION | _CREATION | _MORE,
-    "-1": _EXECUTION | _CREATION | _MORE,
-}
+_WORDS: dict[str, int] = table("tracing/verbose/libraries")["words"]
 
 
 class Start(NamedTuple):
