@@ -4,6 +4,7 @@ Source: Microsoft, "PE Format"; VERSIONINFO, VS_FIXEDFILEINFO and String in the 
 """
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
@@ -42,7 +43,8 @@ def pe_headers(host: Host, path: str) -> Pe:
 def read_pe(path: str) -> Pe:
     """Read headers, imports and version. Raises NotALibrary, or OSError if the file cannot be read."""
     with PeImage(path) as image:
-        soname = image.name(image.unpack("I", exports + 12)[0]) if (exports := image.exports) else ""
+        at = image.exports
+        soname = image.name(image.unpack("I", at + 12)[0]) if at else ""
         return Pe(
             image.machine,
             soname,
@@ -53,37 +55,53 @@ def read_pe(path: str) -> Pe:
         )
 
 
-def imported_functions(path: str) -> dict[str, tuple[str, ...]]:
-    """Return the functions that a file imports by name from each DLL. Raises as read_pe does."""
+def imported_functions(path: str) -> dict[str, tuple[str | int, ...]]:
+    """Return the functions that a file imports from each DLL, by name or number. Raises as read_pe does."""
     with PeImage(path) as image:
-        by_library: dict[str, list[str]] = {}
+        by_library: dict[str, tuple[str | int, ...]] = {}
         for at, library in image.imports(_IMPORTS, 20, 12):
             lookups, bound = image.unpack("I12xI", at)
-            functions = image.functions(lookups or bound)
-            by_library.setdefault(library, []).extend(name for name in functions if isinstance(name, str))
-        return {library: tuple(functions) for library, functions in by_library.items()}
+            functions = tuple(image.functions(lookups or bound))
+            by_library[library] = by_library.get(library, ()) + functions
+        return by_library
 
 
 def exported_symbols(path: str, names: Iterable[str]) -> frozenset[str]:
-    """Return those of `names` that a DLL exports; the loader searches its sorted names as this does."""
+    """Return those of `names` that a DLL exports. Raises as read_pe does."""
+    return frozenset(map(str, exports(path, names)))
+
+
+def exports(path: str, functions: Iterable[str | int]) -> dict[str | int, str]:
+    """Return those functions that a DLL exports, by name or number, each with the "DLL.NAME" it leads to.
+
+    That is "" for a function in the file. The loader searches the sorted names as this does.
+    """
     with PeImage(path) as image:
         if not image.exports:
-            return frozenset()
-        count, _, table_at = image.unpack("III", image.exports + 24)
-        sorted_names = image.offset_of(table_at) if count else 0
+            return {}
+        first, count, named, *tables = image.unpack("6I", image.exports + 16)
+        numbers = (count, named, named)
+        places, names, indices = (
+            image.offset_of(at) if n else 0 for n, at in zip(numbers, tables, strict=True)
+        )
+        start, size = image.directories[_EXPORTS]
 
-        def is_exported(name: bytes) -> bool:
-            low, high = 0, min(count, _NAMES_LIMIT)
-            while low < high:
-                middle = (low + high) // 2
-                (at,) = image.unpack("I", sorted_names + 4 * middle)
-                listed = image.bytes_at(at)
-                if listed == name:
-                    return True
-                low, high = (middle + 1, high) if listed < name else (low, middle)
-            return False
+        def name_at(index: int) -> bytes:
+            return image.bytes_at(image.unpack("I", names + 4 * index)[0])
 
-        return frozenset(name for name in names if is_exported(name.encode("utf-8", "surrogatepass")))
+        found: dict[str | int, str] = {}
+        for function in functions:
+            if isinstance(function, int):
+                index = function - first
+            else:
+                name = function.encode("utf-8", "surrogatepass")
+                at = bisect_left(range(min(named, _NAMES_LIMIT)), name, key=name_at)
+                is_there = at < named and name_at(at) == name
+                index = image.unpack("H", indices + 2 * at)[0] if is_there else -1
+            address = image.unpack("I", places + 4 * index)[0] if 0 <= index < count else 0
+            if address:
+                found[function] = image.name(address) if start <= address < start + size else ""
+        return found
 
 
 class PeImage(FileImage):

@@ -140,13 +140,14 @@ def resolved(host: Host, path: str, name: str, opened: tuple[str, ...] = ()) -> 
     )
     old = host.folders("PATH") if conda_prefix(host) else ()
     for folder in (*opened, *usual, *old):
-        if file := _names(host, folder).get(name.lower()):
+        if file := file_names(host, folder).get(name.lower()):
             return f"{folder}/{file}"
     return ""
 
 
 @once_per_host
-def _names(host: Host, folder: str) -> dict[str, str]:
+def file_names(host: Host, folder: str) -> dict[str, str]:
+    """Return the names in a folder by themselves in lower case."""
     return {name.lower(): name for name in host.listdir(folder)}
 
 
@@ -198,8 +199,9 @@ def refusal(host: Host, path: str, code: int) -> Reason | None:
     if code == _NO_FUNCTION:
         message = "a DLL that it needs lacks a function: another version of that is found first"
         with suppress(NotALibrary, OSError):
-            kind = dict[str, tuple[str, ...]]
-            for library, functions in host.extracted(path, imported_functions, kind).items():
+            kind = dict[str, tuple[str | int, ...]]
+            for library, imported in host.extracted(path, imported_functions, kind).items():
+                functions = [function for function in imported if isinstance(function, str)]
                 target = resolved(host, path, library)
                 defined = extract_symbols(host, target, functions) if target else set(functions)
                 if absent := sorted(set(functions) - defined):

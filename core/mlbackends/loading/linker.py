@@ -104,7 +104,9 @@ class Process:
         self.imported: dict[str, list[Any]] = {}
         self.program: Mapped | None = None
         self.loader_file = ""
-        self._is_running = False
+        #: What was opened last, and the object whose code opened it.
+        self.root = ""
+        self.opener: Mapped | None = None
         #: What the start of the program failed with.
         self.faults: tuple[Fault, ...] = ()
         if program:
@@ -162,7 +164,7 @@ class Process:
         visible: as RTLD_GLOBAL. binds: whether symbols are bound at once, as RTLD_NOW. asking: the object
         whose code calls dlopen, by whose folders a name is searched for.
         """
-        self._is_running = True
+        self.root, self.opener = name, asking
         before = [*self.mapped], {**self.by_name}
         faults: list[Fault] = []
         found = self._find(name, asking, faults)
@@ -268,7 +270,7 @@ class Process:
                     return Found(Need(name, path, step, via), None)
                 continue  # the search passes over it
             mapped = Mapped(path, real, file, asking)
-            if file.has_executable_stack and self._is_running and self._refuses_stacks():
+            if file.has_executable_stack and self.root and self._refuses_stacks():
                 message = (
                     f"{path}: cannot enable executable stack as shared object requires: Invalid argument"
                 )

@@ -17,6 +17,7 @@ dyld/DyldProcessConfig.cpp; <mach-o/loader.h> and <mach-o/nlist.h>.
 import posixpath
 import re
 from collections.abc import Iterator
+from uuid import UUID
 
 from mlbackends.base.errors import NotALibrary, joined
 from mlbackends.base.quantities import dotted_numbers
@@ -42,16 +43,14 @@ class Dylib(ObjectFile):
 
     def __init__(self, image: MachOImage) -> None:
         described = image.described()
-        self.machine, self.bits, self.soname = image.machine, 64, described.soname
-        self.interpreter, self.has_executable_stack = "", False
-        self.needed, self.rpath, self.minimum = described.needed, list(described.rpath), described.minimum
+        self.machine, self.soname, self.needed = image.machine, described.soname, described.needed
+        self.rpath, self.minimum = list(described.rpath), described.minimum
         self.weak, self.passed_on = image.texts(0x80000018), image.texts(0x8000001F)
-        self.exports, self.uuid, self.sdk = image.trie(), "", ""
+        self.exports, self.uuid, self.sdk = image.trie(), "no uuid", ""
         self.lacking = tuple(image.undefined())
         for command, at in image.commands:
             if command == 0x1B:
-                digits = image.exactly(at + 8, 16).hex().upper()
-                self.uuid = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+                self.uuid = str(UUID(bytes=image.exactly(at + 8, 16))).upper()
             elif command in (0x32, 0x24):
                 (sdk,) = image.unpack("I", at + (16 if command == 0x32 else 12))
                 self.sdk = f"{sdk >> 16}.{sdk >> 8 & 255}"
@@ -77,8 +76,6 @@ def dylibs(host: Host, real: str) -> dict[str, Dylib]:
 class MacProcess(Process):
     """The Mach-O files that a process has loaded, as `Process` of the linker."""
 
-    _root = ""
-
     def _start(self, program: str) -> None:
         if self.host.is_file(program):
             faults: list[Fault] = []
@@ -90,12 +87,10 @@ class MacProcess(Process):
         self, name: str, *, visible: bool = False, binds: bool = True, asking: Mapped | None = None
     ) -> Opening:
         """Open a file as Python does, by its path, or by a name that is searched for."""
-        self._root = name
         opening = super().open(name, visible=visible, binds=binds, asking=asking)
-        running = _system_version(self.host)
         for mapped in opening.mapped if not opening.faults else ():
-            minimum = mapped.file.minimum if isinstance(mapped.file, Dylib) else ""
-            if running and dotted_numbers(minimum)[:1] > (running,):
+            if minimum := self._newer(mapped):
+                running = _system_version(self.host)
                 message = (
                     f"{mapped.path} is built for macOS {minimum} which is newer than the running {running}"
                 )
@@ -141,15 +136,14 @@ class MacProcess(Process):
             mapped = Mapped(path, self.host.realpath(path), file, asking)
             self._add(mapped)
             return Found(Need(name, path, step, via), mapped)
-        is_weak = asking and isinstance(asking.file, Dylib) and name in asking.file.weak
-        if not is_weak and all(fault.name != name for fault in faults):
+        if not (asking and name in _dylib(asking).weak) and all(fault.name != name for fault in faults):
             reason = ", ".join(f"'{path}' ({why})" for path, why in tried.items())
             reason = f"tried: {reason}" if tried else "no LC_RPATH's found"
             if asking:
-                by = f"{_marked(asking)}{self._too_new(asking)}"
+                by = self._marked(asking, is_asking=True)
                 reason = f"Library not loaded: {name}\n  Referenced from: {by}\n  Reason: {reason}"
             route = (*asking.route(), name) if asking else (name,)
-            faults.append(Fault(code, name, f"dlopen({self._root}, 0x0002): {reason}", route))
+            faults.append(Fault(code, name, f"dlopen({self.root}, 0x0002): {reason}", route))
         return Found(Need(name), None)
 
     def _places(self, name: str, asking: Mapped | None) -> Iterator[tuple[str, str, str]]:
@@ -169,8 +163,7 @@ class MacProcess(Process):
             path = posixpath.normpath(self._expanded(name, asking))
             yield path, "path" if name[:1] == "/" else name.partition("/")[0], ""
         fallbacks = self.host.folders("DYLD_FALLBACK_LIBRARY_PATH")
-        old = asking.file if asking and isinstance(asking.file, Dylib) else None
-        if not fallbacks and old and dotted_numbers(old.sdk) < _NEWEST_WITH_FALLBACKS:
+        if not fallbacks and asking and dotted_numbers(_dylib(asking).sdk) < _NEWEST_WITH_FALLBACKS:
             fallbacks = ["/usr/local/lib", "/usr/lib"]
         for folder in fallbacks if asking or "/" not in name else ():
             yield f"{folder}/{leaf}", "fallback", folder
@@ -190,10 +183,8 @@ class MacProcess(Process):
 
     def _unbound(self, mapped: Mapped, _: list[Mapped]) -> Iterator[Fault]:
         """Yield the symbols of an object that are not where it expects them as one fault, of the first."""
-        file = mapped.file
-        assert isinstance(file, Dylib)
         missing: dict[str, Mapped | None] = {}
-        for symbol, ordinal in file.lacking:
+        for symbol, ordinal in _dylib(mapped).lacking:
             name = text_of(symbol)
             if ordinal == _FLAT:
                 if not self._is_defined_anywhere(symbol, name):
@@ -207,19 +198,18 @@ class MacProcess(Process):
         name, library = next(iter(missing.items()))
         words = f"symbol not found in flat namespace '{name}'"
         if library:
-            by, expected = f"{_marked(mapped)}{self._too_new(mapped)}", f"Expected in:     {_marked(library)}"
+            by, expected = self._marked(mapped, is_asking=True), f"Expected in:     {self._marked(library)}"
             words = f"Symbol not found: {name}\n  Referenced from: {by}\n  {expected}"
         route = (*mapped.route(), library.path) if library else mapped.route()
-        message = f"dlopen({self._root}, 0x0002): {words}"
+        message = f"dlopen({self.root}, 0x0002): {words}"
         yield Fault("missing-symbol", name, message, route, others=tuple(missing)[1:])
 
     def _exports(self, library: Mapped, symbol: bytes, depth: int = 0) -> bool:
         """Return whether a file, or one that it re-exports, has a symbol; the system's have every one."""
-        assert isinstance(library.file, Dylib)
-        if library.file.exported(symbol):
+        if _dylib(library).exported(symbol):
             return True
         for need in library.needs if depth < 8 else ():
-            if need.name in library.file.passed_on:
+            if need.name in _dylib(library).passed_on:
                 other = self.by_name.get(need.path)
                 if other is None or self._exports(other, symbol, depth + 1):
                     return True
@@ -230,20 +220,23 @@ class MacProcess(Process):
         is_of_python = name.startswith(("_Py", "__Py"))
         if not ((is_of_python and self.program) or _OWN_CXX.match(name)):
             return True
-        return any(isinstance(other.file, Dylib) and other.file.exported(symbol) for other in self.mapped)
+        return any(_dylib(other).exported(symbol) for other in self.mapped)
 
-    def _too_new(self, mapped: Mapped) -> str:
-        minimum = mapped.file.minimum if isinstance(mapped.file, Dylib) else ""
-        running = _system_version(self.host)
-        if running and dotted_numbers(minimum)[:1] > (running,):
-            return f" (built for macOS {minimum} which is newer than running OS)"
-        return ""
+    def _newer(self, mapped: Mapped) -> str:
+        """Return the oldest macOS of a file where that is newer than the running one, else ""."""
+        minimum, running = _dylib(mapped).minimum, _system_version(self.host)
+        return minimum if running and dotted_numbers(minimum)[:1] > (running,) else ""
+
+    def _marked(self, mapped: Mapped, *, is_asking: bool = False) -> str:
+        """Return a file as dyld shows it, with its UUID."""
+        minimum = self._newer(mapped) if is_asking else ""
+        note = f" (built for macOS {minimum} which is newer than running OS)" if minimum else ""
+        return f"<{_dylib(mapped).uuid}> {mapped.path}{note}"
 
 
-def _marked(mapped: Mapped) -> str:
-    """Return a file as dyld shows it, with its UUID."""
-    uuid = mapped.file.uuid if isinstance(mapped.file, Dylib) else ""
-    return f"<{uuid}> {mapped.path}" if uuid else f"<no uuid> {mapped.path}"
+def _dylib(mapped: Mapped) -> Dylib:
+    assert isinstance(mapped.file, Dylib)
+    return mapped.file
 
 
 def _system_version(host: Host) -> int:

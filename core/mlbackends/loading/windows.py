@@ -14,104 +14,60 @@ CPython, Python/dynload_win.c and Modules/_ctypes/callproc.c.
 
 import posixpath
 import re
-from array import array
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
 
 from mlbackends.base.errors import NotALibrary
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import conda_prefix, distributions
-from mlbackends.libraries.pe import PeImage
+from mlbackends.libraries.pe import exports, imported_functions, pe_headers
 from mlbackends.libraries.windows import (
     REDISTRIBUTABLE,
+    file_names,
+    folders,
     is_runtime,
-    library_folders,
     process_machine,
     program_folder,
     system_folder,
 )
 from mlbackends.loading.imports import module_file, shared_objects
-from mlbackends.loading.linker import Found, Mapped, ObjectFile, Opening, Process
+from mlbackends.loading.linker import Found, Mapped, ObjectFile, Process
 from mlbackends.model.loading import Fault, Need
 
-#: What Python says of GetLastError's codes.
+#: What Python says of GetLastError's codes, and the one that each fault has.
 _WORDS = {
     126: "The specified module could not be found.",
     127: "The specified procedure could not be found.",
     193: "%1 is not a valid Win32 application.",
 }
+_CODES = {"missing-symbol": 127, "wrong-architecture": 193, "not-a-library": 193}
+_MOST_STEPS = 8
+#: The steps of Python's search (conda's has PATH too), and of LoadLibrary's, as other code calls it.
+_STEPS, _OTHER_STEPS = ("application", "conda", "system-folder"), ("application", "system-folder", "PATH")
+_NAMES = {"application": "application folder", "system-folder": "System32"}
 _PYTHON = re.compile(r"python(3\d+t?)\.dll")
-_NAME_BYTES = 4096
 _DRIVER = ("nvcuda.dll", "nvml.dll", "nvapi64.dll", "opencl.dll", "vulkan-1.dll")
 
 
 class Dll(ObjectFile):
     """A DLL or extension module on the disk. imports: the names and numbers of functions by DLL."""
 
-    def __init__(self, path: str) -> None:
-        with PeImage(path) as image:
-            self.machine, self.bits = image.machine, 64 if image.is_wide else 32
-            self.soname = self.interpreter = ""
-            self.imports: dict[str, tuple[str | int, ...]] = {}
-            for at, library in image.imports(1, 20, 12):
-                lookups, bound = image.unpack("I12xI", at)
-                functions = tuple(image.functions(lookups or bound))
-                self.imports[library] = self.imports.get(library, ()) + functions
-            self.needed = tuple(self.imports)
-            self._first = 0
-            self._functions, self._names, self._numbers = array("I"), array("I"), array("H")
-            self._directory = range(0)
-            if image.exports:
-                start, size = image.directories[0]
-                self._directory = range(start, start + size)
-                self._first, count, named, *tables = image.unpack("6I", image.exports + 16)
-                for kind, length, address in zip(
-                    (self._functions, self._names, self._numbers), (count, named, named), tables, strict=True
-                ):
-                    if length:
-                        kind.frombytes(image.exactly(image.offset_of(address), length * kind.itemsize))
-                # Linkers write the names into the directory; the format lets them be elsewhere.
-                self._start = min([start, *self._names])
-                end = max(
-                    [start + size, *(name + _NAME_BYTES for name in self._names if name >= start + size)]
-                )
-                at = image.offset_of(self._start)
-                self._data = image.exactly(at, min(end - self._start, image.size - at))
+    soname = ""
 
-    def export(self, function: str | int) -> str | None:
-        """Return where a function is: None without it, "" in this file, or "DLL.NAME" that it leads to."""
-        index = self._indexed(function) if isinstance(function, str) else function - self._first
-        if not 0 <= index < len(self._functions) or not self._functions[index]:
-            return None
-        is_forwarded = self._functions[index] in self._directory
-        return self._text(self._functions[index]).decode("ascii", "replace") if is_forwarded else ""
-
-    def _indexed(self, function: str) -> int:
-        """Return the number of a function, -1 without one: the names are sorted."""
-        name, low, high = function.encode(), 0, len(self._names)
-        while low < high:
-            middle = (low + high) // 2
-            listed = self._text(self._names[middle])
-            if listed == name:
-                return self._numbers[middle]
-            low, high = (middle + 1, high) if listed < name else (low, middle)
-        return -1
-
-    def _text(self, address: int) -> bytes:
-        at = address - self._start
-        return self._data[at : self._data.find(b"\0", at)] if 0 <= at < len(self._data) else b""
+    def __init__(self, host: Host, real: str) -> None:
+        self.machine = pe_headers(host, real).machine
+        self.imports = host.extracted(real, imported_functions, dict[str, tuple[str | int, ...]])
+        self.needed = tuple(self.imports)
 
 
-@once_per_host
-def dll(host: Host, real: str) -> Dll:
-    """Return a DLL of a host. Raises NotALibrary and OSError."""
-    return host.extracted(real, Dll, Dll, "dll")
+dll = once_per_host(Dll)
 
 
 class WindowsProcess(Process):
     """The DLLs that a process has, as `Process` of the linker."""
-
-    _root, _is_native = "", False
 
     def _start(self, program: str) -> None:
         at = f"{program_folder(self.host)}/{posixpath.basename(program)}"
@@ -120,13 +76,6 @@ class WindowsProcess(Process):
             self.program = self._find(at, None, faults).mapped
             self._map_needed([self.program] if self.program else [], faults)
             self.faults = tuple(faults)
-
-    def open(
-        self, name: str, *, visible: bool = False, binds: bool = True, asking: Mapped | None = None
-    ) -> Opening:
-        """Open a DLL as Python does, or as the code of an object does, by its path or a name."""
-        self._root, self._is_native = name.replace("\\", "/"), asking is not None
-        return super().open(self._root, visible=visible, binds=binds, asking=asking)
 
     def _version_faults(self, _: Mapped) -> Iterator[Fault]:
         return iter(())
@@ -140,57 +89,54 @@ class WindowsProcess(Process):
         if key.startswith(("api-ms-win-", "ext-ms-")):
             return Found(Need(name, "", "API set"), None)
         for folder, step in self._searched(name):
-            file_name = _names(self.host, folder).get(posixpath.basename(key))
+            file_name = file_names(self.host, folder).get(posixpath.basename(key))
             if not file_name:
                 continue
             path = f"{folder}/{file_name}"
+            need = Need(name, path, step)
             if step == "System32" and asking:
-                return Found(Need(name, path, step), None)
+                return Found(need, None)
             real = self.host.realpath(path)
             try:
                 file = dll(self.host, real)
             except (NotALibrary, OSError) as error:
                 code = "not-a-library" if isinstance(error, NotALibrary) else "not-read"
-                self._add_fault(faults, code, name, asking, 193, f"{path}: {error}", path)
-                return Found(Need(name, path, step), None)
+                self._add_fault(faults, code, name, asking, f"{path}: {error}", path)
+                return Found(need, None)
             if file.machine != process_machine(self.host):
                 cause = f"{path} is for {file.machine}; this Python is {process_machine(self.host)}"
-                self._add_fault(faults, "wrong-architecture", name, asking, 193, cause, path)
-                return Found(Need(name, path, step), None)
+                self._add_fault(faults, "wrong-architecture", name, asking, cause, path)
+                return Found(need, None)
             mapped = Mapped(path, real, file, asking)
             self._add(mapped, path.lower(), real.lower(), file_name.lower())
             return Found(Need(name, path, step, folder), mapped)
-        if not self._is_given(key):
-            self._add_missing(name, asking, faults)
-            return Found(Need(name), None)
-        return Found(Need(name, "", "System32"), None)
+        if self._is_given(key):
+            return Found(Need(name, "", "System32"), None)
+        self._add_missing(name, asking, faults)
+        return Found(Need(name), None)
 
     def _searched(self, name: str) -> Iterator[tuple[str, str]]:
         """Yield the folders that are searched for a name, each with the step."""
         if "/" in name:
             yield posixpath.dirname(name), "path"
             return
-        if "/" in self._root:
-            yield posixpath.dirname(self._root), "folder of the module"
-        if self._is_native:  # LOAD_WITH_ALTERED_SEARCH_PATH, or for a name LoadLibraryW
-            yield from () if "/" in self._root else [(program_folder(self.host), "application folder")]
-            yield system_folder(self.host), "System32"
-            yield from ((folder, "PATH") for folder in self.host.folders("PATH"))
-            return
-        yield program_folder(self.host), "application folder"
-        tops = (module.partition(".")[0] for module in self.imported)
-        for top in dict.fromkeys([_top_of(self.host, self._root), *tops]):
-            for folder in added_folders(self.host, top):
-                yield folder, "os.add_dll_directory"
-        if conda_prefix(self.host):
-            yield from ((folder, "conda") for folder in library_folders(self.host))
-        yield system_folder(self.host), "System32"
-        if conda_prefix(self.host):
-            yield from ((folder, "PATH") for folder in self.host.folders("PATH"))
+        is_path = "/" in self.root
+        if is_path:
+            yield posixpath.dirname(self.root), "folder of the module"
+        steps = _STEPS + ("PATH",) * bool(conda_prefix(self.host))
+        if self.opener:  # LOAD_WITH_ALTERED_SEARCH_PATH, or for a name LoadLibraryW
+            steps = _OTHER_STEPS[is_path:]
+        for folder, step in folders(self.host):
+            if step in steps:
+                yield folder, _NAMES.get(step, step)
+            if step == "application" and not self.opener:
+                tops = (module.partition(".")[0] for module in self.imported)
+                for top in dict.fromkeys([_top_of(self.host, self.root), *tops]):
+                    yield from ((added, "os.add_dll_directory") for added in added_folders(self.host, top))
 
     def _is_given(self, key: str) -> bool:
         """Return whether a DLL that is not among the files comes with Windows, or with Python itself."""
-        if key.removesuffix(".dll") in _system_dlls():
+        if key.removesuffix(".dll") in table("loading/windows.toml")["system"].split():
             return True
         major, minor = (*str(self.host.python.get("version", "3")).split("."), "")[:2]
         own = (f"python{major}{minor}.dll", "python3.dll", "vcruntime140.dll", "vcruntime140_1.dll")
@@ -198,9 +144,6 @@ class WindowsProcess(Process):
 
     def _add_missing(self, name: str, asking: Mapped | None, faults: list[Fault]) -> None:
         by = asking.path if asking else ""
-        if not by:
-            self._add_fault(faults, "missing-library", name, asking, 126, "")
-            return
         code, cause, hint, command = "missing-library", "", "", ""
         is_of_compiler = is_runtime(name) and "-" not in name  # delvewheel adds a hash to the name
         if is_of_compiler:
@@ -211,23 +154,27 @@ class WindowsProcess(Process):
             cause = f"{by} needs {name}: it is built for Python {version}"
         if (is_of_compiler or name.lower() in _DRIVER) and not self.host.listdir(system_folder(self.host)):
             code, cause = "not-read", f"{by} needs {name}; what this Windows has in System32 is not known"
-        self._add_fault(faults, code, name, asking, 126, cause, name, hint=hint, command=command)
+        if by:
+            self._add_fault(faults, code, name, asking, cause, name, hint, command)
+        else:
+            self._add_fault(faults, "missing-library", name, None, "", name)
 
     def _add_fault(
-        self, faults: list[Fault], code: str, name: str, asking: Mapped | None, error: int, cause: str,
-        *path: str, hint: str = "", command: str = "",
+        self, faults: list[Fault], code: str, name: str, asking: Mapped | None, cause: str, path: str,
+        hint: str = "", command: str = "",
     ) -> None:  # fmt: skip
+        error = 193 if code == "not-read" and path != name else _CODES.get(code, 126)
         if all(known.name != name for known in faults):
-            route = (*asking.route(), *path) if asking else path or (name,)
+            route = (*(asking.route() if asking else ()), path)
             faults.append(Fault(code, name, self._message(error), route, cause, hint, command))
 
     def _message(self, error: int) -> str:
         """Return what Python prints for an error of LoadLibraryExW."""
-        name = posixpath.basename(self._root)
+        name = posixpath.basename(self.root)
         if name.lower().endswith(".pyd"):
             return f"DLL load failed while importing {name.partition('.')[0]}: {_WORDS[error]}"
         if error == 126:
-            shown = self._root.replace("/", "\\")
+            shown = self.root.replace("/", "\\")
             how = "Try using the full path with constructor syntax."
             return f"Could not find module '{shown}' (or one of its dependencies). {how}"
         return f"[WinError {error}] {_WORDS[error]}"
@@ -240,11 +187,7 @@ class WindowsProcess(Process):
             return  # a driver's, which is assumed
         for need in mapped.needs:
             faults: list[Fault] = []
-            lacking = [
-                str(function)
-                for function in (mapped.file.imports[need.name] if need.path else ())
-                if not self._is_exported(need.path, function, mapped, faults)
-            ]
+            lacking = self._lacking(need.path, mapped.file.imports[need.name], mapped, faults)
             yield from faults
             if lacking:
                 what = f"function number {lacking[0]}" if lacking[0].isdecimal() else lacking[0]
@@ -255,33 +198,25 @@ class WindowsProcess(Process):
                 )  # fmt: skip
                 return
 
-    def _is_exported(
-        self, path: str, function: str | int, asking: Mapped, faults: list[Fault], depth: int = 0
-    ) -> bool:
-        """Return whether a file has a function, or leads to one; True where it cannot be read.
+    def _lacking(
+        self, path: str, functions: tuple[str | int, ...], asking: Mapped, faults: list[Fault], depth: int = 0
+    ) -> list[str]:
+        """Return the functions that a file neither has nor leads to; none where it cannot be read.
 
         faults: a DLL that it leads to and that is not found is added.
         """
-        try:
-            target = dll(self.host, self.host.realpath(path)).export(function)
-        except (NotALibrary, OSError):
-            return True
-        if not target or depth > 8:
-            return target is not None
-        name: str | int
-        library, _, name = target.rpartition(".")
-        at = self._find(f"{library}.dll", asking, faults).need.path
-        name = int(name[1:]) if name[:1] == "#" else name
-        return not at or self._is_exported(at, name, asking, faults, depth + 1)
-
-
-@once_per_host
-def _names(host: Host, folder: str) -> dict[str, str]:
-    return {name.lower(): name for name in host.listdir(folder)}
-
-
-def _system_dlls() -> frozenset[str]:
-    return frozenset(table("loading/windows.toml")["system"].split())
+        found: dict[str | int, str] = dict.fromkeys(functions, "")
+        with suppress(NotALibrary, OSError):
+            if path:
+                found = self.host.extracted(path, partial(exports, functions=functions), Any, "exports")
+        lacking = [str(function) for function in functions if function not in found]
+        for function, target in found.items():
+            library, _, name = target.rpartition(".")
+            if library and depth <= _MOST_STEPS:
+                at = self._find(f"{library}.dll", asking, faults).need.path
+                of_it = (int(name[1:]) if name[:1] == "#" else name,)
+                lacking += [str(function)] * bool(self._lacking(at, of_it, asking, faults, depth + 1))
+        return lacking
 
 
 @once_per_host
@@ -306,14 +241,17 @@ def added_folders(host: Host, module: str) -> tuple[str, ...]:
     text = "\n".join(text for text in texts if "add_dll_directory" in text)
     if not start or not text:
         return ()
-    folders: dict[str, None] = {}
+    added: dict[str, None] = {}
     for dists in distributions(host).values():
         for path in shared_objects(host, dists[0]) if own.startswith(dists[0].folder) else ():
-            folder = posixpath.dirname(path)
-            is_ours = f"{folder}/".startswith(f"{own}/") or folder.endswith(".libs")
-            is_named = folder == own or re.search(
-                rf"[\"'/\\]{re.escape(posixpath.basename(folder))}[\"'/\\]", text
-            )
-            if path.lower().endswith(".dll") and is_ours and is_named:
-                folders[folder] = None
-    return tuple(folders)
+            folder, name = posixpath.split(path)
+            if name.lower().endswith(".dll") and (
+                f"{folder}/".startswith(f"{own}/") or folder.endswith(".libs")
+            ):
+                added[folder] = None
+    named = r"[\"'/\\]{}[\"'/\\]"
+    return tuple(
+        folder
+        for folder in added
+        if folder == own or re.search(named.format(re.escape(posixpath.basename(folder))), text)
+    )
