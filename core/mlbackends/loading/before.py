@@ -193,9 +193,8 @@ class PlannedHost(Host):
         python["path"] = paths if self.site in paths else [*paths, self.site]
         self._base, self._folder, self._hides_all = base, f"{folder}/planned", replaces
         self._most_of_code = _CODE_BYTES if reads_code else 0
-        #: What is planned by the path where it would be, and what folders then contain.
+        #: What is planned, by the path of its copy.
         self._planned: dict[str, _Entry] = {}
-        self._folders: dict[str, set[str]] = {}
         self._hidden: set[str] = set()
         #: Files of wheels that were read: whether without their code for GPUs, or why they cannot be.
         self._read: dict[str, bool | Exception] = {}
@@ -221,11 +220,15 @@ class PlannedHost(Host):
         self._on_disk = self._on_planned_disk
 
     def _plan(self, path: str, entry: _Entry) -> None:
-        self._planned[path] = entry
-        folder, _, name = path.rpartition("/")
-        while name not in self._folders.setdefault(folder, set()):
-            self._folders[folder].add(name)
-            folder, _, name = folder.rpartition("/")
+        at = f"{self._folder}{path}"
+        self._planned[at] = entry
+        try:
+            os.makedirs(posixpath.dirname(at), exist_ok=True)
+            with open(at, "wb") as file:
+                file.truncate(entry[1].file_size) if isinstance(entry, tuple) else None
+                file.write(entry) if isinstance(entry, bytes) else None
+        except OSError as error:  # a full disk; a file below a file in a damaged wheel
+            raise Incomplete(f"{path} cannot be laid out: {error.strerror}") from None
 
     def _is_hidden(self, path: str) -> bool:
         if self._hides_all and path.startswith(f"{self.site}/"):
@@ -235,24 +238,12 @@ class PlannedHost(Host):
     def real(self, path: str) -> str:
         """Return the place of a path on the disk: of a wheel's file, of the copy, which is still empty."""
         path = posixpath.normpath(path)
-        if path not in self._planned and path not in self._folders:
-            return super().real(f"/dev/null{path}" if self._is_hidden(path) else path)
-        at = f"{self._folder}{path}"
-        if path not in self._planned:
-            os.makedirs(at, exist_ok=True)
-        elif not os.path.exists(at):
-            os.makedirs(posixpath.dirname(at), exist_ok=True)
-            entry = self._planned[path]
-            with open(at, "wb") as file:
-                if isinstance(entry, tuple):
-                    file.truncate(entry[1].file_size)
-                elif isinstance(entry, bytes):
-                    file.write(entry)
-        return at
+        if os.path.exists(at := f"{self._folder}{path}"):
+            return at
+        return super().real(f"/dev/null{path}" if self._is_hidden(path) else path)
 
     def _on_planned_disk(self, function: Callable[..., Any], path: str, *rest: Any, **options: Any) -> Any:
-        is_planned = path.startswith(self._folder) and function not in _LOOKING
-        entry = self._planned.get(path.removeprefix(self._folder)) if is_planned else None
+        entry = self._planned.get(path) if function not in _LOOKING else None
         if isinstance(entry, ObjectFile) and function is ObjectFile:
             return entry
         if isinstance(entry, tuple):
@@ -279,18 +270,17 @@ class PlannedHost(Host):
     def listdir(self, path: str) -> list[str]:
         """Return the names in a folder, those of wheels among them."""
         path = posixpath.normpath(path)
-        planned = self._folders.get(path, set())
+        planned = set(os.listdir(at)) if os.path.isdir(at := f"{self._folder}{path}") else set()
         if self._hides_all and (path == self.site or path.startswith(f"{self.site}/")):
             return sorted(planned)
-        return sorted(
-            planned.union(name for name in self._base.listdir(path) if not self._is_hidden(f"{path}/{name}"))
-        )
+        listed = (name for name in self._base.listdir(path) if not self._is_hidden(f"{path}/{name}"))
+        return sorted(planned.union(listed))
 
     @once_per_host
     def realpath(self, path: str) -> str:
         """Return the path without links; the files of wheels are none."""
         normal = posixpath.normpath(path)
-        return normal if normal in self._planned or normal in self._folders else super().realpath(path)
+        return normal if os.path.exists(f"{self._folder}{normal}") else super().realpath(path)
 
 
 #: Chips of systems that have an ARM processor: Orin, Thor and GB10.

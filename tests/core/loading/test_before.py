@@ -196,6 +196,12 @@ def test_a_wheel_that_leads_out_of_itself_is_refused(tmp_path: Path, name: str) 
         Wheel(WHEEL, RangeFile(str(path)))
 
 
+def test_a_file_below_a_file_is_refused(tmp_path: Path) -> None:
+    wheel(tmp_path, more={"fast/data": b"x", "fast/data/more": b"x"})
+    with pytest.raises(Incomplete, match="laid out"):
+        locked(pylock(tmp_path, WHEEL))
+
+
 @pytest.mark.slow
 def test_damage_of_every_kind_ends_in_one_line_or_a_fault(tmp_path: Path) -> None:
     whole = wheel(tmp_path).read_bytes()
