@@ -4,24 +4,13 @@ from typing import TYPE_CHECKING
 
 from mlbackends.audit.environment import install
 from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
+from mlbackends.base.tables import table
 from mlbackends.host.python.requirements import satisfies
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
 
 
-#: The first release of each that was compiled for NumPy 2 as well.
-_FIRST = {
-    "jaxlib": "0.4.26",
-    "matplotlib": "3.8.4",
-    "numba": "0.60.0",
-    "pandas": "2.2.2",
-    "pyarrow": "16.0.0",
-    "scikit-learn": "1.4.2",
-    "scipy": "1.13.0",
-    "tensorflow": "2.18.0",
-    "torch": "2.3.0",
-}
 _TORCH_ON_WINDOWS = "2.4.1"
 
 
@@ -30,7 +19,7 @@ def symptoms(report: ReportView) -> Symptoms:
     numpy = report.package("numpy")
     if not satisfies(numpy, ">=2.0.0.dev0"):
         return
-    first = dict(_FIRST)
+    first: dict[str, str] = dict(table("audit/hazards/numpy_abi.toml")["first"])
     if report.fact("host.platform") == "win32":
         first["torch"] = _TORCH_ON_WINDOWS
     old = {
