@@ -8,9 +8,10 @@ does without has no row. Without an NVIDIA driver, one is assumed: its libraries
 
 import fnmatch
 import posixpath
+import re
 from collections.abc import Iterator
-from functools import cache
-from typing import Any, cast
+from functools import cache, partial
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -19,10 +20,11 @@ from mlbackends.base.patterns import pattern
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import Distribution, distribution, distributions, python_folders
+from mlbackends.loading.assumed import Assumed
 from mlbackends.loading.environment import Environment, modules_of, providers
 from mlbackends.loading.imports import shared_objects
-from mlbackends.loading.linker import Mapped, ObjectFile, Opening, Process
-from mlbackends.loading.preloads import holds_for, matches, preload_of, torch_cuda
+from mlbackends.loading.linker import Mapped, Process
+from mlbackends.loading.preloads import closest, holds_for, matches, preload_of, torch_cuda
 from mlbackends.model.loading import Fault
 
 #: Libraries of NVIDIA's driver, which no package installs.
@@ -74,37 +76,33 @@ def later(environment: Environment, dist: Distribution) -> tuple[Fault, ...]:
     """Return what a package does not find when it runs, the first library of each row with the others."""
     host = environment.host
     faults: list[Fault] = []
-    for row in rows():
-        if row.platform != host.platform or dist.name not in row.distributions:
-            continue
-        if not holds_for(host, (dist.name,), row.versions):
-            continue
-        if (row.both and not is_for_nvidia(host)) or not _is_installed(host, row.beside):
-            continue
-        name, _, clauses = row.fits.partition(" ")
-        other = distribution(host, name) if name else None
-        if other and not holds_for(host, (name,), clauses):
+    for row in _rows_of(host, dist):
+        other = distribution(host, row.fits.partition(" ")[0]) if row.fits else None
+        if other and not holds_for(host, (other.name,), row.fits.partition(" ")[2]):
             words = row.says.replace("{installed}", other.version)
             faults.append(Fault("unmet-requirement", other.version, words, cause=row.costs))
-        module = row.module or next(iter(modules_of(host, dist)), "")
-        lacking = _lacking(environment, dist, row, (module,) if module else ())
-        if not lacking or lacking[0].name in {
-            name for fault in faults for name in (fault.name, *fault.others)
-        }:
+        modules = [row.module] if row.module else [*modules_of(host, dist)[:1]]
+        lacking = _lacking(environment, dist, row, *modules)
+        if not lacking or any(lacking[0].name in (fault.name, *fault.others) for fault in faults):
             continue
         first, *others = lacking
         says = row.absent if row.absent and "/" in first.name else row.says
-        helping = [
-            name
-            for name in row.helps
-            if _is_installed(host, name) or "(" in name
-            if not _lacking(environment, dist, row, (module, name) if "(" in name else (name, module))
-        ]
-        hint = f"It works where {_calls(helping)} comes first." if helping else ""
-        if row.helps and not helping:
-            known = [name for name in row.helps if _is_installed(host, name) or preload_of(host, name)]
-            hint = f"Once it is installed, {_calls(known)} has to come first." if known else ""
-            hint = hint or "Its folder has to be in LD_LIBRARY_PATH."
+        hint = ""
+        if row.helps:
+            helping = [
+                name
+                for name in row.helps
+                if "(" in name or distribution(host, name)
+                if not _lacking(
+                    environment, dist, row, *([*modules, name] if "(" in name else [name, *modules])
+                )
+            ]
+            known = [name for name in row.helps if distribution(host, name) or preload_of(host, name)]
+            calls = [f"`{name}`" if "(" in name else f"`import {name}`" for name in helping or known]
+            hint = (
+                "It works where {} comes first." if helping else "Once it is installed, {} has to come first."
+            )
+            hint = hint.format(" or ".join(calls)) if calls else "Its folder has to be in LD_LIBRARY_PATH."
         faults.append(
             Fault(
                 "not-opened-later",
@@ -119,8 +117,15 @@ def later(environment: Environment, dist: Distribution) -> tuple[Fault, ...]:
     return tuple(faults)
 
 
-def _calls(names: list[str]) -> str:
-    return " or ".join(f"`{name}`" if "(" in name else f"`import {name}`" for name in names)
+def _rows_of(host: Host, dist: Distribution) -> Iterator[Later]:
+    """Yield the rows that hold for a distribution in its environment."""
+    for row in rows():
+        if row.platform != host.platform or dist.name not in row.distributions:
+            continue
+        is_expected = not row.both or is_for_nvidia(host)
+        is_beside = not row.beside or fnmatch.filter(distributions(host), row.beside)
+        if is_expected and is_beside and holds_for(host, (dist.name,), row.versions):
+            yield row
 
 
 @once_per_host
@@ -131,8 +136,8 @@ def has_driver(host: Host) -> bool:
 
 def driver_notes(host: Host, dist: Distribution) -> tuple[str, ...]:
     """Return the note that a package which is for NVIDIA's GPUs alone has no driver here, or nothing."""
-    rows_of = [row for row in rows() if dist.name in row.distributions and not row.both]
-    if host.platform != "linux" or not rows_of or not _FOR_GPUS.search(dist.name) or has_driver(host):
+    is_for_gpus = any(dist.name in row.distributions and not row.both for row in rows())
+    if host.platform != "linux" or not is_for_gpus or not _FOR_GPUS.search(dist.name) or has_driver(host):
         return ()
     return ("No NVIDIA driver is installed here, without which it uses no GPU.",)
 
@@ -143,119 +148,59 @@ _FOR_GPUS = pattern(r"-gpu$|cuda1\d")
 @once_per_host
 def is_for_nvidia(host: Host) -> bool:
     """Return whether an environment is for NVIDIA's GPUs: by a driver, CUDA's packages or torch's build."""
-    return bool(
-        torch_cuda(host)
-        or any(name.startswith(("nvidia-cublas", "nvidia-cuda-runtime")) for name in distributions(host))
-        or has_driver(host)
-    )
+    packages = any(name.startswith(("nvidia-cublas", "nvidia-cuda-runtime")) for name in distributions(host))
+    return packages or bool(torch_cuda(host)) or has_driver(host)
 
 
-def _is_installed(host: Host, pattern: str) -> bool:
-    return not pattern or bool(fnmatch.filter(distributions(host), pattern))
-
-
-def _lacking(
-    environment: Environment, dist: Distribution, row: Later, modules: tuple[str, ...]
-) -> tuple[Fault, ...]:
+def _lacking(environment: Environment, dist: Distribution, row: Later, *modules: str) -> tuple[Fault, ...]:
     """Return what a row's openings fail with in a process in which some modules were imported."""
     host = environment.host
     process = environment.after(modules).copy()
-    _assume_driver(process)
+    # A driver that is not here is assumed, with all of its symbols.
+    for name in _DRIVER if host.platform == "linux" else ("nvcuda.dll", "nvml.dll"):
+        if process.open(name).faults:
+            process.by_name[name] = Mapped(name, name, Assumed(name, "cu|nvml", host.machine), None)
     asking = None
     if row.by:
-        beside = {posixpath.dirname(one.path) for one in process.mapped}
+        beside = {posixpath.dirname(mapped.path) for mapped in process.mapped}
         known = providers(host).get(row.by, ("", ""))[1]  # what a library has opened from its own folder
-        paths = [known] if posixpath.dirname(known) in beside else []
-        for path in (*shared_objects(host, dist), *paths):
+        for path in (*shared_objects(host, dist), *([known] if posixpath.dirname(known) in beside else [])):
             if fnmatch.fnmatch(posixpath.basename(path), row.by):
                 process.open(path)
-        mapped = (one for one in process.mapped if fnmatch.fnmatch(posixpath.basename(one.path), row.by))
-        asking = next(mapped, None)
+        named = (
+            mapped for mapped in process.mapped if fnmatch.fnmatch(posixpath.basename(mapped.path), row.by)
+        )
+        asking = next(named, None)
         if asking is None:
             return ()
-    lacking: tuple[Fault, ...] = ()
-    for entry in row.opens:
-        tried = [*_tried(host, process, entry, asking, row)]
-        if tried and all(opening.faults for opening in tried):
-            faults = min(tried, key=lambda opening: len(opening.faults)).faults
-            lacking += tuple(fault for fault in faults if fault.code != "not-read")
-    return lacking
+    best = [
+        closest(process, entry.split(" | "), partial(_paths, host, row), visible=row.visible, asking=asking)
+        for entry in row.opens
+    ]
+    return tuple(fault for found in best if found for fault in found[1].faults if fault.code != "not-read")
 
 
-def _tried(host: Host, process: Process, entry: str, asking: Mapped | None, row: Later) -> Iterator[Opening]:
-    """Open the alternatives of an entry until one opens; yield how each ended."""
-    for alternative in entry.split(" | "):
-        opening = None
-        for name in alternative.split(" + "):
-            name = name.replace("{nvrtc}", _nvrtc(host))
-            paths = [name]
-            if "{torch}" in name:
-                own = name.replace("{torch}", _torch_build(host))
-                lost = next((f"{folder}/{own}" for folder in python_folders(host) if "site-" in folder), own)
-                paths = (matches(host, own) or [lost]) if _torch_build(host) else []
-            elif "/" in name:
-                paths = [_nearest(host, name)] if row.nearest else matches(host, name)
-            for path in paths[:1]:
-                opening = process.open(path, visible=row.visible, asking=asking)
-            if opening and opening.faults:
-                break
-        if opening:
-            yield opening
-            if not opening.faults:
-                return
-
-
-def _nearest(host: Host, pattern: str) -> str:
-    """Return the file that bitsandbytes chooses for torch's CUDA: the same, the next lower or higher one."""
-    version = int(torch_cuda(host).replace(".", "") or 0)
-    paths = matches(host, pattern, every=True)
-    numbers = {path: int(path.rpartition("cuda")[2].partition(".")[0] or 0) for path in paths}
-    same = sorted((path for path in paths if numbers[path] // 10 == version // 10), key=numbers.__getitem__)
-    lower = [path for path in same if numbers[path] <= version]
-    return (lower[-1:] or same or [pattern.replace("*", str(version))])[0]
-
-
-def _torch_build(host: Host) -> str:
-    """Return the toolkit of the installed torch as file names have it, "cuda130", "" for none."""
-    for toolkit, word in (("cuda", "cuda"), ("hip", "rocm")):
-        major, _, minor = torch_cuda(host, toolkit).partition(".")
-        minor = minor.partition(".")[0]
-        if major.isdecimal() and minor.isdecimal():
-            return f"{word}{int(major) * 10 + int(minor)}"
-    return ""
-
-
-def _nvrtc(host: Host) -> str:
-    dist = distribution(host, "nvidia-cuda-nvrtc") or distribution(host, "nvidia-cuda-nvrtc-cu12")
-    return ".".join(dist.version.split(".")[:2]) if dist else ""
-
-
-class _AssumedSymbols:
-    """The symbols of a driver that is not here: it defines all of its own."""
-
-    def __init__(self) -> None:
-        self.needs: dict[str, dict[str, bool]] = {}
-        self.versions: frozenset[str] = frozenset()
-        self.lacking: dict[int, Any] = {}
-        self.lacking_by_hash: dict[int, list[int]] = {}
-
-    def may_define(self, hashes: Any) -> Any:
-        return hashes
-
-    def defines(self, symbol: Any) -> bool:
-        return str(symbol).startswith(("cu", "nvml"))
-
-
-class _AssumedDriver:
-    """The file of a driver that is not here."""
-
-    soname, needed, rpath, runpath = "", (), (), None
-    no_default_folders = has_executable_stack = False
-    symbols = _AssumedSymbols()
-
-
-def _assume_driver(process: Process) -> None:
-    """Let a process find the driver's libraries without a search, where it would find none."""
-    for name in _DRIVER if process.host.platform == "linux" else ("nvcuda.dll", "nvml.dll"):
-        if process.open(name).faults:
-            process.by_name[name] = Mapped(name, name, cast("ObjectFile", _AssumedDriver()), None)
+def _paths(host: Host, row: Later, name: str) -> list[str]:
+    """Return the paths, or the name, that a row opens for one of its names."""
+    version, dist = torch_cuda(host), distribution(host, "nvidia-cuda-nvrtc")
+    dist = dist or distribution(host, "nvidia-cuda-nvrtc-cu12")
+    name = name.replace("{nvrtc}", ".".join(dist.version.split(".")[:2]) if dist else "")
+    if row.nearest:
+        # bitsandbytes chooses that of torch's CUDA, the next lower or the next higher one.
+        ours = int(version.replace(".", "") or 0)
+        built = {
+            int(re.sub(r"\D", "", path.rpartition("cuda")[2]) or 0): path
+            for path in matches(host, name, every=True)
+        }
+        same = sorted(number for number in built if number // 10 == ours // 10)
+        lower = [number for number in same if number <= ours]
+        return [built[number] for number in lower[-1:] or same] or [name.replace("*", str(ours))]
+    if "{torch}" in name:
+        word = "cuda" if version else "rocm"
+        major, minor = [*(version or torch_cuda(host, "hip")).split("."), ""][:2]
+        if not minor:
+            return []
+        name = name.replace("{torch}", f"{word}{int(major) * 10 + int(minor)}")
+        site = next((f"{folder}/" for folder in python_folders(host) if "site-" in folder), "")
+        return matches(host, name) or [f"{site}{name}"]
+    return matches(host, name) if "/" in name else [name]

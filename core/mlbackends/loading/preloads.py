@@ -5,7 +5,7 @@ package opens them first, by their paths. A row holds for some versions of a pac
 their order. Calls that a program can make, such as `onnxruntime.preload_dlls()`, have rows of the same form.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from mlbackends.host.python.frameworks import assigned_text
 from mlbackends.host.python.packages import distribution, python_folders
 from mlbackends.host.python.requirements import satisfies
 from mlbackends.loading.imports import Import
-from mlbackends.loading.linker import Opening, Process
+from mlbackends.loading.linker import Mapped, Opening, Process
 from mlbackends.model.loading import Fault
 
 
@@ -80,9 +80,10 @@ def rows() -> tuple[Preload, ...]:
 def preload_of(host: Host, module: str) -> Preload | None:
     """Return the row that holds for the installed version of a module, or for a call; None without one."""
     for row in rows():
-        if row.module != module or row.platform != host.platform:
+        if (row.module, row.platform) != (module, host.platform):
             continue
-        if holds_for(host, row.distributions, row.versions) and _has(host, row.having):
+        has = not row.having or matches(host, row.having)
+        if has and holds_for(host, row.distributions, row.versions):
             return row
     return None
 
@@ -103,10 +104,6 @@ def torch_cuda(host: Host, toolkit: str = "cuda") -> str:
     return assigned_text(next(filter(None, texts), ""), toolkit)
 
 
-def _has(host: Host, pattern: str) -> bool:
-    return not pattern or any(host.glob(f"{folder}/{pattern}") for folder in python_folders(host))
-
-
 def preloaded(host: Host, process: Process, row: Preload) -> list[tuple[Import, Opening]]:
     """Do a row's steps to a process, and return what fails; what certainly does ends the import."""
     failed: list[tuple[Import, Opening]] = []
@@ -119,87 +116,81 @@ def preloaded(host: Host, process: Process, row: Preload) -> list[tuple[Import, 
         failed.append((Import(row.module, path, is_certain, row.source), opening._replace(faults=faults)))
 
     for step in row.opens:
-        if (step.when == "failed" and not tried) or (step.when == "opened" and tried):
+        is_due = not step.when or bool(tried) == (step.when == "failed")
+        is_mapped = not step.mapped or any(step.mapped in mapped.path for mapped in process.mapped)
+        if not (is_due and is_mapped) or (step.having and not matches(host, step.having)):
             continue
-        if step.mapped and not any(step.mapped in mapped.path for mapped in process.mapped):
-            continue
-        if not _has(host, step.having):
-            continue
-        if step.named and tried and not _is_named(step, tried.faults[0].message):
+        names = [file.rpartition("/")[2] for file in step.files]
+        if step.named and tried and not any(name in tried.faults[0].message for name in names):
             note(tried, step.files[0], "")
             return failed
-        if step.one_of:
-            path, opening = _first_that_opens(host, process, step)
-            if opening and opening.faults and step.fails in ("raise", "part"):
+        for path, opening in _openings(host, process, step):
+            if opening is None:
+                says = step.says.replace("{name}", path)
+                if step.missing == "raise":
+                    lost = Opening(None, (Fault("missing-library", path.rpartition("/")[2], says),))
+                    note(tried or lost, path, says if tried else "")
+                    return failed
+                if step.fails == "try":
+                    message = f"{path}: cannot open shared object file: No such file or directory"
+                    tried = Opening(None, (Fault("missing-file", path, message, (path,)),))
+                if step.missing == "stop":
+                    break
+            elif opening.faults and step.fails == "try":
+                tried = opening
+            elif opening.faults and step.fails in ("raise", "part"):
                 note(opening, path, step.says, step.fails == "raise")
                 if step.fails == "raise":
                     return failed
-            continue
-        for file in step.files:
-            paths = matches(host, file, step.below, step.every)
-            if not paths and step.missing == "raise":
-                lost = Fault("missing-library", file.rpartition("/")[2], step.says.replace("{name}", file))
-                opening = tried or Opening(None, (lost,))
-                note(opening, file, step.says.replace("{name}", file) if tried else "")
-                return failed
-            if not paths and step.fails == "try":
-                message = f"{file}: cannot open shared object file: No such file or directory"
-                tried = Opening(None, (Fault("missing-file", file, message, (file,)),))
-            ends = not paths and step.missing == "stop"
-            for path in paths:
-                opening = process.open(path, visible=step.visible)
-                if not opening.faults:
-                    continue
-                if step.fails == "try":
-                    tried = opening
-                elif step.fails in ("raise", "part"):
-                    note(opening, path, step.says, step.fails == "raise")
-                    if step.fails == "raise":
-                        return failed
-                ends = ends or step.fails == "stop"
-            if ends:
+            elif opening.faults and step.fails == "stop":
                 break
     return failed
 
 
-def _is_named(step: Open, message: str) -> bool:
-    return any(name.rpartition("/")[2] in message for name in step.files)
+def _openings(host: Host, process: Process, step: Open) -> Iterator[tuple[str, Opening | None]]:
+    """Open the files of a step, and yield how each ended; None for a file that is not there."""
+    if step.one_of:
+        if best := closest(process, step.files, lambda file: matches(host, file), visible=step.visible):
+            yield best
+        return
+    for file in step.files:
+        paths = matches(host, file, step.below, step.every)
+        yield from ((path, process.open(path, visible=step.visible)) for path in paths)
+        if not paths:
+            yield file, None
+
+
+def closest(
+    process: Process,
+    entries: Iterable[str],
+    paths_of: Callable[[str], list[str]],
+    *,
+    visible: bool,
+    asking: Mapped | None = None,
+) -> tuple[str, Opening] | None:
+    """Open entries until one opens, of "A + B" both; return that, else the one with the fewest faults."""
+    best: tuple[str, Opening] | None = None
+    for entry in entries:
+        found: tuple[str, Opening] | None = None
+        for path in (path for file in entry.split(" + ") for path in paths_of(file)[:1]):
+            found = path, process.open(path, visible=visible, asking=asking)
+            if found[1].faults:
+                break
+        if found and (best is None or len(found[1].faults) < len(best[1].faults)):
+            best = found
+        if found and not found[1].faults:
+            break
+    return best
 
 
 def matches(host: Host, file: str, below: tuple[str, ...] = (), every: bool = False) -> list[str]:
     """Return the files that a pattern of a row finds in the import folders: the first, or all of them."""
     folder, _, name = file.rpartition("/")
-    values = {"{folder}": folder, "{name}": name, "{cuda}": torch_cuda(host).partition(".")[0]}
     found: list[str] = []
     for base in ("",) if file.startswith("/") else python_folders(host):
-        for pattern in below or (file,):
-            for key, value in values.items():
-                pattern = pattern.replace(key, value)
-            paths = host.glob(f"{base}/{pattern}" if base else pattern)
-            found += paths
-            if paths and not every:
-                return paths[:1]
+        for text in below or (file,):
+            path = text.format(folder=folder, name=name, cuda=torch_cuda(host).partition(".")[0])
+            found += host.glob(f"{base}/{path}" if base else path)
+            if found and not every:
+                return found[:1]
     return found
-
-
-def _first_that_opens(host: Host, process: Process, step: Open) -> tuple[str, Opening | None]:
-    """Open a step's entries until one opens; return the one that came closest, None without a file."""
-    best: tuple[str, Opening | None] = ("", None)
-    for path, opening in _tried(host, process, step):
-        if best[1] is None or len(opening.faults) < len(best[1].faults):
-            best = path, opening
-        if not opening.faults:
-            break
-    return best
-
-
-def _tried(host: Host, process: Process, step: Open) -> Iterator[tuple[str, Opening]]:
-    for entry in step.files:
-        opening = None
-        for file in entry.split(" + "):
-            for path in matches(host, file)[:1]:
-                opening = process.open(path, visible=step.visible)
-            if opening and opening.faults:
-                break
-        if opening:
-            yield path, opening
