@@ -123,8 +123,7 @@ def test_why_names_who_needs_a_library_or_a_symbol_and_what_has_it(folder: Path)
     assert "lacking/_C.so: not found" in library.stdout
     assert "why   No installed package has libabsent.so.3" in library.stdout
     assert "Who needs _ZN3foo3barEi\n  mangled/_C.so" in symbol.stdout
-    [definer] = defined["lookups"][0]["definers"]
-    assert definer["package"] == "good 1.0"
+    assert [*defined["lookups"][0]["definers"].values()] == ["good 1.0"]
     assert (unknown.returncode, "libabsent.so.3" in unknown.stderr) == (2, True)
 
 

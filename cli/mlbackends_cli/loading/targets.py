@@ -13,11 +13,10 @@ from mlbackends.host.python.packages import distributions
 from mlbackends.loading.chips import chip_matrix, code_name, gpus, package_code
 from mlbackends.loading.gpu_code import chip_table
 from mlbackends.loading.packages import installed_as
-from mlbackends.model.loading import ChipMatrix, TargetMachine
+from mlbackends.model.loading import TargetMachine
 from mlbackends.sdpa import named_devices
-from mlbackends_cli import exits, formats
-from mlbackends_cli.output import write
-from mlbackends_cli.terminal import Page, page
+from mlbackends_cli import formats
+from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.plain import Group, Listing
 
 #: What `--matrix` compares where no `--for` names a chip: the usual GPUs of data centres and desks.
@@ -59,43 +58,24 @@ def target_machine(name: str) -> TargetMachine:
     return TargetMachine(text, title, chip, vendor="amd" if row.device.kind == "rocm" else "nvidia")
 
 
-def show_matrix(
-    host: Host,
-    subjects: Sequence[str],
-    targets: Sequence[TargetMachine],
-    *,
-    form: str,
-    output: str,
-    color: str,
-) -> int:
-    """Write how the GPU code of packages, all of them by default, fits chips, by default the usual ones."""
+def matrix_text(
+    host: Host, subjects: Sequence[str], targets: Sequence[TargetMachine], form: str, page: Page
+) -> str:
+    """Return how the GPU code of packages, all of them by default, fits chips, by default the usual ones."""
     if not formats.has(form, "record", "listing"):
         raise BadInput(f"--matrix cannot be written as {form}", "use table, markdown or json")
-    dists = [installed_as(host, subject) for subject in subjects]
-    dists = dists or [installed[0] for installed in distributions(host).values()]
     chips = tuple(dict.fromkeys(target.chip for target in targets if target.chip))
     if targets and not chips:
         raise BadInput("--matrix compares GPUs, and --for names none", "name one, such as --for h100")
+    dists = [installed_as(host, subject) for subject in subjects]
+    dists = dists or [installed[0] for installed in distributions(host).values()]
     if not chips:
         vendors = {code.vendor for dist in dists for code in package_code(host, dist).values()} or {"nvidia"}
         usual = [chip for vendor in sorted(vendors, reverse=True) for chip in USUAL[vendor]]
         chips = (*{target.chip for target in gpus(host)}.difference(usual, {""}), *usual)
-    write(matrix_text(chip_matrix(host, dists, chips), form, page(color, output)), output)
-    return exits.YES
-
-
-def matrix_text(matrix: ChipMatrix, form: str, page: Page) -> str:
-    """Return a matrix in one of the formats."""
+    matrix = chip_matrix(host, dists, chips)
     if not formats.has(form, "listing"):
         return formats.text(form, "record", matrix, page)
-    # A page of 80 columns has room for a name and nine chips.
-    room = page.width - max((len(row.name) for row in matrix.packages), default=0)
-    step = max(1, room // (max(map(len, matrix.chips)) + 2)) if form == "table" else len(matrix.chips)
-    parts = []
-    for at in range(0, len(matrix.chips), step):
-        chips = matrix.chips[at : at + step]
-        rows = tuple((row.name, *(_WORDS[row.fits[chip]] for chip in chips)) for row in matrix.packages)
-        notes = (_LEGEND,) if chips[-1] == matrix.chips[-1] else ()
-        listing = Listing(("package", *chips), (Group("", rows),), notes if rows else (_NOTHING,))
-        parts.append(formats.text(form, "listing", listing, page))
-    return "\n".join(parts)
+    rows = tuple((row.name, *(_WORDS[row.fits[chip]] for chip in chips)) for row in matrix.packages)
+    note = _LEGEND if rows else _NOTHING
+    return formats.text(form, "listing", Listing(("package", *chips), (Group("", rows),), (note,)), page)

@@ -7,24 +7,21 @@ of glibc; NVIDIA, "CUDA Compatibility".
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 
 from msgspec.structs import replace
 
-from mlbackends.base.errors import NotALibrary
 from mlbackends.base.patterns import pattern
 from mlbackends.base.quantities import dotted_numbers
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
-from mlbackends.host.python.installing import manager_of, quoted, reinstall_command
+from mlbackends.host.python.installing import quoted
 from mlbackends.host.python.packages import Distribution
 from mlbackends.libraries.c_runtime import c_library, highest
 from mlbackends.libraries.cuda.driver import driver_for, too_old_for
 from mlbackends.libraries.search import libraries_named
 from mlbackends.libraries.symbols import symbol_versions
 from mlbackends.loading import torch_builds
-from mlbackends.loading.linker import object_file
-from mlbackends.loading.remedies import owner
+from mlbackends.loading.remedies import elf, owner, reinstall
 from mlbackends.model.loading import Fault, LoadedFile
 
 _TAG = pattern(r"\.cpython-(\d)(\d+)t?-[\w-]+\.so$")
@@ -58,35 +55,42 @@ def _too_old(host: Host, faults: list[Fault]) -> Fault:
     """Return one fault for the versions of glibc and libstdc++ that files need and this machine lacks."""
     # What is linked with packed relocations asks for a version without a number, which is that of glibc 2.36.
     names = ["GLIBC_2.36" if fault.name == "GLIBC_ABI_DT_RELR" else fault.name for fault in faults]
-    causes, hint, command, code = [], "", "", faults[0].code
+    cause, hint, command, code = "", "", "", faults[0].code
     if needed := highest(names, "GLIBC_"):
-        code = "glibc-too-old"
-        here = c_library(host)[1]
-        causes.append(
-            f"It is built for glibc {needed} or newer{_systems_with(needed)}; this machine has {here}."
-        )
-        hint = f"use a newer system, as in a container, or a build for glibc {here}"
-    for prefix in ("GLIBCXX_", "CXXABI_"):
+        code, here = "glibc-too-old", c_library(host)[1]
+        cause, hint = _newer_glibc(needed, here, f"this machine has {here}")
+    prefix = next((prefix for prefix in ("GLIBCXX_", "CXXABI_") if highest(names, prefix)), "")
+    if prefix:
         wanted = highest(names, prefix)
-        if not wanted or causes[1:]:
-            continue
         path = next(fault.path[-1] for fault in faults if fault.name.startswith(prefix))
         gcc = dict(table("loading/fit")["gcc"][prefix])
         has = highest(symbol_versions(host, host.realpath(path)), prefix)
-        causes.append(
-            f"It needs {prefix}{wanted}{f' (GCC {gcc[wanted]})' if wanted in gcc else ''}; {path} ends at"
-            f" {prefix}{has}{f' (GCC {gcc[has]})' if has in gcc else ''}."
+        ends = [f"{prefix}{at}{f' (GCC {gcc[at]})' if at in gcc else ''}" for at in (wanted, has)]
+        cause = f"{cause} It needs {ends[0]}; {path} ends at {ends[1]}.".strip()
+    if prefix and not hint:
+        newer = (
+            library.path
+            for library in libraries_named(host, "libstdcxx", "libstdc++")
+            if f"{prefix}{wanted}" in symbol_versions(host, host.realpath(library.path))
         )
-        for other in libraries_named(host, "libstdcxx", "libstdc++") if not hint else ():
-            if f"{prefix}{wanted}" in symbol_versions(host, host.realpath(other.path)):
-                hint, command = "load the newer libstdc++ first", f"export LD_PRELOAD={quoted(other.path)}"
-                break
-        if not hint and host.listdir(f"{posixpath.dirname(posixpath.dirname(path))}/conda-meta"):
+        hint = "put a newer libstdc++ first on the search path, or use a build for an older one"
+        if library := next(newer, ""):
+            hint, command = "load the newer libstdc++ first", f"export LD_PRELOAD={quoted(library)}"
+        elif host.listdir(f"{posixpath.dirname(posixpath.dirname(path))}/conda-meta"):
             command = f"conda install -c conda-forge 'libstdcxx-ng>={gcc.get(wanted, '13')}'"
-        hint = hint or "put a newer libstdc++ first on the search path, or use a build for an older one"
     others = tuple(dict.fromkeys(fault.name for fault in faults if fault.name != faults[0].name))
-    cause = " ".join(causes)
     return replace(faults[0], code=code, cause=cause, hint=hint, command=command, others=others)
+
+
+def _newer_glibc(needed: str, other: str, has: str) -> tuple[str, str]:
+    """Return the cause and the hint of a file that needs a newer glibc than another."""
+    releases = (
+        next((f"{system} {name}" for name, its in rows if dotted_numbers(its) >= dotted_numbers(needed)), "")
+        for system, rows in table("loading/fit")["glibc"].items()
+    )
+    systems = ", ".join(filter(None, releases))
+    cause = f"It is built for glibc {needed} or newer{f' ({systems})' if systems else ''}; {has}."
+    return cause, f"use a newer system, as in a container, or a build for glibc {other}"
 
 
 def _for_another(host: Host, fault: Fault, at: str, dist: Distribution | None) -> Fault:
@@ -100,7 +104,8 @@ def _for_another(host: Host, fault: Fault, at: str, dist: Distribution | None) -
         cause = f"{posixpath.basename(at)} is compiled for Python {wanted}; this is Python {ours}."
     elif code == "missing-symbol" and re.match(r"_?Py[A-Z_]", fault.name):
         code = "wrong-python"
-        for python, abi in _tags(host, dist):
+        wheel = host.read(f"{dist.info}/WHEEL", _WHEEL_BYTES) if dist else ""
+        for python, abi in re.findall(r"(?m)^Tag:\s*(\w+)-(\w+)-", wheel):
             floor = f"{python[2:3]}.{python[3:]}"
             is_least = abi == "abi3"
             if python.startswith("cp") and dotted_numbers(floor) > dotted_numbers(short if is_least else "0"):
@@ -115,58 +120,36 @@ def _for_another(host: Host, fault: Fault, at: str, dist: Distribution | None) -
         cause = f"It is built for {made}; this machine's C library is {libc}." if made != libc else ""
     if not cause:
         return fault
-    words = str(host.python.get("executable", "") or "python"), manager_of(host)
-    command = reinstall_command(*words, dist.name, dist.version) if dist else ""
-    return replace(
-        fault, code=code, cause=cause, hint="use a build for this Python and this system", command=command
-    )
-
-
-def _tags(host: Host, dist: Distribution | None) -> Iterator[tuple[str, str]]:
-    """Yield the tags of Python and of its ABI that a distribution's wheel had: ("cp312", "abi3")."""
-    text = host.read(f"{dist.info}/WHEEL", _WHEEL_BYTES) if dist else ""
-    yield from re.findall(r"(?m)^Tag:\s*(\w+)-(\w+)-", text)
+    command = reinstall(host, dist) if dist else ""
+    hint = "use a build for this Python and this system"
+    return replace(fault, code=code, cause=cause, hint=hint, command=command)
 
 
 def driver_faults(dist: Distribution, files: Iterable[LoadedFile], driver: str) -> Iterator[Fault]:
     """Yield a fault if files of a distribution need a CUDA for which a driver is too old; "" for none."""
-    for file in files:
-        for need in file.needs:
-            runtime = _RUNTIME.fullmatch(need.name)
-            if runtime and too_old_for(driver, f"{runtime[1]}.0"):
-                least = driver_for(f"{runtime[1]}.0")
-                yield Fault(
-                    "driver-too-old",
-                    need.name,
-                    "CUDA driver version is insufficient for CUDA runtime version",
-                    (file.path, need.path or need.name),
-                    f"CUDA {runtime[1]} needs driver {least} or newer; the driver is {driver}.",
-                    f"install driver {least} or newer, or a build of {dist.name} for an older CUDA",
-                )
-                return
+    for path, need in ((file.path, need) for file in files for need in file.needs):
+        runtime = _RUNTIME.fullmatch(need.name)
+        if runtime and too_old_for(driver, f"{runtime[1]}.0"):
+            least = driver_for(f"{runtime[1]}.0")
+            yield Fault(
+                "driver-too-old",
+                need.name,
+                "CUDA driver version is insufficient for CUDA runtime version",
+                (path, need.path or need.name),
+                f"CUDA {runtime[1]} needs driver {least} or newer; the driver is {driver}.",
+                f"install driver {least} or newer, or a build of {dist.name} for an older CUDA",
+            )
+            return
 
 
 def glibc_faults(files: Iterable[LoadedFile], glibc: str, host: Host) -> Iterator[Fault]:
     """Yield the first of some files that needs a newer glibc than that of another machine; "" for none."""
-    for file in files if glibc else ():
-        with suppress(NotALibrary, OSError):
-            needs = object_file(host, host.realpath(file.path)).symbols.needs
-            names = [name for versions in needs.values() for name in versions]
-            needed = highest(names, "GLIBC_")
-            if dotted_numbers(needed) > dotted_numbers(glibc):
-                message = f"libc.so.6: version `GLIBC_{needed}' not found (required by {file.path})"
-                cause = f"It is built for glibc {needed} or newer{_systems_with(needed)}; not {glibc}."
-                hint = f"use a newer system, as in a container, or a build for glibc {glibc}"
-                yield Fault("glibc-too-old", f"GLIBC_{needed}", message, (file.path,), cause, hint)
-                return
-
-
-def _systems_with(glibc: str) -> str:
-    """Return the first release of each known system that has a glibc: " (Debian 13, RHEL 10)"."""
-    least = dotted_numbers(glibc)
-    releases = (
-        next((f"{system} {name}" for name, has in rows if dotted_numbers(has) >= least), "")
-        for system, rows in table("loading/fit")["glibc"].items()
-    )
-    text = ", ".join(filter(None, releases))
-    return f" ({text})" if text else ""
+    for path in (file.path for file in files if glibc):
+        file = elf(host, path)
+        versions = file.symbols.needs.values() if file else ()
+        needed = highest([name for names in versions for name in names], "GLIBC_")
+        if dotted_numbers(needed) > dotted_numbers(glibc):
+            message = f"libc.so.6: version `GLIBC_{needed}' not found (required by {path})"
+            cause, hint = _newer_glibc(needed, glibc, f"not {glibc}")
+            yield Fault("glibc-too-old", f"GLIBC_{needed}", message, (path,), cause, hint)
+            return

@@ -22,26 +22,29 @@ def outcome_of(resolution: Resolution) -> Outcome:
 
 def _checks(package: PackageLoading) -> list[Check]:
     name = f"{package.name} {package.version}".strip()
-    found = [_check(fault, name, str(package.verdict), Severity.ERROR) for fault in package.faults]
-    found += [_check(fault, name, "loads, then falls back", Severity.WARNING) for fault in package.fallbacks]
-    found += [_check(fault, name, "a part does not load", Severity.NOTE) for fault in package.parts]
-    title = "The package loads."
-    return found or [Check("loads", title, message=f"{name} loads", instance=package.name)]
-
-
-def _check(fault: Fault, name: str, verdict: str, severity: Severity) -> Check:
-    return Check(
-        code=fault.code,
-        title=FAULTS.get(fault.code, fault.code),
-        severity=severity,
-        status=Status.UNKNOWN if fault.code == "not-read" else Status.FAILED,
-        message=f"{name}: {verdict}: {fault.message}",
-        why=fault.cause,
-        hint=fault.hint,
-        command=fault.command,
-        evidence=nonempty({"path": list(fault.path), "others": list(fault.others)}),
-        instance=f"{name.partition(' ')[0]} {fault.name}",
+    kinds = (
+        (package.faults, str(package.verdict), Severity.ERROR),
+        (package.fallbacks, str(Verdict.FALLS_BACK), Severity.WARNING),
+        (package.parts, "a part does not load", Severity.NOTE),
     )
+    found = [
+        Check(
+            code=fault.code,
+            title=FAULTS.get(fault.code, fault.code),
+            severity=severity,
+            status=Status.UNKNOWN if fault.code == "not-read" else Status.FAILED,
+            message=f"{name}: {verdict}: {fault.message}",
+            why=fault.cause,
+            hint=fault.hint,
+            command=fault.command,
+            evidence=nonempty({"path": list(fault.path), "others": list(fault.others)}),
+            instance=f"{package.name} {fault.name}",
+        )
+        for faults, verdict, severity in kinds
+        for fault in faults
+    ]
+    loads = Check("loads", "The package loads.", message=f"{name} loads", instance=package.name)
+    return found or [loads]
 
 
 def fault_rows(resolution: Resolution) -> list[dict[str, str]]:
@@ -53,24 +56,17 @@ def fault_rows(resolution: Resolution) -> list[dict[str, str]]:
     rows = []
     for package in resolution.packages:
         others = [other for other in resolution.packages if other.name != package.name]
+        of_package = {"package": package.name, "version": package.version, "verdict": str(package.verdict)}
         for fault in package.faults[:1] or package.fallbacks:
             is_of_another = any(fault.package == other.name and is_of(fault, other) for other in others)
-            if is_of_another or fault.code in ("unmet-requirement", "not-read"):
-                continue
-            texts = {
-                "package": package.name,
-                "version": package.version,
-                "verdict": str(package.verdict),
-                "code": fault.code,
-                "name": fault.name,
-                "message": fault.message,
-                "path": " -> ".join(fault.path),
-                "cause": fault.cause,
-                "hint": fault.hint,
-                "command": fault.command,
-            }
-            rows.append({name: text for name, text in texts.items() if text})
+            if not is_of_another and fault.code not in ("unmet-requirement", "not-read"):
+                texts = {name: getattr(fault, name) for name in _TEXTS}
+                row = {**of_package, **texts, "path": " -> ".join(fault.path)}
+                rows.append({name: text for name, text in row.items() if text})
     return rows
+
+
+_TEXTS = ("code", "name", "message", "path", "cause", "hint", "command")
 
 
 def is_of(fault: Fault, package: PackageLoading) -> bool:

@@ -14,15 +14,14 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from mlbackends.base.errors import NotALibrary
 from mlbackends.base.patterns import pattern
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import package
-from mlbackends.host.python.installing import manager_of, package_command
 from mlbackends.host.python.packages import Distribution
 from mlbackends.host.python.requirements import required, satisfies
-from mlbackends.loading.linker import object_file
+from mlbackends.loading.linker import ObjectFile
+from mlbackends.loading.remedies import elf, install
 from mlbackends.model.loading import Fault
 
 #: What torch's libraries define for extensions: C++ of its namespaces but at::native, and C.
@@ -101,11 +100,10 @@ def stable_since(symbols: Iterable[str]) -> Build | None:
 def in_words(chosen: Iterable[Build]) -> str:
     """Return builds as "2.4.0, 2.9.0 to 2.10.0": neighbours in the table are a range."""
     runs: list[list[int]] = []
-    for index in (builds().index(build) for build in chosen):
-        if runs and index == runs[-1][1] + 1:
-            runs[-1][1] = index
-        else:
+    for index in map(builds().index, chosen):
+        if not (runs and index == runs[-1][1] + 1):
             runs.append([index, index])
+        runs[-1][1] = index
     versions = [build.version for build in builds()]
     texts = [versions[a] if a == b else f"{versions[a]} to {versions[b]}" for a, b in runs]
     return " and ".join(filter(None, (", ".join(texts[:-1]), *texts[-1:])))
@@ -116,78 +114,70 @@ def in_words(chosen: Iterable[Build]) -> str:
 
 def explained(host: Host, fault: Fault, at: str, dist: Distribution | None) -> Fault:
     """Return a fault with what torch has to do with it, or as it is. at: the file that asks, of `dist`."""
-    torch = package(host, ("torch",), "torch", "version.py")
-    if torch is None or fault.code not in ("missing-library", "missing-symbol"):
-        return fault
-    try:
-        file = object_file(host, host.realpath(at))
-    except (NotALibrary, OSError):
+    torch, file = package(host, ("torch",), "torch", "version.py"), elf(host, at)
+    if torch is None or file is None or fault.code not in ("missing-library", "missing-symbol"):
         return fault
     lacking = [name for name in (fault.name, *fault.others) if is_of_torch(name)]
     # Other libraries of a package may define symbols of torch's namespaces.
     used = filter(is_of_torch, map(str, file.symbols.lacking.values()))
     uses = [symbol for symbol in used if symbol in lacking or defining([symbol])]
-    version, _, tag = torch.version.partition("+")
-    here, own = Build(version, tag), f"use {dist.name if dist else 'a file'} built for torch {torch.version}"
+    here = Build(torch.version.partition("+")[0], torch.version.partition("+")[2])
     cudas = {match[1] for needed in file.needed if (match := _CUDA_LIBRARY.fullmatch(needed))}
-    having, all_fitting = defining(lacking), defining(uses)
-    fitting = [build for build in all_fitting if not cudas or build.cuda in cudas]
+    fitting = [build for build in defining(uses) if not cudas or build.cuda in cudas]
     since = stable_since(uses)
     if fault.code == "missing-library":
-        wanted = _CUDA_LIBRARY.fullmatch(fault.name)
-        needs_cuda = not _ONLY_CUDA.isdisjoint(file.needed)
-        if not uses or at.startswith(f"{torch.location}/"):
-            return fault
-        if tag == "cpu" and needs_cuda and (fault.name in _ONLY_CUDA or wanted):
-            cause = f"It is built for torch with CUDA; torch {torch.version} is the build for CPUs."
-        elif wanted and here.cuda not in ("", wanted[1]):
-            cause = f"It is built for CUDA {wanted[1]}, the installed torch {here} for CUDA {here.cuda}"
-            cause += "; torch's stable ABI covers one major version of CUDA." if since else "."
-        else:
+        cause = _of_another_cuda(fault, here, file, since)
+        if not cause or not uses or at.startswith(f"{torch.location}/"):
             return fault
     elif fault.name not in lacking:
         return fault
-    elif here in having:
+    elif here in defining(lacking):
         cause = f"torch {here} defines it, and is not loaded before this file."
         return replace(fault, cause=cause, hint="import torch first")
     else:
+        having, known = in_words(defining(lacking)), f"{builds()[0].version} to {builds()[-1].version}"
         cause = f"torch {torch.version} does not define it"
         if fitting and since:
             cause += f": the file uses torch's stable ABI, of torch {since.version} or newer."
         elif fitting:
             cause += f"; all that the file uses is in torch {in_words(fitting)}, as built for PyPI."
         elif having:
-            cause += (
-                f"; torch {in_words(having)} does, as built for PyPI, but not all else that the file needs."
-            )
+            cause += f"; torch {having} does, as built for PyPI, but not all else that the file needs."
         else:
-            known = f"{builds()[0].version} to {builds()[-1].version}"
             cause += f", nor does any build for PyPI from torch {known}."
-    clauses = (
-        next((need.clauses for need in required(host, dist) if need.name == "torch"), "") if dist else ""
-    )
-    allowed = [build for build in fitting if not clauses or satisfies(build.version, clauses)]
+    own = f"use {dist.name if dist else 'a file'} built for torch {torch.version}"
     if not fitting:
         return replace(fault, cause=cause, hint=own)
+    needs = [need.clauses for need in required(host, dist) if need.name == "torch"] if dist else []
+    allowed = [build for build in fitting if not needs or satisfies(build.version, needs[0])]
     versions = [build.version for build in allowed or fitting]
-    best = version if version in versions else versions[-1]
+    best = here.version if here.version in versions else versions[-1]
     is_for_gpus = cudas or any("4cuda" in symbol for symbol in uses) or fault.code == "missing-library"
-    options = ["--index-url", "https://download.pytorch.org/whl/cpu"] * (tag == "cpu" and not is_for_gpus)
-    options += ["--force-reinstall"] * (best == version)
-    words = str(host.python.get("executable", "") or "python"), manager_of(host), "install"
-    command = package_command(*words, f"torch=={best}", *options)
+    options = ["--index-url", "https://download.pytorch.org/whl/cpu"]
+    options *= here.tag == "cpu" and not is_for_gpus
+    options += ["--force-reinstall"] * (best == here.version)
+    command = install(host, f"torch=={best}", *options)
     return replace(fault, cause=cause, hint=f"{own}, or torch {best} of PyPI", command=command)
+
+
+def _of_another_cuda(fault: Fault, here: Build, file: ObjectFile, since: Build | None) -> str:
+    """Return the cause of a missing library if it is that a file is for another CUDA than torch, or ""."""
+    wanted = _CUDA_LIBRARY.fullmatch(fault.name)
+    is_cudas = fault.name in _ONLY_CUDA or wanted
+    if here.tag == "cpu" and is_cudas and not _ONLY_CUDA.isdisjoint(file.needed):
+        return f"It is built for torch with CUDA; torch {here} is the build for CPUs."
+    if not wanted or here.cuda in ("", wanted[1]):
+        return ""
+    cause = f"It is built for CUDA {wanted[1]}, the installed torch {here} for CUDA {here.cuda}"
+    return cause + ("; torch's stable ABI covers one major version of CUDA." if since else ".")
 
 
 def stable_notes(host: Host, paths: Iterable[str]) -> Iterator[str]:
     """Yield a note on the first torch that has all that files use, if they use its stable ABI alone."""
+    files = filter(None, (elf(host, path) for path in paths))
     used: set[str] = set()
-    for path in paths:
-        try:
-            symbols = object_file(host, host.realpath(path)).symbols.lacking.values()
-        except (NotALibrary, OSError):
-            continue
-        used.update(filter(is_of_torch, map(str, symbols)))
+    for file in files:
+        used.update(filter(is_of_torch, map(str, file.symbols.lacking.values())))
         if not all(symbol.startswith(_STABLE) for symbol in used):
             return
     if since := stable_since(used):

@@ -48,11 +48,10 @@ STEPS = (
 
 
 class LoadedFile(Struct, frozen=True, omit_defaults=True):
-    """A file that is mapped when a package is loaded, and what it needs in turn. owner: "NAME VERSION"."""
+    """A file that is mapped when a package is loaded, and what it needs in turn."""
 
     path: str
     needs: tuple[Need, ...] = ()
-    owner: str = ""
 
 
 class Fault(Struct, frozen=True, omit_defaults=True):
@@ -143,24 +142,17 @@ class PackageLoading(Struct, frozen=True, omit_defaults=True):
     files: tuple[LoadedFile, ...] = ()
 
 
-class Definer(Struct, frozen=True, omit_defaults=True):
-    """A file that has what was asked for. is_loaded: whether a package maps it. package: its own."""
-
-    path: str
-    is_loaded: bool = False
-    package: str = ""
-
-
 class Lookup(Struct, frozen=True, omit_defaults=True):
     """Who needs a library or a symbol, and what has it.
 
-    kind: library or symbol. needs: by the path of the file that asks; of a symbol without a step.
+    kind: library or symbol. needs: by the path of the file that asks; of a symbol the step is its version.
+    definers: the files that have it, each with its package, "NAME VERSION" or "".
     """
 
     name: str
     kind: str
     needs: dict[str, Need] = {}
-    definers: tuple[Definer, ...] = ()
+    definers: dict[str, str] = {}
 
 
 class Resolution(Struct, frozen=True, omit_defaults=True):

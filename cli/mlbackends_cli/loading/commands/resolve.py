@@ -35,7 +35,7 @@ from mlbackends.loading.packages import resolve
 from mlbackends.model.loading import Verdict
 from mlbackends_cli import exits, formats
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.loading.targets import show_matrix, target_machine
+from mlbackends_cli.loading.targets import matrix_text, target_machine
 from mlbackends_cli.loading.text import table
 from mlbackends_cli.options import PID, PYTHON, option, root_option, written
 from mlbackends_cli.output import write
@@ -97,13 +97,15 @@ def command(
         raise Incomplete(message, "run this on the machine itself, or give --root its whole file system")
     paths = [os.path.abspath(subject) if "/" in subject and not root else subject for subject in subjects]
     targets = tuple(target_machine(name) for name in machines)
+    style = page(color, output, details=details)
     with (
         ProgressLine(lambda done, total, name: f"{done} of {total} followed, now {name}") as progress,
         before(host, paths, wanted, index, lock, targets, progress) as plan,
     ):
         host, whole = plan.host, tree or bool(names)
         if matrix:
-            return show_matrix(host, plan.packages or (), targets, form=form, output=output, color=color)
+            write(matrix_text(host, plan.packages or (), targets, form, style), output)
+            return exits.YES
         answer = resolve(host, plan.packages, targets=targets, with_files=whole, progress=progress)
         lookups = tuple(lookup(host, answer.packages, name) for name in names)
         resolution = replace(answer, packages=(*plan.lacking, *answer.packages), notes=plan.notes())
@@ -111,7 +113,6 @@ def command(
     if names:
         code = exits.YES if all(found.definers for found in lookups) else exits.NO
         resolution = replace(resolution, lookups=lookups)
-    style = page(color, output, details=details)
     if form == "table":
         write(table(resolution, style, python_folders(host), tree=tree), output)
     elif formats.has(form, "record"):
