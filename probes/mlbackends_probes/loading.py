@@ -9,11 +9,12 @@ Source:   ld.so(8), and what core/mlbackends/loading names.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
-from mlbackends.host.python.packages import Distribution, distributions, owners_of
+from mlbackends.host.python.packages import distributions, owners_of
 from mlbackends.host.python.requirements import required
 from mlbackends.loading.imports import shared_objects
 from mlbackends.loading.outcome import fault_rows
@@ -31,19 +32,15 @@ _QUICK_BYTES = 64 << 20
 
 def find(host: Host) -> Finding:
     """Follow the packages with the smallest files, and of these the ones that require no other."""
-    names: dict[str, Distribution] = {}
-    sizes = {
-        dists[0]: sum(max(0, host.size(path)) for path in files)
-        for dists in distributions(host).values()
-        if host.is_live and (files := shared_objects(host, dists[0]))
-    }
-    total = 0
-    for dist in sorted(sizes, key=lambda dist: (sizes[dist], dist.name)):
-        total += sizes[dist]
-        if total <= _QUICK_BYTES:
-            names[dist.name] = dist
-    large = {dist.name for dist in sizes} - names.keys()
-    quick = [name for name in names if not large & {need.name for need in required(host, names[name])}]
+    if not host.is_live:
+        return _followed(host, ())
+    first = {name: dists[0] for name, dists in distributions(host).items()}
+    sizes = {name: sum(map(host.size, shared_objects(host, dist))) for name, dist in first.items()}
+    compiled = sorted((size, name) for name, size in sizes.items() if shared_objects(host, first[name]))
+    totals = accumulate(size for size, _ in compiled)
+    large = {name for total, (_, name) in zip(totals, compiled, strict=True) if total > _QUICK_BYTES}
+    small = (name for _, name in compiled if name not in large)
+    quick = [name for name in small if not large & {need.name for need in required(host, first[name])}]
     return _followed(host, quick)
 
 
@@ -76,12 +73,9 @@ def derive(facts: Mapping[str, Any], reports: Mapping[str, ProbeReport]) -> dict
 
 def judged(facts: Mapping[str, Any]) -> tuple[tuple[Reason, ...], tuple[Reason, ...]]:
     """Return the reasons that something is broken, and the warnings, that follow from derived facts."""
-    reasons, warnings = [], []
+    found: dict[str, list[Reason]] = {"does-not-load": [], "falls-back": []}
     for row in facts.get("faults", ()):
+        code = "falls-back" if row["verdict"] == Verdict.FALLS_BACK else "does-not-load"
         words = f"{row['package']} {row['version']} {row['verdict']}: {row['message']}"
-        hint = row.get("command") or row.get("hint", "")
-        if row["verdict"] == Verdict.FALLS_BACK:
-            warnings.append(Reason("falls-back", words, hint))
-        else:
-            reasons.append(Reason("does-not-load", words, hint))
-    return tuple(reasons), tuple(warnings)
+        found[code].append(Reason(code, words, row.get("command") or row.get("hint", "")))
+    return tuple(found["does-not-load"]), tuple(found["falls-back"])
