@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from mlbackends.base.errors import BadInput, shown
 from mlbackends.base.installed import install_command
+from mlbackends.base.tables import table
 from mlbackends_cli.charts.plot import Logarithmic, Plot, Point, short_number
 from mlbackends_cli.text.plain import one_line
 
@@ -16,16 +17,7 @@ from mlbackends_cli.text.plain import one_line
 _WIDTHS = {"bold": 7.8, "axis": 7.4, "headline": 12.6}
 _MOST_COLOURS = 8
 #: The marks of series, by their corners around a point: they differ even without colours.
-_SHAPES: tuple[tuple[tuple[float, float], ...], ...] = (
-    (),  # a circle
-    ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
-    ((0, -1.2), (1.1, 0.8), (-1.1, 0.8)),
-    ((0, -1.3), (1.1, 0), (0, 1.3), (-1.1, 0)),
-    ((0, 1.2), (1.1, -0.8), (-1.1, -0.8)),
-    ((-1, -0.4), (0, -1.2), (1, -0.4), (0.7, 0.9), (-0.7, 0.9)),
-    ((-1.2, 0), (0.8, -1.1), (0.8, 1.1)),
-    ((1.2, 0), (-0.8, -1.1), (-0.8, 1.1)),
-)
+_SHAPES: list[list[tuple[float, float]]] = table(os.path.join(os.path.dirname(__file__), "shapes"))["marks"]
 #: The class of all series beyond the first eight, which share a colour.
 OTHER = "series other"
 
