@@ -9,13 +9,13 @@ Source: Trace Event Format, "Complete Events", "Metadata Events", "JSON Object F
 
 from collections.abc import Iterable
 from itertools import chain, count, islice
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
 from mlbackends.base.writable import escaped
 from mlbackends.model.trace import Call, Record
-from mlbackends.tracing.lanes import Placed, Placing, lane_name
+from mlbackends.tracing.lanes import Placing, lane_name
 
 #: Calls held back to find out which began first: a graph partition comes after its primitives.
 _BUFFERED = 4096
@@ -44,7 +44,31 @@ def write(records: Iterable[Record], file: BinaryIO) -> int:
             pids[source, process] = next(free)
         synthetic += placed.synthetic
         total += 1
-        event = _event(record, placed, origin, pids[source, process])
+        created = "" if record.executed else f"{record.event} "
+        args = {
+            "shape": _clean(record.shape),
+            "dtype": record.dtype,
+            "implementation": _clean(record.implementation),
+            "isa": record.isa,
+            "cache": record.cache,
+            "slow_path": record.slow_path,
+            "gflops": record.gflops,
+            "gigabytes_per_second": record.gigabytes_per_second,
+            "source": _clean(record.source),
+            "line": record.line_number or None,
+            "synthetic": placed.synthetic or None,
+            "not_counted": None if record.counted or not record.executed else True,
+        }
+        event = {
+            "name": _clean(created + record.operation),
+            "cat": f"{record.tracer},{record.kind}",
+            "ph": "X",
+            "ts": (placed.start_ns - origin) / 1000,
+            "dur": placed.duration_ns / 1000,
+            "pid": pids[source, process],
+            "tid": placed.lane[2] or 0,
+            "args": {name: value for name, value in args.items() if value not in {None, ""}},
+        }
         file.write(separator + escaped(encode(event)))
         separator = b",\n"
     for (source, process), pid in pids.items():
@@ -70,34 +94,6 @@ def write(records: Iterable[Record], file: BinaryIO) -> int:
     start = b"" if total else separator
     file.write(start + b'\n],"otherData":' + encode(totals) + b"}\n")
     return total
-
-
-def _event(record: Call, placed: Placed, origin: int, pid: int) -> dict[str, Any]:
-    created = "" if record.executed else f"{record.event} "
-    args: dict[str, Any] = {
-        "shape": _clean(record.shape),
-        "dtype": record.dtype,
-        "implementation": _clean(record.implementation),
-        "isa": record.isa,
-        "cache": record.cache,
-        "slow_path": record.slow_path,
-        "gflops": record.gflops,
-        "gigabytes_per_second": record.gigabytes_per_second,
-        "source": _clean(record.source),
-        "line": record.line_number or None,
-        "synthetic": placed.synthetic or None,
-        "not_counted": None if record.counted or not record.executed else True,
-    }
-    return {
-        "name": _clean(created + record.operation),
-        "cat": f"{record.tracer},{record.kind}",
-        "ph": "X",
-        "ts": (placed.start_ns - origin) / 1000,
-        "dur": placed.duration_ns / 1000,
-        "pid": pid,
-        "tid": placed.lane[2] or 0,
-        "args": {name: value for name, value in args.items() if value not in {None, ""}},
-    }
 
 
 def _clean(text: str) -> str:

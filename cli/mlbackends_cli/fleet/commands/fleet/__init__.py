@@ -151,8 +151,7 @@ def audit(sources: tuple[str, ...], expect: str, policies: tuple[str, ...], **wr
     rules = [read(path) for path in policies]
     today = dt.datetime.now().astimezone().date()
     judge = Judge(lambda report: evaluation.audit(rules, report, today), places_of(rules))
-    collection = collected(sources, expect, judge.visit)
-    return _finished(judge, collection, **written)
+    return _finished(judge, collected(sources, expect, judge.visit), **written)
 
 
 @command.command("doctor")
@@ -181,8 +180,7 @@ def doctor(
     for code in (*only, *ignore):
         load(code)  # a wrong code is an error before anything is read
     judge = Judge(lambda report: examine(report, only=only, ignored=ignore))
-    collection = collected(sources, expect, judge.visit)
-    return _finished(judge, collection, **written)
+    return _finished(judge, collected(sources, expect, judge.visit), **written)
 
 
 @command.command("envelope", context_settings={"allow_interspersed_args": False})

@@ -80,11 +80,7 @@ _OF_LINES = frozenset({_RECORDS, "findings", "dispatch"})
 @option("--view views", HELP["view"], one_of=[*_VIEWS, "records"], many=True)
 @CHOSEN
 @option("--of", HELP["of"], usual="work", one_of=["work", "creations", "partitions", "all"])
-@format_option(
-    "listing",
-    also=(*EXPORTS, "html"),
-    about="Output format. html is one page with all views and plots; perfetto is Chrome's trace.",
-)
+@format_option("listing", also=(*EXPORTS, "html"), about=HELP["format"])
 @OUTPUT
 @option("--follow", "Keep reading as the file grows, until Ctrl-C.")
 @option("--list-malformed", "List only the lines that could not be read, and why.")
