@@ -143,6 +143,14 @@ class Process:
         self.faults = tuple(faults)
         self.visible = list(self.mapped)
 
+    def _map_program(self, path: str) -> None:
+        """Map the program and what it needs, as a loader without preloading does."""
+        faults: list[Fault] = []
+        if self.host.is_file(path) and (program := self._find(path, None, faults).mapped):
+            self.program = program
+            self._map_needed([program], faults)
+        self.faults = tuple(faults)
+
     def adopt(self, paths: Iterable[str]) -> None:
         """Map what a running process has mapped; what is no shared object is left out."""
         roots = []

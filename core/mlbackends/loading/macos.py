@@ -77,11 +77,7 @@ class MacProcess(Process):
     """The Mach-O files that a process has loaded, as `Process` of the linker."""
 
     def _start(self, program: str) -> None:
-        if self.host.is_file(program):
-            faults: list[Fault] = []
-            self.program = self._find(program, None, faults).mapped
-            self._map_needed([self.program] if self.program else [], faults)
-            self.faults = tuple(faults)
+        self._map_program(program)
 
     def open(
         self, name: str, *, visible: bool = False, binds: bool = True, asking: Mapped | None = None
@@ -101,9 +97,6 @@ class MacProcess(Process):
 
     def _version_faults(self, _: Mapped) -> Iterator[Fault]:
         return iter(())
-
-    def _machine(self) -> str:
-        return self.program.file.machine if self.program else self.host.machine
 
     # ---- searching --------------------------------------------------------------------------------
 
@@ -171,13 +164,9 @@ class MacProcess(Process):
     def _expanded(self, text: str, mapped: Mapped | None) -> str:
         program = str(self.host.python.get("executable", ""))
         program = self.program.real if self.program else program
-        for variable, path in (
-            ("@loader_path", mapped.path if mapped else ""),
-            ("@executable_path", program),
-        ):
-            if text == variable or text.startswith(f"{variable}/"):
-                return posixpath.dirname(path) + text[len(variable) :]
-        return text
+        start, slash, rest = text.partition("/")
+        variables = {"@loader_path": mapped.path if mapped else "", "@executable_path": program}
+        return posixpath.dirname(variables[start]) + slash + rest if start in variables else text
 
     # ---- symbols ----------------------------------------------------------------------------------
 

@@ -70,12 +70,7 @@ class WindowsProcess(Process):
     """The DLLs that a process has, as `Process` of the linker."""
 
     def _start(self, program: str) -> None:
-        at = f"{program_folder(self.host)}/{posixpath.basename(program)}"
-        if self.host.is_file(at):
-            faults: list[Fault] = []
-            self.program = self._find(at, None, faults).mapped
-            self._map_needed([self.program] if self.program else [], faults)
-            self.faults = tuple(faults)
+        self._map_program(f"{program_folder(self.host)}/{posixpath.basename(program)}")
 
     def _version_faults(self, _: Mapped) -> Iterator[Fault]:
         return iter(())
