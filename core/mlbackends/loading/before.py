@@ -80,8 +80,10 @@ def before(
     with TemporaryDirectory(prefix="backends-") as folder:
         if is_other := bool(glibc) or not machines <= {machine}:
             machine, glibc, root = next(iter(machines), machine), glibc or _NEWEST_GLIBC, f"{folder}/root"
+            assumed = {
+                f"/usr/lib64/{name}": Assumed(name, own, machine, host) for name, own in SYSTEM.items()
+            }
             host = _bare(host, machine, glibc, root)
-            assumed = {f"/usr/lib64/{name}": Assumed(name, own, machine) for name, own in SYSTEM.items()}
             assumed[_PYTHON] = Assumed(_PYTHON, PYTHON, machine)
             others = "GCC's and the other libraries that manylinux allows"
             notes.append(f"assumed to be on {machine}: glibc {glibc}, {others}")

@@ -18,7 +18,9 @@ from msgspec.structs import replace
 
 from mlbackends.base.errors import BadInput, Incomplete
 from mlbackends.host.host import Host
+from mlbackends.loading.assumed import Assumed
 from mlbackends.loading.before import before
+from mlbackends.loading.dynamic_symbols import symbol
 from mlbackends.loading.packages import resolve
 from mlbackends.loading.plans import best_wheel
 from mlbackends.loading.web import RangeFile
@@ -134,12 +136,18 @@ def test_a_lock_is_resolved_from_ranges_of_its_wheels(tmp_path: Path, kind: str)
     assert answer.notes[-1].endswith("in 1 wheel")
 
 
-def test_a_lock_that_breaks_names_the_library_that_nothing_provides(tmp_path: Path) -> None:
-    wheel(tmp_path, b"libc.so.9")
-    (package,) = locked(pylock(tmp_path, WHEEL)).packages
-    assert package.verdict is Verdict.FAILS
-    assert package.faults[0].name == "libc.so.9"
-    assert package.faults[0].path[0].endswith(f"/site-packages/fast/{CORE.name}")
+@pytest.mark.parametrize(("needs", "target"), [(b"libc.so.9", ""), (b"libcuda.so.1", "9.0")])
+def test_a_lock_that_breaks_names_the_library_that_nothing_provides(
+    tmp_path: Path, needs: bytes, target: str
+) -> None:
+    wheel(tmp_path, needs)
+    targets = [TargetMachine("h100", chip=target)] if target else []
+    (package,) = resolved(Host(environment={}), lock=pylock(tmp_path, WHEEL), targets=targets).packages
+    lacks = [fault.name for fault in package.faults]
+    assert (needs.decode() in lacks) is (not target)  # for a GPU, the driver is assumed
+    if not target:
+        assert package.verdict is Verdict.FAILS
+        assert package.faults[0].path[0].endswith(f"/site-packages/fast/{CORE.name}")
 
 
 def test_a_package_whose_marker_is_false_or_that_has_no_wheel_here(tmp_path: Path) -> None:
@@ -189,16 +197,16 @@ def test_a_server_that_does_not_serve_ends_in_one_line(tmp_path: Path, kind: str
     assert "hidden" not in str(raised.value)
 
 
-@pytest.mark.parametrize("name", ["/etc/passwd", "../up.py", "a/../../b", "a\\b"])
-def test_a_wheel_that_leads_out_of_itself_is_refused(tmp_path: Path, name: str) -> None:
-    path = wheel(tmp_path, more={name: b"x"})
-    with pytest.raises(Incomplete, match="pip refuses"):
-        Wheel(WHEEL, RangeFile(str(path)))
-
-
-def test_a_file_below_a_file_is_refused(tmp_path: Path) -> None:
-    wheel(tmp_path, more={"fast/data": b"x", "fast/data/more": b"x"})
-    with pytest.raises(Incomplete, match="laid out"):
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        *[(name, "pip refuses") for name in ("/etc/passwd", "../up.py", "a/../../b", "a\\b")],
+        ("fast/__init__.py/more", "laid out"),  # a file below a file
+    ],
+)
+def test_a_wheel_that_leads_out_of_itself_is_refused(tmp_path: Path, name: str, words: str) -> None:
+    wheel(tmp_path, more={name: b"x"})
+    with pytest.raises(Incomplete, match=words):
         locked(pylock(tmp_path, WHEEL))
 
 
@@ -289,11 +297,10 @@ def test_another_architecture_has_what_its_system_must_have(tmp_path: Path) -> N
     assert package.faults[0].code == "wrong-architecture"
 
 
-def test_for_a_gpu_the_driver_is_assumed(tmp_path: Path) -> None:
-    wheel(tmp_path, b"libcuda.so.1")
-    target = TargetMachine("h100", chip="9.0")
-    (package,) = resolved(Host(environment={}), lock=pylock(tmp_path, WHEEL), targets=[target]).packages
-    assert "libcuda.so.1" not in [fault.name for fault in package.faults]
+def test_what_has_no_version_is_of_the_library_that_defines_it_here() -> None:
+    library = Assumed("libc.so.6", "", "s390x", Host())
+    assert library.symbols.defines(symbol("dladdr")) or library.symbols.defines(symbol("pthread_once"))
+    assert not library.symbols.defines(symbol("cudaMalloc"))
 
 
 def test_the_wheel_is_chosen_as_pip_does() -> None:
