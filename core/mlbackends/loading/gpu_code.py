@@ -88,7 +88,7 @@ def gpu_code(host: Host, real: str, whole: bool = False) -> GpuCode:
 
 def read_gpu_code(path: str) -> GpuCode:
     """Read a file of GPU code, or the sections for it of an ELF file. Raises NotALibrary and OSError."""
-    with _GpuFile(path) as image:
+    with FileImage(path) as image:
         return _Search(image, False).code
 
 
@@ -97,17 +97,13 @@ def read_all_gpu_code(path: str) -> GpuCode:
 
     cuFFT, for one, has its fat binaries in `.ldata`, and other libraries have plain cubins in `.rodata`.
     """
-    with _GpuFile(path) as image:
+    with FileImage(path) as image:
         return _Search(image, True).code
 
 
 def has_gpu_sections(image: FileImage) -> bool:
     """Return whether an ELF file has sections for GPU code. Raises NotALibrary."""
     return any(name in _SECTIONS for name, _, _ in _sections(image))
-
-
-class _GpuFile(FileImage):
-    noun = "a file of GPU code"
 
 
 def _sections(image: FileImage) -> Iterator[tuple[str, int, int]]:
