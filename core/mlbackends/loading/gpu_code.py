@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from mlbackends.base.errors import NotALibrary
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.libraries.elf import BLOCK_BYTES, FileImage, text_of
@@ -163,7 +162,7 @@ class _Search:
         return self._image.exactly(at, max(0, min(length, self._image.size - at)))
 
     def fat_binary(self, at: int) -> int:
-        """Add a container of a fat binary; return its size, 0 if its entries do not fill it."""
+        """Add a container of a fat binary; return its size, 0 for what only begins like one."""
         _, version, header_bytes, size = self._image.unpack("IHHQ", at)
         if version != 1:
             return 0
@@ -181,7 +180,7 @@ class _Search:
                 targets.append(Target(kind, f"{prefix}{number}{suffix}", ptx_version))
             largest = max(largest, payload, plain_bytes)
             if entry_bytes + payload < 64:
-                raise NotALibrary("the GPU code is damaged: an entry of a fat binary has no size")
+                return 0
             entry += entry_bytes + payload
         if largest >= _STUB_BYTES or any(target.kind != "sm" for target in targets):
             self._targets.update(targets)

@@ -102,7 +102,8 @@ def test_each_form_of_gpu_code_is_read(tmp_path: Path) -> None:
     cubin = cubin[:8] + b"\x08" + cubin[9:48] + struct.pack("<I", 121 << 8) + cubin[52:]
     amd = bundle("host-x86_64--", "hipv4-amdgcn-amd-amdhsa--gfx90a:xnack+").ljust(4096, b"\0")
     amd += compressed(bundle("hipv4-amdgcn-amd-amdhsa--gfx1151"), 0)
-    path.write_bytes(elf({".nv_fatbin": fat + stub + lto, ".ldata": bytes(24) + cubin, ".hip_fatbin": amd}))
+    like_one = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 1 << 40) + bytes(64)
+    path.write_bytes(elf({".nv_fatbin": fat + stub + lto, ".ldata": like_one + cubin, ".hip_fatbin": amd}))
     names = ["compute_90", "gfx1151", "gfx90a:xnack+", "lto_70", "sm_100f", "sm_80", "sm_90a"]
     targets = read_gpu_code(str(path)).targets
     assert sorted(target.name for target in targets) == names

@@ -572,6 +572,8 @@ def test_on_windows_torch_goes_with_numpy_2_later() -> None:
         ("proxmox-kvm64", {"jaxlib": "0.7.0"}, "jaxlib 0.7.0 needs avx"),
         ("ivy-bridge-desktop", {"jaxlib": "0.12.0.1"}, "jaxlib 0.12.0.1 needs avx2"),
         ("ivy-bridge-desktop", {"tensorflow": "2.4.0"}, "tensorflow 2.4.0 needs avx2"),
+        ("proxmox-kvm64", {"tensorflow": "2.4.0"}, "tensorflow 2.4.0 needs avx,"),
+        ("ivy-bridge-desktop", {"duckdb": "2.0.1"}, "duckdb 2.0.1 needs avx2"),
         ("ivy-bridge-desktop", {"polars_runtime_32": "1.36.0"}, "polars-runtime-32 1.36.0 needs"),
     ],
 )
