@@ -132,14 +132,8 @@ def resolved(host: Host, path: str, name: str, opened: tuple[str, ...] = ()) -> 
 
     opened: folders whose files the package has opened by then, or has added to the search.
     """
-    usual = (
-        os.path.dirname(path),
-        program_folder(host),
-        *library_folders(host),
-        system_folder(host),
-    )
-    old = host.folders("PATH") if conda_prefix(host) else ()
-    for folder in (*opened, *usual, *old):
+    usual = (folder for folder, step in folders(host) if step != "PATH" or conda_prefix(host))
+    for folder in (*opened, os.path.dirname(path), *usual):
         if file := file_names(host, folder).get(name.lower()):
             return f"{folder}/{file}"
     return ""
