@@ -29,22 +29,14 @@ class Need(Struct, frozen=True, omit_defaults=True):
     """A library that a file needs, and how the loader finds it.
 
     name: as the file names it. path: the file that the loader opens, "" if it finds none. step: the step of
-    the search that finds it, one of STEPS. via: the folder, variable or package that this step owes it to.
+    the search that finds it: "already loaded", "RUNPATH", "ld.so.cache", "@rpath", "PATH". via: the folder,
+    variable or package that this step owes it to.
     """
 
     name: str
     path: str = ""
     step: str = ""
     via: str = ""
-
-
-#: The steps of the search, in the loader's order: of Linux, macOS and Windows.
-STEPS = (
-    "already loaded", "path", "RPATH", "LD_LIBRARY_PATH", "RUNPATH", "ld.so.cache", "default folder",
-    "DYLD_LIBRARY_PATH", "@rpath", "@loader_path", "@executable_path", "fallback", "dyld's cache",
-    "API set", "folder of the module", "application folder", "os.add_dll_directory", "conda",
-    "System32", "PATH",
-)  # fmt: skip
 
 
 class LoadedFile(Struct, frozen=True, omit_defaults=True):
@@ -88,7 +80,6 @@ FAULTS = {
     "missing-file": "A file that the package installed is gone.",
     "wrong-python": "The package's compiled files are for another Python.",
     "glibc-too-old": "The package was built for a newer C library.",
-    "kernel-too-old": "The file asks for a newer kernel.",
     "driver-too-old": "The driver is older than the package's CUDA or ROCm needs.",
     "no-code-for-chip": "The package has no code for this chip, and none that could be translated for it.",
     "cpu-too-old": "The package's code has instructions that this processor lacks.",
