@@ -117,8 +117,13 @@ def page(command: click.Command, context: click.Context) -> str:
             ]
     lines += [
         ".SH EXIT STATUS",
-        *definitions({str(code): text for code, text in exits.MEANINGS.items()}),
+        *definitions({str(code): text for code, text in exits.MEANINGS.items() if code <= exits.UNKNOWN}),
     ]
+    if name == "backends":
+        others = {str(code): text for code, text in exits.MEANINGS.items() if code > exits.UNKNOWN}
+        lines += definitions(others)
+    else:
+        lines += [".PP", ".BR backends (1)", "has those of signals and errors."]
     lines += [".SH ENVIRONMENT", *definitions(ENVIRONMENT), ".SH FILES", *definitions(FILES)]
     examples = [part for part in (command.epilog or "").split("\n\n") if "Examples:" in part]
     for text in examples:
@@ -128,11 +133,11 @@ def page(command: click.Command, context: click.Context) -> str:
             escaped(inspect.cleandoc(text.split("Examples:\n")[1])),
             ".fi",
         ]
-    others = [
+    pages = [
         "backends",
         *(f"backends-{command_name}" for command_name in group.list_commands(context)),
     ]
-    also = [f".BR {escaped(other)} (1)" for other in others if other != name]
+    also = [f".BR {escaped(other)} (1)" for other in pages if other != name]
     lines += [
         ".SH SEE ALSO",
         ",\n".join([*also, ".BR backends\\-facts (7)", ".BR backends\\-flags (7)"]),

@@ -1,4 +1,4 @@
-"""The exit codes of every command and their meanings; the man pages print this table."""
+"""The exit codes of every command and their meanings; the manual page of `backends` has this table."""
 
 import threading
 from collections.abc import Iterator
@@ -10,16 +10,14 @@ MEANINGS = {
     1: "The answer is no: a requirement is not met, or the requested value does not exist.",
     2: "Usage error: an unknown name, a bad option, or a file that cannot be read or written as expected.",
     3: "Could not be determined: nothing ran, or a probe failed whose answer --strict or --get needed.",
+    4: "A package loads, and then lacks a device or a feature; of `backends resolve` alone.",
     70: "A bug in backends; the message has the path of the traceback.",
     129: "Ended by SIGHUP: its terminal or connection has gone.",
     130: "Interrupted from the keyboard.",
     141: "The reader of the output closed it before the end.",
     143: "Ended by SIGTERM, as by a scheduler or by timeout.",
 }
-YES, NO, USAGE, UNKNOWN, BUG, _, INTERRUPTED, CLOSED_PIPE, _ = MEANINGS
-
-#: Of `backends resolve` alone, whose help explains it.
-FALLS_BACK = 4
+YES, NO, USAGE, UNKNOWN, FALLS_BACK, BUG, _, INTERRUPTED, CLOSED_PIPE, _ = MEANINGS
 
 
 @contextmanager
