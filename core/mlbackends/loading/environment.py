@@ -132,7 +132,7 @@ class Environment:
                 # A folder without __init__.py can be imported, with nothing in it.
                 is_empty = step.path.endswith(f"/{top}/__init__.py")
                 # A condition may choose another one; what a handler expects is a ModuleNotFoundError.
-                passes = step.if_missing == "chosen" or (step.if_missing and not step.words)
+                passes = step.if_missing == "chosen" or (step.if_missing == "handled" and not step.words)
                 is_certain = step.is_certain and not passes and not is_empty
                 opening = no_module(step.module, step.path, step.words)
                 inner = [(step._replace(is_certain=is_certain), opening)]

@@ -43,8 +43,9 @@ class Import(NamedTuple):
     """A module that another one imports. path: its file, "" if there is none.
 
     is_certain: whether importing the package surely imports it, and fails where it cannot be opened. line:
-    where that is written, "torch/__init__.py:443". if_missing: "chosen" if a condition decides that it is
-    imported, "handled" if the code expects that it is not there. words: what Python says where it is not.
+    where that is written, "torch/__init__.py:443". if_missing: "conditional" if a condition decides whether
+    it is imported, "chosen" whether it or another one is, "handled" if the code expects that it is not there.
+    words: what Python says where it is not.
     """
 
     module: str
@@ -279,13 +280,21 @@ def _statements(
                 # A constant that is not known here, such as LINUX, chooses among what is there; a call asks
                 # for something that may be missing.
                 asks = any(isinstance(node, ast.Call | ast.Subscript) for node in ast.walk(statement.test))
-                for branch, value in ((statement.body, True), (statement.orelse, False)):
+                branches = ((statement.body, True), (statement.orelse, False))
+                is_choice = answer is None and all(_has_imports(branch) for branch, _ in branches)
+                for branch, value in branches:
                     if answer is None or answer is value:
                         sure = is_sure and (answer is value or not asks)
-                        missing = if_missing or "chosen" * (answer is None)
+                        own = "chosen" if is_choice else "conditional" * (answer is None)
+                        missing = if_missing if if_missing in ("handled", "chosen") else own or if_missing
                         yield from _statements(branch, sure, missing, host)
             case ast.For() | ast.While():
                 yield from _statements(statement.body, False, "handled", host)
+
+
+def _has_imports(branch: list[ast.stmt]) -> bool:
+    nodes = (node for statement in branch for node in ast.walk(statement))
+    return any(isinstance(node, ast.Import | ast.ImportFrom) for node in nodes)
 
 
 def _caught(handlers: list[ast.ExceptHandler]) -> set[str]:
