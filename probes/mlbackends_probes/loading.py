@@ -32,7 +32,7 @@ _QUICK_BYTES = 64 << 20
 
 def find(host: Host) -> Finding:
     """Follow the packages with the smallest files, and of these the ones that require no other."""
-    if not host.is_live:
+    if not _can_be_followed(host):
         return _followed(host, ())
     first = {name: dists[0] for name, dists in distributions(host).items()}
     sizes = {name: sum(map(host.size, shared_objects(host, dist))) for name, dist in first.items()}
@@ -49,8 +49,12 @@ def find_all(host: Host) -> Finding:
     return _followed(host, None)
 
 
+def _can_be_followed(host: Host) -> bool:
+    return host.is_live and not host.is_kept and host.platform == "linux"
+
+
 def _followed(host: Host, names: Sequence[str] | None) -> Finding:
-    if not host.is_live or host.platform != "linux":
+    if not _can_be_followed(host):
         why = "only the files of a live Linux machine are followed; see `backends resolve --root`"
         return Finding(presence=Presence.ABSENT, reasons=(Reason("not-followed", why),))
     resolution = resolve(host, names)

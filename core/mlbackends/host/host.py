@@ -79,6 +79,8 @@ class Host:
     with the fields of `Host.python`. timeout: seconds after which a mount counts as not answering.
     """
 
+    #: Whether all that is read of it is kept, in a recording that is being made.
+    is_kept = False
     #: Makes a call with a path on the disk, or in the archive that replaces it.
     _on_disk: "Callable[..., Any]" = staticmethod(mounts.call)
 

@@ -56,6 +56,8 @@ class Recording(Host):
     source: the host that is recorded; the live machine by default.
     """
 
+    is_kept = True
+
     def __init__(self, source: Host | None = None) -> None:
         self._source = source = source or Host()
         self.cache = {}
