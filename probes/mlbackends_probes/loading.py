@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import Any
 
 from mlbackends.base.reasons import Reason
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distributions, owners_of
 from mlbackends.host.python.requirements import required
@@ -69,7 +70,13 @@ def derive(facts: Mapping[str, Any], reports: Mapping[str, ProbeReport]) -> dict
         verdicts = {Verdict.FAILS} if "imports" in report.facts else set()
         verdicts |= {Verdict.FALLS_BACK} if "accelerators" in report.facts else set()
         verdicts |= {Verdict.BREAKS} if report.presence is Presence.USABLE else set()
-        for name in owners_of(report.facts):
+        imported: Any = report.facts.get("imports", {})
+        users = [
+            name
+            for name, row in table("libraries/consumers")["packages"].items()
+            if row["module"] in imported
+        ]
+        for name in (*owners_of(report.facts), *users):
             decided[name] = {str(verdict) for verdict in verdicts}
     rows = [row for row in facts.get("faults", ()) if row["verdict"] not in decided.get(row["package"], ())]
     return {**facts, "faults": rows} if rows else {key: facts[key] for key in facts if key != "faults"}

@@ -115,7 +115,10 @@ def imported(
     def run(task: tuple[str, str, str, Mapping[str, Any]]) -> list[_Result]:
         result = _result(*task[:3], host, timeout, task[0] in deep)
         if (reason := result.reason) and reason.code in _NOT_IMPORTED:
-            message = reason.message + _damaged(host, owners_of(task[3]), reason.message)
+            # A module that has no probe of its own is of a package that uses BLAS.
+            users = table("libraries/consumers")["packages"]
+            owners = owners_of(task[3]) or [name for name in users if users[name]["module"] == task[1]]
+            message = reason.message + _damaged(host, owners, reason.message)
             result = result._replace(reason=replace(reason, message=message))
         return [result]
 

@@ -248,6 +248,29 @@ def test_every_package_on_the_page_is_imported(tmp_path: Path) -> None:
     assert located | {"sklearn"} == set(modules)
 
 
+def test_a_file_that_a_package_without_a_probe_lacks_ends_the_words(tmp_path: Path) -> None:
+    for name, source in (("sklearn", "from scipy import _fblas"), ("scipy", "")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(source)
+    for name, needs, record in (
+        ("scikit_learn", "Requires-Dist: scipy\n", "sklearn/__init__.py,,\n"),
+        ("scipy", "", "scipy/_fblas.so,,5\n"),
+    ):
+        info = tmp_path / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{needs}\n")
+        (info / "RECORD").write_text(record)
+    host = Host(
+        python={"executable": sys.executable, "path": [str(tmp_path)]},
+        environment={"PYTHONPATH": str(tmp_path)},
+    )
+
+    (reason,) = survey(("packages",), host, Presence.USABLE).probes["packages"].reasons
+
+    assert "cannot import name '_fblas'" in reason.message
+    assert reason.message.endswith(f"; {tmp_path}/scipy/_fblas.so of scipy 1.0 is missing")
+
+
 def _values(fact: object) -> list[object]:
     return list(fact.values()) if isinstance(fact, dict) else []
 

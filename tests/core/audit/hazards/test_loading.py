@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from mlbackends.audit.runner import examine
 from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
+from mlbackends.host.recording.recorder import Recording
 from mlbackends.model.audit import Check, Severity, Status
 from mlbackends.model.records import SCHEMA, Presence, ProbeReport, Report
 from mlbackends_probes.loading import derive, find, judged
@@ -109,6 +110,19 @@ def test_an_import_decides_what_was_only_followed() -> None:
     assert [reason.message for reason in reasons] == [f"other 0.3 {FAILS}: {LIBCUDART}"]
     assert [reason.code for reason in (*reasons, *warnings)] == ["does-not-load", "falls-back"]
     assert "faults" not in derive({"followed": 1, "faults": rows[:1]}, reports)
+
+
+def test_the_import_of_a_package_without_a_probe_decides_too() -> None:
+    rows = [row("missing-file", package="scikit-learn")]
+    reports = {
+        "packages": ProbeReport(Presence.FOUND, facts={"imports": {"sklearn": "import sklearn fails"}})
+    }
+
+    assert "faults" not in derive({"followed": 1, "faults": rows}, reports)
+
+
+def test_a_machine_that_is_being_recorded_is_not_followed() -> None:
+    assert [reason.code for reason in find(Recording()).reasons] == ["not-followed"]
 
 
 def test_a_recorded_machine_is_not_followed() -> None:
