@@ -19,7 +19,7 @@ from mlbackends.sdpa.verify.processes import program_command
 ROOT = Path(__file__).resolve().parents[2]
 STARTS = re.compile(
     r"(subprocess\.)?(Popen|run|call|check_call|check_output|getoutput)"
-    r"|(os\.)?(posix_spawnp?|exec[lv]p?e?|spawn[lv]p?e?|system|popen)|(multiprocessing\.)?Process"
+    r"|(os\.)?(posix_spawnp?|exec[lv]p?e?|spawn[lv]p?e?|system|popen)|multiprocessing\.(Process|Pool)"
 )
 #: Where our children are started; with `inherits=True` they have the environment of the user's programs.
 OURS = {"core/mlbackends/host/command.py", "core/mlbackends/base/reader.py"}
@@ -56,6 +56,7 @@ def test_no_other_file_starts_a_process() -> None:
         path.relative_to(ROOT).as_posix()
         for path in sources()
         for call in calls(path)
+        # `Process` of loading/linker.py is what the loader would have mapped.
         if STARTS.fullmatch(name := ast.unparse(call.func)) and name not in {"run", "call"}
     }
 

@@ -162,9 +162,12 @@ def test_a_warning_of_a_machine_is_told_by_its_hazard_or_as_it_is() -> None:
         for probe, found_report in report(host).probes.items():
             for warning in found_report.warnings:
                 speakers = owners.get((probe, warning.code), [OTHERS])
-                if not any(check.code in speakers for check in failed) and not _told_with_another(
-                    warning.message, failed
-                ):
+                is_told = any(check.code in speakers for check in failed)
+                # Two copies of GNU's OpenMP are a fact of the machine, about which nothing can be done.
+                is_told = is_told or (
+                    probe == "openmp" and "each copy has separate threads" in warning.message
+                )
+                if not is_told and not _told_with_another(warning.message, failed):
                     untold.append((probe, warning.code, warning.message))
 
         assert untold == [], host

@@ -105,6 +105,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(["audit", "--init", "--output", "before.toml", "--depth", "found"], folder)
     shutil.copy(folder / "before.toml", folder / "backends.toml")
     run(["info", "--depth=found", "--format=json", "--output", "report.json"], folder)
+    for name in ("old", "new"):
+        (folder / name / "bin").mkdir(parents=True)
+        (folder / name / "bin" / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        (folder / name / "bin" / "python").chmod(0o755)
     for name in ("baseline.json", "then.json"):
         shutil.copy(folder / "report.json", folder / name)
     return folder

@@ -127,7 +127,10 @@ def _fitting(globs: Sequence[str]) -> re.Pattern[str] | None:
 
 
 def _asked_alike(old: ProbeReport, new: ProbeReport) -> tuple[ProbeReport, ProbeReport]:
-    """Return two reports on a package without what only the one has that imported it."""
+    """Return two reports on a package without what only the one has that imported or followed it."""
+    for side in (old, new):
+        if any(reason.code == "not-followed" for reason in side.reasons):
+            return side, side
     tables = [side.facts.get("imports") for side in (old, new)]
     outcomes = [[*table.values()] if isinstance(table, dict) else [] for table in tables]
     was_imported = [IMPORTED in words for words in outcomes]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +9,8 @@ from msgspec.structs import replace
 
 from mlbackends.audit.runner import examine
 from mlbackends.base.reasons import Reason
-from mlbackends.host.host import Host
-from mlbackends.host.recording.recorder import Recording
 from mlbackends.model.audit import Check, Severity, Status
 from mlbackends.model.records import SCHEMA, Presence, ProbeReport, Report
-from mlbackends_probes.loading import derive, find, judged
 
 FAILS, BREAKS, FALLS_BACK = "does not load", "loads, then fails", "loads, then falls back"
 LIBCUDART = "libcudart.so.13: cannot open shared object file: No such file or directory"
@@ -96,36 +92,3 @@ def test_the_words_of_a_failed_import_are_the_finding() -> None:
 
     assert found(both, "library-not-found") == []
     assert len(found(both, "package-cannot-be-imported")) == 1
-
-
-def test_an_import_decides_what_was_only_followed() -> None:
-    rows = [row("missing-library"), row("missing-library", package="other")]
-    facts: dict[str, Any] = {"distribution": "sgl-kernel", "imports": {"sgl_kernel": "imported"}}
-    reports = {"sgl_kernel": ProbeReport(Presence.LOADABLE, facts=facts)}
-
-    left: Any = derive({"followed": 2, "faults": rows}, reports)["faults"]
-    reasons, warnings = judged({"faults": [row("not-opened-later", FALLS_BACK), *left]})
-
-    assert [fault["package"] for fault in left] == ["other"]
-    assert [reason.message for reason in reasons] == [f"other 0.3 {FAILS}: {LIBCUDART}"]
-    assert [reason.code for reason in (*reasons, *warnings)] == ["does-not-load", "falls-back"]
-    assert "faults" not in derive({"followed": 1, "faults": rows[:1]}, reports)
-
-
-def test_the_import_of_a_package_without_a_probe_decides_too() -> None:
-    rows = [row("missing-file", package="scikit-learn")]
-    reports = {
-        "packages": ProbeReport(Presence.FOUND, facts={"imports": {"sklearn": "import sklearn fails"}})
-    }
-
-    assert "faults" not in derive({"followed": 1, "faults": rows}, reports)
-
-
-def test_a_machine_that_is_being_recorded_is_not_followed() -> None:
-    assert [reason.code for reason in find(Recording()).reasons] == ["not-followed"]
-
-
-def test_a_recorded_machine_is_not_followed() -> None:
-    machine = Path(__file__).parents[3] / "hosts/hgx-h100-eight-gpus.machine"
-
-    assert [reason.code for reason in find(Host(str(machine))).reasons] == ["not-followed"]
