@@ -289,7 +289,7 @@ def _floor_faults(host: Host, dist: Distribution, target: TargetMachine) -> Iter
             yield Fault(
                 "no-code-for-chip" if row.loads else "cpu-too-old",
                 needs,
-                row.message,
+                f"{row.message.rstrip('.')}: it needs {needs}",
                 cause=f"{wheels} are compiled for {needs}; {target.title or target.name} lacks {lacks}",
                 hint=f"install {instead}" if instead else f"build {name} from source for this CPU",
             )
