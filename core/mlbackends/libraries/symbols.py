@@ -125,13 +125,19 @@ _VER_FLG_BASE = 1
 _NO_END = "the ELF file is damaged: a chain of its symbol hash table has no end"
 
 
+def gnu_hash(name: bytes) -> int:
+    """Return the hash of a name in GNU hash tables."""
+    hashed = 5381
+    for byte in name:
+        hashed = (hashed * 33 + byte) & 0xFFFFFFFF
+    return hashed
+
+
 def _in_gnu_hash(image: ElfImage, table: int, name: bytes) -> bool:
     bucket_count, first_symbol, bloom_count, bloom_shift = image.unpack("4I", table)
     if not bucket_count or not bloom_count:
         return False
-    hashed = 5381
-    for byte in name:
-        hashed = (hashed * 33 + byte) & 0xFFFFFFFF
+    hashed = gnu_hash(name)
     word_bytes = image.bits // 8
     bloom_at = table + 16
     at = bloom_at + word_bytes * (hashed // image.bits % bloom_count)

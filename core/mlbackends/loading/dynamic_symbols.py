@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from mlbackends.base.errors import NotALibrary
 from mlbackends.libraries.elf import ElfImage, text_of
+from mlbackends.libraries.symbols import gnu_hash
 
 
 class Symbol(NamedTuple):
@@ -30,7 +31,7 @@ class Symbol(NamedTuple):
 def symbol(name: str) -> Symbol:
     """Return a symbol to look for, in any version."""
     encoded = name.encode("utf-8", "surrogateescape")
-    return Symbol(encoded, hash=_hash(encoded) | 1)
+    return Symbol(encoded, hash=gnu_hash(encoded) | 1)
 
 
 class DynamicSymbols:
@@ -75,11 +76,11 @@ class DynamicSymbols:
             if section == 0 and bind == _STB_GLOBAL and index:
                 name = self._name(at)
                 file, version = names.get(self._version_index(index), ("", ""))
-                self.lacking[index] = Symbol(name, version, file, value := _hash(name) | 1)
+                self.lacking[index] = Symbol(name, version, file, value := gnu_hash(name) | 1)
                 self.lacking_by_hash.setdefault(value, []).append(index)
         if not has_hash:  # an older table holds no hashes
             self._indices = {
-                _hash(self._name(at)) | 1: index
+                gnu_hash(self._name(at)) | 1: index
                 for index, (at, bind, section) in enumerate(self._entries(count))
                 if section and bind
             }
@@ -153,13 +154,6 @@ class DynamicSymbols:
                 if info >> shift in wanted:
                     return int(info >> shift)
         return None
-
-
-def _hash(name: bytes) -> int:
-    value = 5381
-    for byte in name:
-        value = (value * 33 + byte) & 0xFFFFFFFF
-    return value
 
 
 def _hash_chain(image: ElfImage) -> tuple[int, "array[int]"]:
