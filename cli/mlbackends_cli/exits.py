@@ -20,6 +20,10 @@ MEANINGS = {
 YES, NO, USAGE, UNKNOWN, FALLS_BACK, BUG, _, INTERRUPTED, CLOSED_PIPE, _ = MEANINGS
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM or SIGHUP came: as an interrupt, it passes where any other exception of a probe is kept."""
+
+
 @contextmanager
 def cleared_up() -> Iterator[None]:
     """Let SIGTERM and SIGHUP leave the block as an exception does, with exit code 128 + N.
@@ -33,7 +37,7 @@ def cleared_up() -> Iterator[None]:
     def leave(number: int, frame: Any) -> NoReturn:
         del frame
         signal.signal(number, signal.SIG_DFL)
-        raise SystemExit(128 + number)
+        raise Terminated(128 + number)
 
     signals = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
     is_main = threading.current_thread() is threading.main_thread()
@@ -44,6 +48,8 @@ def cleared_up() -> Iterator[None]:
         signal.signal(changed_signal, leave)
     try:
         yield
+    except Terminated as stop:
+        raise SystemExit(*stop.args) from None
     finally:
         for changed_signal in changed:
             signal.signal(changed_signal, signal.SIG_DFL)

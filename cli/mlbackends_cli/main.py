@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from itertools import pairwise
+from typing import NoReturn
 
 import click
 
@@ -87,14 +88,17 @@ def guarded_main(arguments: list[str]) -> int:
 
 def _reraise_interrupt(unraisable: "sys.UnraisableHookArgs") -> None:
     """Repeat an interrupt that arrived in a callback, such as `__del__`, which cannot raise exceptions."""
-    if unraisable.exc_type is not KeyboardInterrupt:
+    if not isinstance(unraisable.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(unraisable)
         return
     import signal
 
+    def repeat(*_: object, error: BaseException = unraisable.exc_value) -> NoReturn:
+        raise error
+
     # This hook cannot raise it either, but the main program can a moment later.
     if hasattr(signal, "setitimer"):
-        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.signal(signal.SIGALRM, repeat)
         signal.setitimer(signal.ITIMER_REAL, 0.01)
     else:
         threading.Timer(0.01, signal.raise_signal, (signal.SIGINT,)).start()

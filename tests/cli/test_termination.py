@@ -34,6 +34,26 @@ def test_the_signal_leaves_the_block(number: signal.Signals) -> None:
     assert signal.getsignal(number) is signal.SIG_DFL
 
 
+@pytest.mark.parametrize("number", sorted({signal.SIGTERM, HANGUP}), ids=lambda each: each.name)
+def test_no_guard_around_a_probe_takes_the_signal_for_its_failure(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    package = tmp_path / "stopped-1.0.dist-info"
+    package.mkdir()
+    (package / "entry_points.txt").write_text("[mlbackends.probes]\nstopped = stopped\n")
+    (tmp_path / "stopped.py").write_text(
+        f'"""Something: that is stopped."""\nimport signal\n'
+        f"def find(host):\n    signal.raise_signal({int(number)})\n"
+    )
+    program = (
+        "import mlbackends; from mlbackends_cli.exits import cleared_up\n"
+        "with cleared_up():\n    mlbackends.survey(['stopped'])"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env={**PLAIN, "PYTHONPATH": str(tmp_path)}, check=False)
+    assert done.returncode == 128 + number
+
+
 def test_an_ignored_signal_stays_ignored() -> None:
     before = signal.signal(HANGUP, signal.SIG_IGN)
     try:
