@@ -46,8 +46,8 @@ def test_no_guard_around_a_probe_takes_the_signal_for_its_failure(
         f"def find(host):\n    signal.raise_signal({int(number)})\n"
     )
     program = (
-        "import mlbackends; from mlbackends_cli.exits import cleared_up\n"
-        "with cleared_up():\n    mlbackends.survey(['stopped'])"
+        "from mlbackends.survey import survey; from mlbackends_cli.exits import cleared_up\n"
+        "with cleared_up():\n    survey(['stopped'])"
     )
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env={**PLAIN, "PYTHONPATH": str(tmp_path)}, check=False)
