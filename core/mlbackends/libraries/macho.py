@@ -5,6 +5,7 @@ Sources: Apple, <mach-o/loader.h>, <mach-o/fat.h> and, for the trie of exports, 
 
 import struct
 from collections.abc import Iterable, Iterator
+from uuid import UUID
 
 from msgspec import Struct
 
@@ -101,7 +102,7 @@ class MachOImage(FileImage):
             soname=names[0] if names else "",
             needed=self.texts(*_LOADS),
             rpath=self.texts(_RPATH),
-            minimum=self._minimum(),
+            minimum=self.versions()[0],
         )
 
     def texts(self, *commands: int) -> tuple[str, ...]:
@@ -114,17 +115,23 @@ class MachOImage(FileImage):
                 texts.append(text_of(text))
         return tuple(texts)
 
-    def _minimum(self) -> str:
-        """Return the oldest macOS; "" if it is for another system or states none."""
+    def versions(self) -> tuple[str, str]:
+        """Return the oldest macOS and the SDK's; "" if it is for another system or states none."""
         for command, at in self.commands:
             if command == _BUILD_VERSION:
-                platform, version = self.unpack("II", at + 8)
+                platform, *versions = self.unpack("III", at + 8)
             elif command == _VERSION_MIN_MACOSX:
-                platform, version = _MACOS, *self.unpack("I", at + 8)
+                platform, versions = _MACOS, [*self.unpack("II", at + 8)]
             else:
                 continue
-            return f"{version >> 16}.{version >> 8 & 255}" if platform == _MACOS else ""
-        return ""
+            minimum, sdk = (f"{version >> 16}.{version >> 8 & 255}" for version in versions)
+            return (minimum if platform == _MACOS else ""), sdk
+        return "", ""
+
+    def uuid(self) -> str:
+        """Return the file's UUID as dyld shows it."""
+        at = dict(self.commands).get(_UUID)
+        return str(UUID(bytes=self.exactly(at + 8, 16))).upper() if at else "no uuid"
 
     def exports(self, name: str) -> bool:
         """Return whether the trie of exports has a function or variable of C, as dyld looks it up."""
@@ -204,6 +211,6 @@ _LOADABLE = (2, 6, 8, 9)  # a program, a library, a bundle, the stub of a librar
 _ID, _RPATH, _VERSION_MIN_MACOSX, _BUILD_VERSION, _MACOS = 0xD, 0x8000001C, 0x24, 0x32, 1
 _LOADS = (0xC, 0x20, 0x80000018, 0x8000001F, 0x80000023)  # plain, lazy, weak, re-exported, upward
 _EXPORTS = {0x22: 40, 0x80000022: 40, 0x80000033: 8}  # dyld's older commands, and the newer one
-_SYMTAB, _DYSYMTAB, _TWO_LEVEL, _NLIST = 0x2, 0xB, 0x80, "IBBHQ"
+_UUID, _SYMTAB, _DYSYMTAB, _TWO_LEVEL, _NLIST = 0x1B, 0x2, 0xB, 0x80, "IBBHQ"
 _DEFINED_OR_DEBUG, _WEAK, _DYNAMIC = 0xEE, 0x40, 254
 _SLICES_LIMIT, _COMMANDS_LIMIT, _COMMAND_BYTES = 30, 4096, 8

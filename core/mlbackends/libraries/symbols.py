@@ -84,15 +84,9 @@ def version_definitions(path: str) -> tuple[str, ...]:
     The base definition, which repeats the library's name, is left out. Raises as read_elf does.
     """
     with ElfImage(path) as image:
-        if _DT_VERDEF not in image.tags:
-            return ()
-        names = []
-        table, most = image.offset_of(image.tags[_DT_VERDEF]), image.tags.get(_DT_VERDEFNUM)
-        for at, (_, flags, _, name_count, _, first) in image.chain("HHHHIII", table, most):
-            if name_count and not flags & _VER_FLG_BASE:
-                # The names after the first are the versions that this one inherits from.
-                names.append(image.string(image.unpack("I", at + first)[0]))
-        return tuple(names)
+        _, names = symbol_versions_of(image)
+        # Number 1 is the base definition's.
+        return tuple(version for number, (file, version) in names.items() if not file and number != 1)
 
 
 def version_needs(path: str) -> dict[str, tuple[str, ...]]:
@@ -101,17 +95,34 @@ def version_needs(path: str) -> dict[str, tuple[str, ...]]:
     Raises as read_elf does.
     """
     with ElfImage(path) as image:
-        if _DT_VERNEED not in image.tags:
-            return {}
-        needs: dict[str, tuple[str, ...]] = {}
-        left = _VERSIONS_LIMIT
+        needs, _ = symbol_versions_of(image)
+        return {file: tuple(versions) for file, versions in needs.items()}
+
+
+def symbol_versions_of(image: ElfImage) -> tuple[dict[str, dict[str, bool]], dict[int, tuple[str, str]]]:
+    """Return the symbol versions that a file needs by library, and all of its versions by their number.
+
+    A version that is needed is given with whether it is optional; by number, with its library, which is ""
+    for those that the file defines itself. The base definition repeats the file's name.
+    """
+    needs: dict[str, dict[str, bool]] = {}
+    names: dict[int, tuple[str, str]] = {}
+    left = _VERSIONS_LIMIT
+    if _DT_VERNEED in image.tags:
         table, most = image.offset_of(image.tags[_DT_VERNEED]), image.tags.get(_DT_VERNEEDNUM)
         for at, (_, count, library, first) in image.chain("HHIII", table, most):
-            name = image.string(library) if min(count, left) else ""
-            for _, (_, _, _, version) in image.chain("IHHII", at + first, min(count, left)):
-                needs[name] = (*needs.get(name, ()), image.string(version))
+            file = image.string(library) if min(count, left) else ""
+            for _, (_, flags, number, version) in image.chain("IHHII", at + first, min(count, left)):
+                text = image.string(version)
+                needs.setdefault(file, {})[text] = bool(flags & _VER_FLG_WEAK)
+                names[number & 0x7FFF] = file, text
                 left -= 1
-        return needs
+    if _DT_VERDEF in image.tags:
+        table, most = image.offset_of(image.tags[_DT_VERDEF]), image.tags.get(_DT_VERDEFNUM)
+        for at, (_, _, number, count, _, first) in image.chain("HHHHIII", table, most):
+            if count:  # the names after the first are the versions that this one inherits from
+                names[number & 0x7FFF] = "", image.string(image.unpack("I", at + first)[0])
+    return needs, names
 
 
 _VERSIONS_LIMIT = 4096
@@ -121,7 +132,7 @@ _CHAIN_LIMIT = 1 << 14
 _DT_HASH, _DT_GNU_HASH = 4, 0x6FFFFEF5
 _DT_VERDEF, _DT_VERDEFNUM = 0x6FFFFFFC, 0x6FFFFFFD
 _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
-_VER_FLG_BASE = 1
+_VER_FLG_WEAK = 2
 _NO_END = "the ELF file is damaged: a chain of its symbol hash table has no end"
 
 

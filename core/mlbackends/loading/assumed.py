@@ -36,7 +36,7 @@ PYTHON = "_?Py"
 
 class _Symbols(DynamicSymbols):
     def __init__(self, name: str, beginnings: str, like: DynamicSymbols | None) -> None:
-        self.lacking, self.lacking_by_hash, self.needs, self.versions = {}, {}, {}, frozenset()
+        self.lacking, self.needs, self.versions = {}, {}, frozenset()
         self._own, self._begins, self._like = name, re.compile((beginnings or "(?!)").encode()), like
 
     def may_define(self, hashes: KeysView[int]) -> Collection[int]:
@@ -54,9 +54,7 @@ class Assumed(ObjectFile):
     """A library that is assumed to be on a machine. here: one that may have a file of that name."""
 
     def __init__(self, name: str, beginnings: str, machine: str, here: Host | None = None) -> None:
-        self.machine, self.bits, self.soname, self.interpreter = machine, 64, name, ""
-        self.needed, self.runpath, self.rpath = (), None, []
-        self.no_default_folders = self.has_executable_stack = False
+        self.machine, self.bits, self.soname, self.needed = machine, 64, name, ()
         like = None
         if here and (paths := cached_paths(here, here.machine).get(name)):
             with suppress(NotALibrary, OSError):

@@ -188,4 +188,4 @@ def no_module(name: str, path: str = "", words: str = "") -> Opening:
     """Return what importing a module comes to that is not there. path: the file that it had."""
     code = "missing-file" if path else "unmet-requirement"
     words = words or f"No module named '{name}'"
-    return Opening(None, (Fault(code, name, words, (path,) * bool(path)),))
+    return Opening((Fault(code, name, words, (path,) * bool(path)),))

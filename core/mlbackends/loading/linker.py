@@ -16,10 +16,13 @@ musl, ldso/dynlink.c.
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from itertools import chain, takewhile
+from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from mlbackends.base.errors import NotALibrary
 from mlbackends.base.quantities import dotted_numbers
@@ -33,21 +36,33 @@ from mlbackends.model.loading import Fault, LoadedFile, Need
 class ObjectFile:
     """A shared object on the disk, as the loader reads it. Raises NotALibrary and OSError."""
 
+    soname = interpreter = ""
+    rpath: Sequence[str] = ()
+    runpath: Sequence[str] = ()
+    no_default_folders = has_executable_stack = False
+    #: The versions of symbols that it needs, as in DynamicSymbols.
+    versions_needed: Mapping[str, Mapping[str, bool]] = MappingProxyType({})
+    machine: str
+    needed: tuple[str, ...]
+    symbols: DynamicSymbols
+
     def __init__(self, path: str) -> None:
         with ElfImage(path) as image:
             tags = image.tags
             self.machine, self.bits = image.machine, image.bits
-            self.soname, rpath, runpath = (
+            soname, rpath, runpath = (
                 image.string(tags[tag]) if tag in tags else None for tag in (14, 15, 29)
             )
+            self.soname = soname or ""
             self.needed = tuple(map(image.string, image.needed))
-            self.runpath = runpath.split(":") if runpath is not None else None
+            self.runpath = runpath.split(":") if runpath is not None else ()
             # The loader ignores a file's RPATH beside a RUNPATH.
-            self.rpath = rpath.split(":") if rpath is not None and runpath is None else []
+            self.rpath = rpath.split(":") if rpath is not None and runpath is None else ()
             self.no_default_folders = bool(tags.get(_DT_FLAGS_1, 0) & _DF_1_NODEFLIB)
             self.has_executable_stack = image.has_executable_stack
             self.interpreter = image.interpreter()
             self.symbols = DynamicSymbols(image)
+            self.versions_needed = self.symbols.needs
 
 
 class Mapped:
@@ -78,7 +93,6 @@ class Mapped:
 class Opening(NamedTuple):
     """What opening a file came to. faults: none if it loads; the first one is what the loader reports."""
 
-    root: Mapped | None
     faults: tuple[Fault, ...]
     mapped: tuple[Mapped, ...] = ()
 
@@ -87,11 +101,26 @@ class Opening(NamedTuple):
         return tuple(LoadedFile(mapped.path, tuple(mapped.needs)) for mapped in self.mapped)
 
 
+class Refused(NotALibrary):
+    """A library that the loader does not take. code: of the fault."""
+
+    def __init__(self, code: str, words: str) -> None:
+        super().__init__(words)
+        self.code = code
+
+
 class Process:
     """The objects that a process has mapped, in the loader's order.
 
     program: the path of the executable, whose libraries are mapped at the start; "" for none that is known.
+    The loaders of macOS and Windows have a search (`_places`), a reader (`_read`), words (`_refusal`) and
+    symbols (`_unbound`) of their own.
     """
+
+    #: The faults of a file with which the search goes on to the next place.
+    passed_over: tuple[str, ...] = ("wrong-architecture",)
+    #: Whether an object is found again by any name under which it was found.
+    keeps_names = True
 
     def __init__(self, host: Host, program: str = "") -> None:
         self.host = host
@@ -114,118 +143,82 @@ class Process:
 
     def copy(self) -> "Process":
         """Return a process in the same state, which goes its own way from here."""
-        other = type(self)(self.host)
-        other.program, other.loader_file, other.faults = self.program, self.loader_file, self.faults
+        other = copy(self)
         other.mapped, other.visible, other.by_name = [*self.mapped], [*self.visible], {**self.by_name}
         other.imported = {**self.imported}
         return other
 
     def _start(self, program: str) -> None:
-        real = self.host.realpath(program)
-        try:
-            file = object_file(self.host, real)
-        except (NotALibrary, OSError) as error:
-            self.faults = (Fault("not-read", program, f"{program}: {_words(error)}"),)
-            return
-        self.program = Mapped(program, real, file, None)
-        self.loader_file = file.interpreter
-        preloaded = [*self.host.env("LD_PRELOAD").replace(":", " ").split()]
-        preloaded += self.host.read("/etc/ld.so.preload", 1 << 16).split()
-        roots = [self.program]
-        self._add(self.program)
+        """Map the program, what is preloaded, the loader, and what these need."""
         faults: list[Fault] = []
-        for name in preloaded:  # what cannot be preloaded is passed over with a warning
-            if (mapped := self._find(name, None, []).mapped) and mapped not in roots:
-                roots.append(mapped)
-        if file.interpreter and self.host.exists(file.interpreter):
-            self._find(file.interpreter, None, faults)  # mapped by the kernel, by this name
+        self.program = self._find(program, None, faults)[1]
+        if not self.program:
+            self.faults = tuple(replace(fault, code="not-read") for fault in faults)
+            return
+        roots = [self.program]
+        self.loader_file = self.program.file.interpreter
+        if self.loader_file:
+            preloaded = self.host.env("LD_PRELOAD").replace(":", " ").split()
+            preloaded += self.host.read("/etc/ld.so.preload", 1 << 16).split()
+            # What cannot be preloaded is passed over with a warning.
+            found = (self._find(name, None, [])[1] for name in preloaded)
+            roots = list(dict.fromkeys([*roots, *filter(None, found)]))
+            if self.host.exists(self.loader_file):
+                self._find(self.loader_file, None, faults)  # mapped by the kernel, by this name
         self._map_needed(roots, faults)
         self.faults = tuple(faults)
         self.visible = list(self.mapped)
 
-    def _map_program(self, path: str) -> None:
-        """Map the program and what it needs, as a loader without preloading does."""
-        faults: list[Fault] = []
-        if self.host.is_file(path) and (program := self._find(path, None, faults).mapped):
-            self.program = program
-            self._map_needed([program], faults)
-        self.faults = tuple(faults)
-
-    def adopt(self, paths: Iterable[str]) -> None:
+    def adopt(self, names: Iterable[str]) -> None:
         """Map what a running process has mapped; what is no shared object is left out."""
-        roots = []
-        for path in paths:
-            real = self.host.realpath(path)
-            with suppress(NotALibrary, OSError):
-                if real not in self.by_name:
-                    roots.append(Mapped(path, real, object_file(self.host, real), None))
-                    self._add(roots[-1])
-        self._map_needed(roots, [])
+        found = (self._find(name, None, [])[1] for name in names)
+        self._map_needed([mapped for mapped in found if mapped], [])
 
     # ---- opening ----------------------------------------------------------------------------------
 
-    def open(
-        self, name: str, *, visible: bool = False, binds: bool = True, asking: Mapped | None = None
-    ) -> Opening:
+    def open(self, name: str, *, visible: bool = False, asking: Mapped | None = None) -> Opening:
         """Open a file, by its path, or by a name without a slash that is searched for.
 
-        visible: as RTLD_GLOBAL. binds: whether symbols are bound at once, as RTLD_NOW. asking: the object
-        whose code calls dlopen, by whose folders a name is searched for.
+        visible: as RTLD_GLOBAL. asking: the object whose code calls dlopen, by whose folders a name is
+        searched for.
         """
         self.root, self.opener = name, asking
-        before = [*self.mapped], {**self.by_name}
+        mapped_before, names_before = [*self.mapped], {**self.by_name}
         faults: list[Fault] = []
-        found = self._find(name, asking, faults)
-        root = found.mapped
-        if root is None:
-            if not faults:
-                faults.append(_not_found(name, asking))
-            return self._undone(before, faults)
-        closure = self._map_needed([root], faults)
-        new = [mapped for mapped in closure if mapped not in before[0]]
-        for mapped in new:
-            faults += self._version_faults(mapped)
-        if binds and not faults:
-            scope = [*self.visible, *(mapped for mapped in closure if mapped not in self.visible)]
+        _, root = self._find(name, asking, faults)
+        closure = self._map_needed([root] if root else [], faults)
+        new = set(closure) - set(mapped_before)
+        for mapped in closure:
+            faults += self._version_faults(mapped) if mapped in new else ()
+        if not faults:
+            scope = list(dict.fromkeys([*self.visible, *closure]))
             for mapped in _binding_order(closure):
-                if mapped in new:
-                    faults += self._unbound(mapped, scope)
+                faults += self._unbound(mapped, scope) if mapped in new else ()
         if faults:
-            return self._undone(before, faults, closure)
-        if visible:
-            self.visible += [mapped for mapped in closure if mapped not in self.visible]
-        return Opening(root, (), tuple(closure))
-
-    def _undone(
-        self,
-        before: tuple[list[Mapped], dict[str, Mapped]],
-        faults: list[Fault],
-        closure: Iterable[Mapped] = (),
-    ) -> Opening:
-        self.mapped, self.by_name = before
-        return Opening(None, tuple(faults), tuple(closure))
+            self.mapped, self.by_name = mapped_before, names_before
+        elif visible:
+            self.visible = scope
+        return Opening(tuple(faults), tuple(closure))
 
     def _add(self, mapped: Mapped, *names: str) -> None:
         self.mapped.append(mapped)
         for name in (mapped.name, mapped.path, mapped.real, mapped.file.soname, *names):
             if name:
-                self.by_name.setdefault(name, mapped)
+                self.by_name.setdefault(self._key(name), mapped)
 
     def _map_needed(self, roots: list[Mapped], faults: list[Fault]) -> list[Mapped]:
         """Map what some objects need, and what that needs; return all, breadth first."""
         closure = list(roots)
         for mapped in closure:  # grows as it is walked
-            is_known = bool(mapped.needs) or not mapped.file.needed
-            for name in mapped.file.needed if not is_known else ():
-                found = self._find(name, mapped, faults)
-                mapped.needs.append(found.need)
-                if found.mapped:
-                    mapped.needed.append(found.mapped)
+            for name in mapped.file.needed if not mapped.needs else ():
+                need, found = self._find(name, mapped, faults)
+                mapped.needs.append(need)
+                mapped.needed += [found] if found else []
             closure += [needed for needed in mapped.needed if needed not in closure]
         return closure
 
     def _version_faults(self, mapped: Mapped) -> Iterator[Fault]:
-        for file, versions in mapped.file.symbols.needs.items():
+        for file, versions in mapped.file.versions_needed.items():
             definer = self.by_name.get(file)
             if definer is None or not definer.file.symbols.versions:
                 continue  # the loader warns at most
@@ -251,109 +244,116 @@ class Process:
 
     # ---- searching --------------------------------------------------------------------------------
 
-    def _find(self, name: str, asking: Mapped | None, faults: list[Fault]) -> "Found":
-        """Find an object by its name, and map it unless it is mapped already."""
+    def _find(self, name: str, asking: Mapped | None, faults: list[Fault]) -> tuple[Need, Mapped | None]:
+        """Find an object by its name, and map it unless it is mapped already.
+
+        Return how the search ends, and the object, if one is mapped for it.
+        """
         name = self._expanded(name, asking) if "$" in name else name
-        if known := self.by_name.get(name):
-            return Found(Need(name, known.path, "already loaded"), known)
+        if known := self.by_name.get(self._key(name)):
+            return Need(name, known.path, "already loaded"), known
+        #: Each path at which nothing is taken, with the code and the words of why.
+        tried: dict[str, tuple[str, str]] = {}
         for path, step, via in self._places(name, asking):
+            need = Need(name, path, step, via)
+            if step in ASSUMED_STEPS:
+                return need, None
             if not self.host.exists(path):
+                tried.setdefault(path, ("missing-library", "no such file"))
                 continue
             real = self.host.realpath(path)
-            if known := self.by_name.get(real):
-                self.by_name[name] = known
-                return Found(Need(name, known.path, step, via), known)
+            mapped = self.by_name.get(self._key(real))
             try:
-                file = object_file(self.host, real)
+                if not mapped:
+                    mapped = Mapped(path, real, self._read(real), asking)
+                    self._add(mapped)
             except (NotALibrary, OSError) as error:
-                code = "not-a-library" if isinstance(error, NotALibrary) else "not-read"
-                route = (*asking.route(), path) if asking else (path,)
-                fault = Fault(code, posixpath.basename(name), f"{path}: {_words(error)}", route)
-                faults += [fault] * all(known.message != fault.message for known in faults)
-                return Found(Need(name, path, step, via), None)
-            if not self._fits(file):
-                if step == "path":
-                    message = f"{path}: the file is for {file.machine}; this process is {self._machine()}"
-                    faults.append(Fault("wrong-architecture", posixpath.basename(name), message, (path,)))
-                    return Found(Need(name, path, step, via), None)
-                continue  # the search passes over it
-            mapped = Mapped(path, real, file, asking)
-            if file.has_executable_stack and self.root and self._refuses_stacks():
-                message = (
-                    f"{path}: cannot enable executable stack as shared object requires: Invalid argument"
-                )
-                faults.append(Fault("executable-stack", posixpath.basename(path), message, mapped.route()))
-            self._add(mapped, name)
-            return Found(Need(name, mapped.path, step, via), mapped)
-        if all(fault.name != name for fault in faults):  # once, of the file that asks first
-            faults.append(_not_found(name, asking))
-        return Found(Need(name), None)
+                code = "not-read" if isinstance(error, OSError) else getattr(error, "code", "not-a-library")
+                tried[path] = code, str(getattr(error, "strerror", "") or error)
+                if code not in self.passed_over:
+                    break
+            else:
+                if self.keeps_names:
+                    self.by_name.setdefault(self._key(name), mapped)
+                return Need(name, mapped.path, step, via), mapped
+        else:
+            need = Need(name)
+        fault = self._refusal(name, asking, tried)
+        if fault and all(known.name != fault.name for known in faults):  # once, of the file that asks first
+            faults.append(fault)
+        return need, None
+
+    def _key(self, name: str) -> str:
+        """Return a name as the loader compares it."""
+        return name
+
+    def _read(self, real: str) -> ObjectFile:
+        """Return a file that the loader takes. Raises NotALibrary and OSError."""
+        file, own = object_file(self.host, real), self.program.file if self.program else None
+        if own and (file.machine, file.bits) != (own.machine, own.bits):
+            words = f"the file is for {file.machine}; this process is {own.machine}"
+            raise Refused("wrong-architecture", words)
+        if file.has_executable_stack and self.root:
+            libc = self.host.system("libc") or ("", "")
+            if dotted_numbers(str(libc[1])) >= _NO_EXECUTABLE_STACKS:
+                words = "cannot enable executable stack as shared object requires: Invalid argument"
+                raise Refused("executable-stack", words)
+        return file
+
+    def _refusal(self, name: str, asking: Mapped | None, tried: dict[str, tuple[str, str]]) -> Fault | None:
+        """Return what the loader says of a name for which it takes no file."""
+        path, (code, words) = next(reversed(tried.items()), (name, ("missing-library", "")))
+        if code == "missing-library" or (code in self.passed_over and "/" not in name):
+            path, code = name, "missing-library"
+            words = "cannot open shared object file: No such file or directory"
+        shown = name if code == "missing-library" else posixpath.basename(name)
+        return Fault(code, shown, f"{path}: {words}", (*(asking.route() if asking else ()), path))
 
     def _machine(self) -> str:
         return self.program.file.machine if self.program else self.host.machine
 
-    def _fits(self, file: ObjectFile) -> bool:
-        return self.program is None or (file.machine, file.bits) == (
-            self.program.file.machine,
-            self.program.file.bits,
-        )
-
-    def _refuses_stacks(self) -> bool:
-        libc = str((self.host.system("libc") or ("", ""))[1])
-        return dotted_numbers(libc) >= (2, 41)
-
     def _places(self, name: str, asking: Mapped | None) -> Iterator[tuple[str, str, str]]:
         """Yield the paths that the loader tries for a name, each with the step and the folder."""
         if "/" in name:
-            path = (
-                name if name.startswith("/") else posixpath.normpath(f"{_current_folder(self.host)}/{name}")
-            )
-            yield path, "path", ""
+            yield posixpath.join(_current_folder(self.host), name), "path", ""
             return
-        is_musl = "ld-musl" in self.loader_file
-        if not is_musl:
-            yield from self._by_rpath(name, asking)
-        for folder in re.split("[:;]", self.host.env("LD_LIBRARY_PATH") or "\0"):
-            if folder != "\0":
-                folder = self._expanded(folder, self.program) or _current_folder(self.host)
-                yield from self._in(folder.rstrip("/"), name, "LD_LIBRARY_PATH", folder)
-        if is_musl:
-            for mapped in asking.chain() if asking else ():
-                for folder in mapped.file.runpath or mapped.file.rpath:
-                    yield f"{self._expanded(folder, mapped)}/{name}", "RPATH", mapped.path
-            for folder in self._musl_folders():
-                yield f"{folder}/{name}", "default folder", folder
+        askers = [*asking.chain()] if asking else []
+        variable = self.host.env("LD_LIBRARY_PATH")
+        listed = re.split("[:;]", variable) if variable else []
+        from_variable = self._in(listed, self.program, name, "LD_LIBRARY_PATH")
+        if "ld-musl" in self.loader_file:
+            yield from from_variable
+            for mapped in askers:
+                yield from self._in(mapped.file.runpath or mapped.file.rpath, mapped, name, "RPATH")
+            own = posixpath.basename(self.loader_file).removesuffix(".so.1")
+            folders = [*filter(None, re.split("[:\n]", self.host.read(f"/etc/{own}.path")))]
+            folders = folders or ["/lib", "/usr/local/lib", "/usr/lib"]
+            yield from self._in(folders, None, name, "default folder")
             return
-        if asking and asking.file.runpath is not None:
-            for folder in asking.file.runpath:
-                folder = self._expanded(folder, asking) or _current_folder(self.host)
-                yield from self._in(folder, name, "RUNPATH", folder)
-        folders = default_folders(self.host, self.loader_file)
-        no_default = asking is not None and asking.file.no_default_folders
+        runpath = asking.file.runpath if asking else ()
+        if asking and not runpath:
+            for mapped in dict.fromkeys([*askers, self.program or asking]):
+                yield from self._in(mapped.file.rpath, mapped, name, "RPATH")
+        yield from from_variable
+        yield from self._in(runpath, asking, name, "RUNPATH")
+        defaults = default_folders(self.host, self.loader_file)
+        has_defaults = not (asking and asking.file.no_default_folders)
         for path in cached_paths(self.host, self._machine()).get(name, ()):
-            if not (no_default and posixpath.dirname(path) in folders):
+            if has_defaults or posixpath.dirname(path) not in defaults:
                 yield path, "ld.so.cache", ""
                 break
-        for folder in () if no_default else folders:
-            yield from self._in(folder, name, "default folder", folder)
+        yield from self._in(defaults if has_defaults else (), None, name, "default folder")
 
-    def _by_rpath(self, name: str, asking: Mapped | None) -> Iterator[tuple[str, str, str]]:
-        if asking is None or asking.file.runpath is not None:
-            return
-        owners = list(asking.chain())
-        if self.program and self.program not in owners:
-            owners.append(self.program)
-        for mapped in owners:
-            for folder in mapped.file.rpath:
-                folder = self._expanded(folder, mapped) or _current_folder(self.host)
-                yield from self._in(folder, name, "RPATH", folder)
-
-    def _in(self, folder: str, name: str, step: str, via: str) -> Iterator[tuple[str, str, str]]:
-        """Yield a name in the folders for this CPU's level, and in the folder itself."""
-        if "glibc-hwcaps" in self.host.listdir(folder):
-            for level in cpu_levels(self.host):
-                yield f"{folder}/glibc-hwcaps/{level}/{name}", step, via
-        yield f"{folder}/{name}", step, via
+    def _in(
+        self, folders: Sequence[str], owner: Mapped | None, name: str, step: str
+    ) -> Iterator[tuple[str, str, str]]:
+        """Yield a name in each folder, first in those for this CPU's level. owner: what lists the folders."""
+        for text in folders:
+            folder = self._expanded(text, owner) or _current_folder(self.host)
+            if "glibc-hwcaps" in self.host.listdir(folder):
+                for level in cpu_levels(self.host):
+                    yield f"{folder}/glibc-hwcaps/{level}/{name}", step, folder
+            yield f"{folder}/{name}", step, folder
 
     def _expanded(self, text: str, mapped: Mapped | None) -> str:
         """Return a path with the loader's variables replaced. mapped: the object that has the path."""
@@ -364,22 +364,9 @@ class Process:
             origin = posixpath.dirname(mapped.real if mapped is self.program else mapped.name)
         library = next((f.strip("/") for f in default_folders(self.host, self.loader_file)), "lib")
         values = {"ORIGIN": origin, "LIB": library, "PLATFORM": self._machine()}
-        text = re.sub(
-            r"\$(?:\{(\w+)\}|(ORIGIN|LIB|PLATFORM))", lambda m: values.get(m[1] or m[2], m[0]), text
-        )
+        variables = r"\$(?:\{(\w+)\}|(ORIGIN|LIB|PLATFORM))"
+        text = re.sub(variables, lambda match: values.get(match[1] or match[2], match[0]), text)
         return text.rstrip("/") or text[:1]
-
-    def _musl_folders(self) -> list[str]:
-        name = posixpath.basename(self.loader_file).removesuffix(".so.1")
-        listed = self.host.read(f"/etc/{name}.path").replace("\n", ":").split(":")
-        return [folder for folder in listed if folder] or ["/lib", "/usr/local/lib", "/usr/lib"]
-
-
-class Found(NamedTuple):
-    """How a search ends: what is needed, and the object, if one is mapped for it."""
-
-    need: Need
-    mapped: Mapped | None
 
 
 def _binding_order(closure: list[Mapped]) -> list[Mapped]:
@@ -387,36 +374,34 @@ def _binding_order(closure: list[Mapped]) -> list[Mapped]:
 
     Source: glibc, elf/dl-sort-maps.c, dfs_traversal.
     """
-    order: dict[Mapped, None] = {}
+    order: list[Mapped] = []
     visited: set[Mapped] = set()
+
+    def visit(mapped: Mapped) -> None:
+        if mapped not in visited:
+            visited.add(mapped)
+            for needed in mapped.needed:
+                visit(needed)
+            order.append(mapped)
+
     for root in reversed(closure):
-        waiting = [(root, iter(root.needed))] * (root not in visited)
-        visited.add(root)
-        while waiting:
-            mapped, needs = waiting[-1]
-            following = next((needed for needed in needs if needed not in visited), None)
-            if following is None:
-                order[mapped] = None
-                waiting.pop()
-            else:
-                visited.add(following)
-                waiting.append((following, iter(following.needed)))
-    return list(order)
+        visit(root)
+    return order
 
 
 def unbound(mapped: Mapped, scope: Iterable[Mapped]) -> dict[int, Symbol]:
     """Return the symbols of an object that nothing in a scope defines, by their index in its table."""
-    symbols = mapped.file.symbols
-    left = dict(symbols.lacking_by_hash)
+    lacking = mapped.file.symbols.lacking
+    left: dict[int, list[int]] = {}
+    for index, symbol in lacking.items():
+        left.setdefault(symbol.hash, []).append(index)
     for other in scope:
         defined = other.file.symbols
         for value in [*defined.may_define(left.keys())]:
-            left[value] = [i for i in left[value] if not defined.defines(symbols.lacking[i])]
+            left[value] = [index for index in left[value] if not defined.defines(lacking[index])]
             if not left[value]:
                 del left[value]
-        if not left:
-            break
-    return {index: symbols.lacking[index] for index in sorted(chain.from_iterable(left.values()))}
+    return {index: lacking[index] for index in sorted(chain.from_iterable(left.values()))}
 
 
 @once_per_host
@@ -452,12 +437,8 @@ def cpu_levels(host: Host) -> tuple[str, ...]:
     if host.machine != "x86_64":
         return ()
     flags = set(host.read("/proc/cpuinfo", 1 << 16).partition("\nflags")[2].partition("\n")[0].split())
-    levels = ["x86-64-v2"] * ({"sse4_2", "popcnt", "cx16"} <= flags)
-    levels += ["x86-64-v3"] * (bool(levels) and {"avx2", "bmi2", "fma", "movbe"} <= flags)
-    levels += ["x86-64-v4"] * (
-        len(levels) == 2 and {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"} <= flags
-    )
-    return tuple(reversed(levels))
+    levels = takewhile(lambda level: flags.issuperset(_CPU_LEVELS[level].split()), _CPU_LEVELS)
+    return tuple(levels)[::-1]
 
 
 @once_per_host
@@ -474,15 +455,15 @@ def _current_folder(host: Host) -> str:
     return os.getcwd() if host.is_live else "/"
 
 
-def _not_found(name: str, asking: Mapped | None) -> Fault:
-    message = f"{name}: cannot open shared object file: No such file or directory"
-    return Fault("missing-library", name, message, (*asking.route(), name) if asking else (name,))
-
-
-def _words(error: Exception) -> str:
-    return str(getattr(error, "strerror", "") or error)
-
-
 _FOLDERS = re.compile(rb"(?:/[\w./+-]*lib[\w./+-]*/\0){2,}")
 _LOADER_BYTES = 4 << 20
+_NO_EXECUTABLE_STACKS = (2, 41)
 _DT_FLAGS_1, _DF_1_NODEFLIB = 0x6FFFFFFB, 0x800
+#: What has to be there for each of glibc's levels, beside that of the one before.
+_CPU_LEVELS = {
+    "x86-64-v2": "sse4_2 popcnt cx16",
+    "x86-64-v3": "avx2 bmi2 fma movbe",
+    "x86-64-v4": "avx512f avx512bw avx512cd avx512dq avx512vl",
+}
+#: The steps that find what is not read: it is taken for granted.
+ASSUMED_STEPS = ("API set", "System32", "dyld's cache")

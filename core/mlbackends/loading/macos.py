@@ -17,15 +17,15 @@ dyld/DyldProcessConfig.cpp; <mach-o/loader.h> and <mach-o/nlist.h>.
 import posixpath
 import re
 from collections.abc import Iterator
-from uuid import UUID
+from typing import Any
 
-from mlbackends.base.errors import NotALibrary, joined
+from mlbackends.base.errors import joined
 from mlbackends.base.quantities import dotted_numbers
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.libraries.elf import text_of
 from mlbackends.libraries.macho import MachOFile, MachOImage, is_in_trie
-from mlbackends.loading.linker import Found, Mapped, ObjectFile, Opening, Process
-from mlbackends.model.loading import Fault, Need
+from mlbackends.loading.linker import Mapped, ObjectFile, Opening, Process, Refused
+from mlbackends.model.loading import Fault
 
 _SYSTEM = ("/usr/lib/", "/System/Library/", "/System/iOSSupport/")
 _FLAT = 254
@@ -43,17 +43,12 @@ class Dylib(ObjectFile):
 
     def __init__(self, image: MachOImage) -> None:
         described = image.described()
-        self.machine, self.soname, self.needed = image.machine, described.soname, described.needed
-        self.rpath, self.minimum = list(described.rpath), described.minimum
+        self.machine, self.needed, self.rpath = image.machine, described.needed, described.rpath
+        self.minimum, self.sdk, self.uuid = described.minimum, image.versions()[1], image.uuid()
+        # By another name nothing is found without a search.
+        self.soname = described.soname if described.soname.startswith(("/", "@rpath/")) else ""
         self.weak, self.passed_on = image.texts(0x80000018), image.texts(0x8000001F)
-        self.exports, self.uuid, self.sdk = image.trie(), "no uuid", ""
-        self.lacking = tuple(image.undefined())
-        for command, at in image.commands:
-            if command == 0x1B:
-                self.uuid = str(UUID(bytes=image.exactly(at + 8, 16))).upper()
-            elif command in (0x32, 0x24):
-                (sdk,) = image.unpack("I", at + (16 if command == 0x32 else 12))
-                self.sdk = f"{sdk >> 16}.{sdk >> 8 & 255}"
+        self.exports, self.lacking = image.trie(), tuple(image.undefined())
 
     def exported(self, symbol: bytes) -> bool:
         """Return whether this file has a symbol for others."""
@@ -76,68 +71,45 @@ def dylibs(host: Host, real: str) -> dict[str, Dylib]:
 class MacProcess(Process):
     """The Mach-O files that a process has loaded, as `Process` of the linker."""
 
-    def _start(self, program: str) -> None:
-        self._map_program(program)
+    passed_over = ("wrong-architecture", "not-a-library", "not-read")
+    keeps_names = False
 
-    def open(
-        self, name: str, *, visible: bool = False, binds: bool = True, asking: Mapped | None = None
-    ) -> Opening:
+    def open(self, name: str, **options: Any) -> Opening:
         """Open a file as Python does, by its path, or by a name that is searched for."""
-        opening = super().open(name, visible=visible, binds=binds, asking=asking)
-        for mapped in opening.mapped if not opening.faults else ():
-            if minimum := self._newer(mapped):
-                running = _system_version(self.host)
-                message = (
-                    f"{mapped.path} is built for macOS {minimum} which is newer than the running {running}"
-                )
-                cause = "dyld opens it only if this macOS has every function that it needs"
-                fault = Fault("not-read", posixpath.basename(mapped.path), message, mapped.route(), cause)
-                return opening._replace(faults=(fault,))
-        return opening
-
-    def _version_faults(self, _: Mapped) -> Iterator[Fault]:
-        return iter(())
+        opening = super().open(name, **options)
+        newer = [mapped for mapped in opening.mapped if self._newer(mapped)]
+        if opening.faults or not newer:
+            return opening
+        message = (
+            f"{newer[0].path} is built for macOS {self._newer(newer[0])} which is newer than the running"
+        )
+        cause = "dyld opens it only if this macOS has every function that it needs"
+        name, message = posixpath.basename(newer[0].path), f"{message} {_system_version(self.host)}"
+        return opening._replace(faults=(Fault("not-read", name, message, newer[0].route(), cause),))
 
     # ---- searching --------------------------------------------------------------------------------
 
-    def _find(self, name: str, asking: Mapped | None, faults: list[Fault]) -> Found:
-        if name.startswith(("/", "@rpath/")) and (known := self.by_name.get(name)):
-            return Found(Need(name, known.path, "already loaded"), known)
-        tried: dict[str, str] = {}
-        code = "missing-library"
-        for path, step, via in self._places(name, asking):
-            if known := self.by_name.get(path) or self.by_name.get(self.host.realpath(path)):
-                return Found(Need(name, known.path, step, via), known)
-            if not self.host.is_file(path):
-                if path.startswith(_SYSTEM) and path == name:
-                    return Found(Need(name, path, "dyld's cache"), None)
-                cached = ", not in dyld cache" if path.startswith(_SYSTEM) else ""
-                tried.setdefault(path, f"no such file{cached}")
-                continue
-            try:
-                slices = dylibs(self.host, self.host.realpath(path))
-            except (NotALibrary, OSError) as error:
-                code = "not-a-library" if isinstance(error, NotALibrary) else "not-read"
-                tried[path] = str(error)
-                continue
-            file = slices.get(self._machine())
-            if file is None:
-                code, had = "wrong-architecture", joined([f"'{machine}'" for machine in slices])
-                need = f"need '{self._machine()}'"
-                tried[path] = f"mach-o file, but is an incompatible architecture (have {had}, {need})"
-                continue
-            mapped = Mapped(path, self.host.realpath(path), file, asking)
-            self._add(mapped)
-            return Found(Need(name, path, step, via), mapped)
-        if not (asking and name in _dylib(asking).weak) and all(fault.name != name for fault in faults):
-            reason = ", ".join(f"'{path}' ({why})" for path, why in tried.items())
-            reason = f"tried: {reason}" if tried else "no LC_RPATH's found"
-            if asking:
-                by = self._marked(asking, is_asking=True)
-                reason = f"Library not loaded: {name}\n  Referenced from: {by}\n  Reason: {reason}"
-            route = (*asking.route(), name) if asking else (name,)
-            faults.append(Fault(code, name, f"dlopen({self.root}, 0x0002): {reason}", route))
-        return Found(Need(name), None)
+    def _read(self, real: str) -> ObjectFile:
+        slices, ours = dylibs(self.host, real), self._machine()
+        if ours not in slices:
+            had = joined([f"'{machine}'" for machine in slices])
+            words = f"mach-o file, but is an incompatible architecture (have {had}, need '{ours}')"
+            raise Refused("wrong-architecture", words)
+        return slices[ours]
+
+    def _refusal(self, name: str, asking: Mapped | None, tried: dict[str, tuple[str, str]]) -> Fault | None:
+        if asking and name in _dylib(asking).weak:
+            return None
+        lost = [path for path, (code, _) in tried.items() if code == "missing-library"]
+        cached = dict.fromkeys((path for path in lost if path.startswith(_SYSTEM)), ", not in dyld cache")
+        reason = ", ".join(f"'{path}' ({words}{cached.get(path, '')})" for path, (_, words) in tried.items())
+        reason = f"tried: {reason}" if tried else "no LC_RPATH's found"
+        if asking:
+            by = self._marked(asking, is_asking=True)
+            reason = f"Library not loaded: {name}\n  Referenced from: {by}\n  Reason: {reason}"
+        code = [code for code, _ in tried.values() if code != "missing-library"][-1:] or ["missing-library"]
+        route = (*(asking.route() if asking else ()), name)
+        return Fault(code[0], name, f"dlopen({self.root}, 0x0002): {reason}", route)
 
     def _places(self, name: str, asking: Mapped | None) -> Iterator[tuple[str, str, str]]:
         """Yield the paths that dyld tries for a name, each with the step and the folder."""
@@ -154,7 +126,9 @@ class MacProcess(Process):
             yield f"/usr/lib/{name}", "default folder", "/usr/lib"
         elif not name.startswith("@rpath/"):
             path = posixpath.normpath(self._expanded(name, asking))
-            yield path, "path" if name[:1] == "/" else name.partition("/")[0], ""
+            is_cached = path == name and path.startswith(_SYSTEM) and not self.host.is_file(path)
+            step = "path" if name[:1] == "/" else name.partition("/")[0]
+            yield path, "dyld's cache" if is_cached else step, ""
         fallbacks = self.host.folders("DYLD_FALLBACK_LIBRARY_PATH")
         if not fallbacks and asking and dotted_numbers(_dylib(asking).sdk) < _NEWEST_WITH_FALLBACKS:
             fallbacks = ["/usr/local/lib", "/usr/lib"]
@@ -162,8 +136,7 @@ class MacProcess(Process):
             yield f"{folder}/{leaf}", "fallback", folder
 
     def _expanded(self, text: str, mapped: Mapped | None) -> str:
-        program = str(self.host.python.get("executable", ""))
-        program = self.program.real if self.program else program
+        program = self.program.real if self.program else str(self.host.python.get("executable", ""))
         start, slash, rest = text.partition("/")
         variables = {"@loader_path": mapped.path if mapped else "", "@executable_path": program}
         return posixpath.dirname(variables[start]) + slash + rest if start in variables else text

@@ -145,7 +145,7 @@ def _started(host: Host, path: str) -> Opening | None:
     if not file.interpreter or file.soname:
         return None
     process = Process(host, path)
-    return Opening(None, process.faults, tuple(process.mapped))
+    return Opening(process.faults, tuple(process.mapped))
 
 
 def opened(environment: Environment, path: str, modules: tuple[str, ...]) -> tuple[Opening, tuple[str, ...]]:

@@ -128,12 +128,12 @@ def preloaded(host: Host, process: Process, row: Preload) -> list[tuple[Import, 
             if opening is None:
                 says = step.says.replace("{name}", path)
                 if step.missing == "raise":
-                    lost = Opening(None, (Fault("missing-library", path.rpartition("/")[2], says),))
+                    lost = Opening((Fault("missing-library", path.rpartition("/")[2], says),))
                     note(tried or lost, path, says if tried else "")
                     return failed
                 if step.fails == "try":
                     message = f"{path}: cannot open shared object file: No such file or directory"
-                    tried = Opening(None, (Fault("missing-file", path, message, (path,)),))
+                    tried = Opening((Fault("missing-file", path, message, (path,)),))
                 if step.missing == "stop":
                     break
             elif opening.faults and step.fails == "try":
