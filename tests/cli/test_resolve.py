@@ -229,3 +229,5 @@ def test_matrix_compares_packages_with_chips(folder: Path) -> None:
     assert (done.returncode, "kernels 1.0 loads, then fails" in done.stdout) == (1, True)
     done = backends("resolve", "--python", python, "good", "--for", "x86-64-v9")
     assert "did you mean" in done.stderr
+    done = backends("resolve", "--python", python, "good", "--for", "x86-64", "--format", "json")
+    assert json.loads(done.stdout)["target"] == "x86-64-v1"

@@ -43,7 +43,7 @@ def target_machine(name: str) -> TargetMachine:
         return replace(TargetMachine(text, f"{kind} {release}"), **{kind: release})
     if machine := _MACHINES.get(text):
         return TargetMachine(text, machine, machine=machine)
-    level = re.sub(r"^(?:x86[-_]64[-_]?|x86[-_])v", "x86-64-v", text)
+    level = re.sub(r"^(?:x86[-_]64[-_]?|x86[-_])v", "x86-64-v", "x86-64-v1" if text == "x86-64" else text)
     if features := level_features(level):
         return TargetMachine(level, level, machine="x86_64", features=tuple(sorted(features)))
     if text.startswith("x86"):

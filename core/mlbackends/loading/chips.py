@@ -3,20 +3,16 @@
 A package fails only where none of its GPU code fits: libraries such as cuBLASLt have modules for one chip
 each. Which GPUs are present is read from the driver's and the kernel's files; of a GPU that no file or table
 names nothing is stated. What wheels need of a CPU is a table, checked under an emulated CPU; what the loader
-refuses is read from the files. Sources: CUDA C++ Programming Guide, "PTX compatibility"; PTX ISA, "Release
-notes"; ELF x86-64-ABI psABI, "Program property"; ROCm, rocm-kpack's split wheels.
+refuses is read from the files. Sources: CUDA C++ Programming Guide, "PTX compatibility"; ELF x86-64-ABI
+psABI, "Program property"; ROCm, rocm-kpack's split wheels.
 """
 
 import posixpath
-import struct
 from collections.abc import Iterable, Iterator, Sequence
-
-from msgspec import Struct
 
 from mlbackends.base.errors import NotALibrary, counted, joined
 from mlbackends.base.mounts import NotAnswering
 from mlbackends.base.patterns import bytes_pattern, pattern
-from mlbackends.base.quantities import dotted_numbers
 from mlbackends.base.version import __version__
 from mlbackends.host.cpu.cpuinfo import cpu_flags
 from mlbackends.host.cpu.features import x86_64_level
@@ -31,25 +27,12 @@ from mlbackends.host.python.packages import (
     record_bytes,
 )
 from mlbackends.libraries import amd
-from mlbackends.libraries.cuda.driver import cuda_of_driver, driver_release
+from mlbackends.libraries.cuda.driver import driver_release
 from mlbackends.libraries.device_names import device_of_product
 from mlbackends.libraries.elf import ElfImage
 from mlbackends.loading.gpu_code import GpuCode, Target, chip_table, gpu_code
 from mlbackends.loading.imports import shared_objects
 from mlbackends.model.loading import MATRIX_SCHEMA, ChipMatrix, ChipRow, Fault, TargetMachine
-
-
-class ChipFit(Struct, frozen=True):
-    """How a package's GPU code fits a chip.
-
-    fit: code, ptx (translated at first use), part, none, unknown; "" for a package without GPU code.
-    lacking: the files without code for it. version: of the PTX that is translated.
-    """
-
-    fit: str
-    targets: tuple[Target, ...] = ()
-    lacking: tuple[str, ...] = ()
-    version: str = ""
 
 
 def code_for(
@@ -65,13 +48,13 @@ def code_for(
     if not targets and chips:
         vendors = {code.vendor for code in package_code(host, dist).values()} or {"nvidia"}
         chips = [target for target in chips if target.vendor in vendors]
-    found = [list(_on_chip(host, dist, target)) for target in chips]
-    of_chips = [[each for each in answer if isinstance(each, Fault)] for answer in found]
-    notes = [each for answer in found for each in answer if isinstance(each, str)]
-    if targets or all(of_chips):
-        faults += [fault for answer in of_chips for fault in answer]
+    answers = [_on_chip(host, dist, target) for target in chips]
+    of_chips = [answer for answer in answers if isinstance(answer, Fault)]
+    notes = [answer for answer in answers if isinstance(answer, str) and answer]
+    if targets or len(of_chips) == len(answers):
+        faults += of_chips
     else:
-        notes += [fault.message for answer in of_chips for fault in answer]
+        notes += [fault.message for fault in of_chips]
     return tuple(faults), tuple(dict.fromkeys(notes))
 
 
@@ -105,35 +88,10 @@ def code_name(chip: str) -> str:
     return chip if chip.startswith("gfx") else f"sm_{chip.replace('.', '')}"
 
 
-def chip_fit(host: Host, dist: Distribution, chip: str) -> ChipFit:
-    """Return how the GPU code of an installed package fits a chip."""
-    codes = package_code(host, dist)
-    fits = {path: _fit(code, chip) for path, code in codes.items()}
-    if set(fits.values()) == {"none"}:
-        # Before that is stated, every byte is searched: some libraries keep code elsewhere.
-        codes = package_code(host, dist, True)
-        fits = {path: _fit(code, chip) for path, code in codes.items()}
-    vendor = "amd" if chip.startswith("gfx") else "nvidia"
-    own = {path: fit for path, fit in fits.items() if codes[path].vendor == vendor}
-    states = {*(own or fits).values()}
-    if states <= {"none"}:
-        is_unread = any(code.unread for code in codes.values())
-        fit = "unknown" if is_unread else "none" if states else ""
-    else:
-        fit = "part" if "none" in states else "code" if "code" in states else "ptx"
-    targets = sorted(
-        {target for code in codes.values() for target in code.targets},
-        key=lambda target: (target.kind != "sm", target.number, target.name),
-    )
-    versions = [t.version for t in targets if t.kind == "ptx" and t.version and t.runs_on(chip)]
-    lacking = tuple(path for path, word in own.items() if word == "none")
-    return ChipFit(fit, tuple(targets), lacking, min(versions, key=dotted_numbers, default=""))
-
-
 def chip_matrix(host: Host, dists: Iterable[Distribution], chips: Sequence[str]) -> ChipMatrix:
     """Return how the GPU code of packages fits chips; packages without any are left out."""
     rows = [
-        ChipRow(dist.name, dist.version, {chip: chip_fit(host, dist, chip).fit for chip in chips})
+        ChipRow(dist.name, dist.version, {chip: _fit(host, dist, chip)[0] for chip in chips})
         for dist in dists
         if package_code(host, dist)
     ]
@@ -141,10 +99,23 @@ def chip_matrix(host: Host, dists: Iterable[Distribution], chips: Sequence[str])
     return ChipMatrix(MATRIX_SCHEMA, f"backends {__version__}", python, tuple(chips), tuple(rows))
 
 
-def _fit(code: GpuCode, chip: str) -> str:
-    """Return how the code of one file fits: code, ptx or none."""
-    kinds = {target.kind for target in code.targets if target.runs_on(chip)}
-    return "code" if kinds - {"ptx"} else "ptx" if kinds else "none"
+def _fit(host: Host, dist: Distribution, chip: str, whole: bool = False) -> tuple[str, list[str]]:
+    """Return how a package's GPU code fits a chip, in ChipRow's words, and the files without code for it.
+
+    "" for a package without GPU code.
+    """
+    codes = package_code(host, dist, whole)
+    kinds = {path: {t.kind for t in code.targets if t.runs_on(chip)} for path, code in codes.items()}
+    vendor = "amd" if chip.startswith("gfx") else "nvidia"
+    lacking = [path for path, code in codes.items() if code.vendor == vendor and not kinds[path]]
+    if any(kinds.values()):
+        is_machine_code = any(found - {"ptx"} for found in kinds.values())
+        return "part" if lacking else "code" if is_machine_code else "ptx", lacking
+    if codes and not whole:
+        # Before it is stated that nothing fits, every byte is searched: some libraries keep code elsewhere.
+        return _fit(host, dist, chip, True)
+    is_unread = any(code.unread for code in codes.values())
+    return "unknown" if is_unread else "none" if codes else "", lacking
 
 
 @once_per_host
@@ -173,76 +144,64 @@ def package_code(host: Host, dist: Distribution, whole: bool = False) -> dict[st
     return codes
 
 
-def _on_chip(host: Host, dist: Distribution, target: TargetMachine) -> Iterator[Fault | str]:
-    """Yield faults and notes about a package's code on a machine with a GPU."""
+def _on_chip(host: Host, dist: Distribution, target: TargetMachine) -> Fault | str:
+    """Return a fault or a note about a package's code on a machine with a GPU, "" where all of it fits."""
     if not target.chip:
-        if package_code(host, dist):
-            yield f"whether it has code for {target.title} is not known: name the GPU with --for"
-        return
-    yield from _assembler_faults(host, dist, target)
-    name, fit = code_name(target.chip), chip_fit(host, dist, target.chip)
-    if fit.fit == "none":
-        yield _no_code(host, dist, target, fit)
-    elif fit.fit == "unknown":
-        yield f"whether it has code for {name} cannot be determined: its GPU code is not read"
-    elif fit.fit == "ptx":
-        yield _translated(name, fit.version, target.driver)
-    elif fit.fit == "part":
-        files = [path.removeprefix(f"{dist.folder}/") for path in fit.lacking]
-        more = [counted(len(files) - 3, "other file")] if len(files) > 3 else []
-        verb = "has" if len(files) == 1 else "have"
-        yield f"{joined([*files[:3], *more])} {verb} no code for {name}"
+        unknown = f"whether it has code for {target.title} is not known: name the GPU with --for"
+        return unknown if package_code(host, dist) else ""
+    if fault := _unknown_to_assembler(host, dist, target):
+        return fault
+    name, (fit, lacking) = code_name(target.chip), _fit(host, dist, target.chip)
+    if fit == "none":
+        return _no_code(host, dist, target, lacking)
+    if fit == "unknown":
+        return f"whether it has code for {name} cannot be determined: its GPU code is not read"
+    if fit == "ptx":
+        return f"for {name} there is PTX only, which the driver compiles at the first use"
+    files = [path.removeprefix(f"{dist.folder}/") for path in lacking]
+    more = [counted(len(files) - 3, "other file")] if len(files) > 3 else []
+    return f"no code for {name} in {joined([*files[:3], *more])}" if files else ""
 
 
-def _no_code(host: Host, dist: Distribution, target: TargetMachine, fit: ChipFit) -> Fault:
+def _no_code(host: Host, dist: Distribution, target: TargetMachine, lacking: list[str]) -> Fault:
     name = code_name(target.chip)
-    has = [f"PTX for {t.name}" if t.kind == "ptx" else t.name for t in fit.targets if t.name != "none"]
-    wheels = [chip for _, chip in _DEVICE_WHEEL.findall(metadata(host, dist))]
+    targets = {target for code in package_code(host, dist, True).values() for target in code.targets}
+    ordered = sorted(targets, key=lambda target: (target.kind != "sm", target.number, target.name))
+    has = [f"PTX for {t.name}" if t.kind == "ptx" else t.name for t in ordered if t.name != "none"]
     of_chip = f"the chip is {name}" + (f" ({target.name})" if target.name not in (name, target.chip) else "")
-    command = f"pip install '{dist.name}[device-{name}]=={dist.version}'" if name in wheels else ""
+    has_wheel = name in (chip for _, chip in _DEVICE_WHEEL.findall(metadata(host, dist)))
     return Fault(
         "no-code-for-chip",
         name,
         "no kernel image is available for execution on the device: the package has"
-        f" {joined(list(dict.fromkeys(has)) or ['no device wheel'])}; {of_chip}",
-        path=fit.lacking[:1],
-        hint="" if command else f"install a build of {dist.name} that has code for {name}",
-        command=command,
+        f" {joined(has or ['no device wheel'])}; {of_chip}",
+        path=tuple(lacking[:1]),
+        hint=f"install a build of {dist.name} that has code for {name}",
+        command=f"pip install '{dist.name}[device-{name}]=={dist.version}'" if has_wheel else "",
     )
 
 
-def _translated(name: str, version: str, driver: str) -> str:
-    text = f"for {name} there is PTX only, which the driver compiles at the first use"
-    cuda = cuda_of_driver(driver) if driver else ""
-    major, _, minor = cuda.partition(".")
-    newest = chip_table()["ptx"].get(cuda) or (f"{int(major) - 4}.{minor}" if cuda else "")
-    if version and newest and dotted_numbers(version) > dotted_numbers(newest):
-        return f"{text}: it is PTX {version}, and driver {driver} (CUDA {cuda}) compiles PTX up to {newest}"
-    return f"{text} (PTX {version})" if version else text
-
-
-def _assembler_faults(host: Host, dist: Distribution, target: TargetMachine) -> Iterator[Fault]:
-    """Yield a fault if Triton's own assembler does not know a chip."""
+def _unknown_to_assembler(host: Host, dist: Distribution, target: TargetMachine) -> Fault | None:
+    """Return a fault if Triton's own assembler does not know a chip."""
     if "triton" not in dist.name or target.vendor != "nvidia" or host.env("TRITON_PTXAS_PATH"):
-        return
-    names = {posixpath.basename(name): name for name in listed_files(record_bytes(host, dist), _ASSEMBLERS)}
-    of_blackwell = "ptxas-blackwell" if float(target.chip) >= _FIRST_BLACKWELL else ""
-    path = posixpath.normpath(f"{dist.folder}/{names.get(of_blackwell) or names.get('ptxas', '')}")
-    known = {number.decode() for number in _SM_NAME.findall(host.read_bytes(path, _ASSEMBLER_BYTES))}
-    name = code_name(target.chip)
-    if known and name.removeprefix("sm_") not in known:
-        # Triton 3.1 asks for the instructions of one chip on Hopper alone, 3.5 on every newer one.
-        compiler = host.read(f"{dist.folder}/triton/backends/nvidia/compiler.py")
-        has_suffix = "if capability >= 90" in compiler and float(target.chip) >= _FIRST_WITH_SUFFIX
-        wanted = f"{name}a" if has_suffix else name
-        yield Fault(
-            "no-code-for-chip",
-            wanted,
-            f"ptxas fatal   : Value '{wanted}' is not defined for option 'gpu-name'",
-            path=(path,),
-            cause=f"its ptxas knows chips up to sm_{max(known, key=int)}",
-            hint="set TRITON_PTXAS_PATH to the ptxas of a newer CUDA, or install a newer triton",
-        )
+        return None
+    folder, capability = f"{dist.folder}/triton/backends/nvidia", float(target.chip)
+    own = f"{folder}/bin/ptxas-blackwell"
+    path = own if capability >= 10 and host.exists(own) else f"{folder}/bin/ptxas"
+    known = {int(number) for number in _SM_NUMBER.findall(host.read_bytes(path, _ASSEMBLER_BYTES))}
+    if not known or round(capability * 10) in known:
+        return None
+    # Triton 3.1 asks for the instructions of one chip on Hopper alone, 3.5 on every newer one.
+    has_suffix = "if capability >= 90" in host.read(f"{folder}/compiler.py") and capability >= 9
+    wanted = code_name(target.chip) + "a" * has_suffix
+    return Fault(
+        "no-code-for-chip",
+        wanted,
+        f"ptxas fatal   : Value '{wanted}' is not defined for option 'gpu-name'",
+        path=(path,),
+        cause=f"its ptxas knows chips up to sm_{max(known)}",
+        hint="set TRITON_PTXAS_PATH to the ptxas of a newer CUDA, or install a newer triton",
+    )
 
 
 # ---- processors -----------------------------------------------------------------------------------
@@ -250,15 +209,14 @@ def _assembler_faults(host: Host, dist: Distribution, target: TargetMachine) -> 
 
 def _processor_faults(host: Host, dist: Distribution, target: TargetMachine) -> Iterator[Fault]:
     """Yield why a package's files are not for a machine's processor."""
-    features = frozenset(target.features)
-    level = x86_64_level(features)
+    level = x86_64_level(frozenset(target.features))
     if level:
         yield from _floor_faults(host, dist, target)
     # No known wheel is marked for more than level 3.
-    ranks = _LEVELS.index(level) + 1 if level in _LEVELS[:2] else len(_LEVELS)
-    for path in shared_objects(host, dist) if target.machine or ranks < len(_LEVELS) else ():
+    is_old = "" < level < "x86-64-v3"
+    for path in shared_objects(host, dist) if target.machine or is_old else ():
         try:
-            machine, needs = host.extracted(path, processor_needed, tuple[str, int])
+            machine, needed = host.extracted(path, processor_needed, tuple[str, str])
         except (NotALibrary, OSError, NotAnswering):
             continue
         if target.machine and machine != target.machine:
@@ -266,10 +224,9 @@ def _processor_faults(host: Host, dist: Distribution, target: TargetMachine) -> 
             cause = f"the file is for {machine}, not for {target.machine}"
             yield Fault("wrong-architecture", path, words, (path,), cause)
             return
-        if needs >> ranks:
-            wanted = _LEVELS[min(needs.bit_length(), len(_LEVELS)) - 1]
+        if is_old and needed > level:
             message = f"{path}: CPU ISA level is lower than required"
-            yield Fault("cpu-too-old", wanted, message, (path,), f"{target.title or target.name} is {level}")
+            yield Fault("cpu-too-old", needed, message, (path,), f"{target.title or target.name} is {level}")
             return
 
 
@@ -296,21 +253,17 @@ def _floor_faults(host: Host, dist: Distribution, target: TargetMachine) -> Iter
             return
 
 
-def processor_needed(path: str) -> tuple[str, int]:
-    """Return the architecture of an ELF file, and the x86 levels that it is marked to need, as bits.
+def processor_needed(path: str) -> tuple[str, str]:
+    """Return the architecture of an ELF file, and the x86-64 level that it is marked to need, "" for none.
 
     glibc 2.33 and newer refuse a file whose level the CPU lacks.
     """
     with ElfImage(path) as image:
         for kind, offset, _, size in image.segments:
             note = image.exactly(offset, min(size, _NOTE_BYTES)) if kind == _PT_GNU_PROPERTY else b""
-            at = 16
-            while note[4:16].endswith(b"\5\0\0\0GNU\0") and at + 12 <= len(note):
-                name, length, value = struct.unpack_from(image.order + "III", note, at)
-                if name == _ISA_1_NEEDED:
-                    return image.machine, int(value)
-                at += 8 + length + -length % (image.bits // 8)
-        return image.machine, 0
+            if needed := _ISA_1_NEEDED.search(note):
+                return image.machine, f"x86-64-v{needed[1][0].bit_length()}"
+        return image.machine, ""
 
 
 _MODEL = pattern(r"(?m)^Model:[ \t]+(.+)$")
@@ -319,9 +272,6 @@ _CODE_FILES = bytes_pattern(
 )
 _NAMED_AFTER = pattern(r"(?<![0-9a-z])gfx[0-9]{1,2}[0-9a-fx]{2}(?![0-9a-z])")
 _DEVICE_WHEEL = pattern(r"(?m)^Requires-Dist: ([\w-]+-device-(gfx[0-9]{1,2}[0-9a-f]{2}))(?![0-9a-z_])")
-_ASSEMBLERS = bytes_pattern(rb'/bin/ptxas(?:-blackwell)?(?=[,"])[^\n]*')
-_SM_NAME = bytes_pattern(rb"\bsm_(\d{2,3})\0")
-_FIRST_BLACKWELL, _FIRST_WITH_SUFFIX = 10.0, 9.0
-_LEVELS = ("x86-64-v1", "x86-64-v2", "x86-64-v3", "x86-64-v4")
-_PT_GNU_PROPERTY, _ISA_1_NEEDED = 0x6474E553, 0xC0008002
+_SM_NUMBER = bytes_pattern(rb"\bsm_(\d{2,3})\0")
+_PT_GNU_PROPERTY, _ISA_1_NEEDED = 0x6474E553, bytes_pattern(rb"\x02\x80\x00\xc0\x04\x00\x00\x00([\x01-\x0f])")
 _ASSEMBLER_BYTES, _NOTE_BYTES = 1 << 28, 1 << 16

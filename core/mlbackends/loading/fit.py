@@ -4,7 +4,6 @@ Sources: PEP 425, 600 and 656; GCC, libstdc++ manual, "ABI Policy and Guidelines
 of glibc; NVIDIA, "CUDA Compatibility".
 """
 
-import posixpath
 import re
 from collections.abc import Iterable, Iterator
 
@@ -15,7 +14,7 @@ from mlbackends.base.quantities import dotted_numbers
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.python.installing import quoted
-from mlbackends.host.python.packages import Distribution
+from mlbackends.host.python.packages import Distribution, python_release
 from mlbackends.libraries.c_runtime import c_library, highest
 from mlbackends.libraries.cuda.driver import driver_for, too_old_for
 from mlbackends.libraries.search import libraries_named
@@ -24,7 +23,7 @@ from mlbackends.loading import torch_builds
 from mlbackends.loading.remedies import elf, owner, reinstall
 from mlbackends.model.loading import Fault, LoadedFile
 
-_TAG = pattern(r"\.cpython-(\d)(\d+)t?-[\w-]+\.so$")
+_TAG = pattern(r"\.cpython-(\d)(\d+t?)-[\w-]+\.so$")
 _RUNTIME = pattern(r"libcudart\.so\.(\d+)")
 _WHEEL_BYTES = 1 << 16
 
@@ -55,31 +54,26 @@ def _too_old(host: Host, faults: list[Fault]) -> Fault:
     """Return one fault for the versions of glibc and libstdc++ that files need and this machine lacks."""
     # What is linked with packed relocations asks for a version without a number, which is that of glibc 2.36.
     names = ["GLIBC_2.36" if fault.name == "GLIBC_ABI_DT_RELR" else fault.name for fault in faults]
-    cause, hint, command, code = "", "", "", faults[0].code
-    if needed := highest(names, "GLIBC_"):
-        code, here = "glibc-too-old", c_library(host)[1]
-        cause, hint = _newer_glibc(needed, here, f"this machine has {here}")
-    prefix = next((prefix for prefix in ("GLIBCXX_", "CXXABI_") if highest(names, prefix)), "")
-    if prefix:
-        wanted = highest(names, prefix)
-        path = next(fault.path[-1] for fault in faults if fault.name.startswith(prefix))
-        gcc = dict(table("loading/fit")["gcc"][prefix])
-        has = highest(symbol_versions(host, host.realpath(path)), prefix)
-        ends = [f"{prefix}{at}{f' (GCC {gcc[at]})' if at in gcc else ''}" for at in (wanted, has)]
-        cause = f"{cause} It needs {ends[0]}; {path} ends at {ends[1]}.".strip()
-    if prefix and not hint:
-        newer = (
-            library.path
-            for library in libraries_named(host, "libstdcxx", "libstdc++")
-            if f"{prefix}{wanted}" in symbol_versions(host, host.realpath(library.path))
-        )
-        hint = "put a newer libstdc++ first on the search path, or use a build for an older one"
-        if library := next(newer, ""):
-            hint, command = "load the newer libstdc++ first", f"export LD_PRELOAD={quoted(library)}"
-        elif host.listdir(f"{posixpath.dirname(posixpath.dirname(path))}/conda-meta"):
-            command = f"conda install -c conda-forge 'libstdcxx-ng>={gcc.get(wanted, '13')}'"
     others = tuple(dict.fromkeys(fault.name for fault in faults if fault.name != faults[0].name))
-    return replace(faults[0], code=code, cause=cause, hint=hint, command=command, others=others)
+    prefix = next((its for its in ("GLIBC_", "GLIBCXX_", "CXXABI_") if highest(names, its)), "")
+    if prefix == "GLIBC_":
+        here = c_library(host)[1]
+        cause, hint = _newer_glibc(highest(names, prefix), here, f"this machine has {here}")
+        return replace(faults[0], code="glibc-too-old", cause=cause, hint=hint, others=others)
+    if not prefix:  # GLIBC_PRIVATE
+        return replace(faults[0], others=others)
+    path = next(fault.path[-1] for fault in faults if fault.name.startswith(prefix))
+    wanted = prefix + highest(names, prefix)
+    has = prefix + highest(symbol_versions(host, host.realpath(path)), prefix)
+    newer = (
+        library.path
+        for library in libraries_named(host, "libstdcxx", "libstdc++")
+        if wanted in symbol_versions(host, host.realpath(library.path))
+    )
+    hint, library = "put a newer libstdc++ first on the search path, or use an older build", next(newer, "")
+    command = f"export LD_PRELOAD={quoted(library)}" if library else ""
+    cause = f"It needs {wanted}; {path} ends at {has}."
+    return replace(faults[0], cause=cause, hint=hint, command=command, others=others)
 
 
 def _newer_glibc(needed: str, other: str, has: str) -> tuple[str, str]:
@@ -95,34 +89,27 @@ def _newer_glibc(needed: str, other: str, has: str) -> tuple[str, str]:
 
 def _for_another(host: Host, fault: Fault, at: str, dist: Distribution | None) -> Fault:
     """Return a fault with the other Python or C library that its file, at a path, is made for."""
-    ours = str(host.python.get("version", ""))
-    short = ".".join(ours.split(".")[:2])
-    tag = _TAG.search(at)
-    wanted, cause, code = f"{tag[1]}.{tag[2]}" if tag else "", "", fault.code
-    if code == "missing-file" and wanted not in ("", short) and host.exists(at):
-        code = "wrong-python"
-        cause = f"{posixpath.basename(at)} is compiled for Python {wanted}; this is Python {ours}."
+    made, code, own, libc = "", fault.code, python_release(host), c_library(host)[0]
+    if code == "missing-file" and (tag := _TAG.search(at)) and host.exists(at):
+        made, code = f"Python {tag[1]}.{tag[2]}", "wrong-python"
     elif code == "missing-symbol" and re.match(r"_?Py[A-Z_]", fault.name):
-        code = "wrong-python"
+        made, code = "another Python", "wrong-python"
         wheel = host.read(f"{dist.info}/WHEEL", _WHEEL_BYTES) if dist else ""
-        for python, abi in re.findall(r"(?m)^Tag:\s*(\w+)-(\w+)-", wheel):
-            floor = f"{python[2:3]}.{python[3:]}"
-            is_least = abi == "abi3"
-            if python.startswith("cp") and dotted_numbers(floor) > dotted_numbers(short if is_least else "0"):
-                wanted = f"{floor} and newer" if is_least else floor
-        made = f"Python {wanted}" if wanted not in ("", short) else "another Python"
-        cause = f"It is compiled for {made}; this is Python {ours}."
-    elif code == "missing-library" and (linked := re.match(r"libpython(3\.\d+)t?\.so", fault.name)):
-        cause = f"It is linked to Python {linked[1]}; this is Python {ours}." if linked[1] != short else ""
-    elif code == "missing-library" and (libc := c_library(host)[0]):
-        is_musl, is_glibc = "libc.musl" in fault.name, re.match(r"ld-linux|libc\.so\.6", fault.name)
-        made = "musl" if is_musl else "glibc" if is_glibc else libc
-        cause = f"It is built for {made}; this machine's C library is {libc}." if made != libc else ""
-    if not cause:
+        for minor, abi in re.findall(r"(?m)^Tag:\s*cp3(\d+)-(abi3|cp3\d+t?)-", wheel):
+            if abi == "abi3" and dotted_numbers(f"3.{minor}") > dotted_numbers(own):
+                made = f"Python 3.{minor} and newer"
+            elif abi not in ("abi3", f"cp{own.replace('.', '')}"):
+                made = f"Python 3.{abi[3:]}"
+    elif code == "missing-library" and (linked := re.match(r"libpython(3\.\d+t?)\.so", fault.name)):
+        made = f"Python {linked[1]}"
+    elif code == "missing-library" and libc:
+        is_glibc = re.match(r"ld-linux|libc\.so\.6", fault.name)
+        made = "musl" if "libc.musl" in fault.name else "glibc" if is_glibc else ""
+    if made in ("", libc, f"Python {own}"):
         return fault
-    command = reinstall(host, dist) if dist else ""
-    hint = "use a build for this Python and this system"
-    return replace(fault, code=code, cause=cause, hint=hint, command=command)
+    here = f"this is Python {own}" if "Python" in made else f"this machine's C library is {libc}"
+    command, hint = reinstall(host, dist) if dist else "", "use a build for this Python and this system"
+    return replace(fault, code=code, cause=f"It is built for {made}; {here}.", hint=hint, command=command)
 
 
 def driver_faults(dist: Distribution, files: Iterable[LoadedFile], driver: str) -> Iterator[Fault]:

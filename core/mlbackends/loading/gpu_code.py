@@ -4,7 +4,7 @@ A fat binary holds, for each source file, one container with an entry for each t
 or PTX and LTO-IR, which are translated for newer GPUs. Only the headers are read, 64 bytes of each entry.
 Sources: nvcc's manual, "GPU compilation"; CUDA C++ Programming Guide, "Binary compatibility" and "Family-
 and architecture-specific features"; the layout of entries and the bits of `a` and `f` as nvcc 12 and 13 write
-them; for AMD, LLVM's ClangOffloadBundler.
+them; for AMD, LLVM's ClangOffloadBundler and "User Guide for AMDGPU Backend", "Code Object Metadata".
 """
 
 import re
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from mlbackends.base.patterns import bytes_pattern
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.libraries.elf import BLOCK_BYTES, FileImage, text_of
@@ -27,14 +28,10 @@ def chip_table() -> dict[str, Any]:
 
 
 class Target(NamedTuple):
-    """What a piece of code runs on. name: "sm_90a", "compute_80" for PTX, "gfx942"; kind: sm, ptx or gfx.
-
-    version: of the PTX, "8.7"; a driver translates no newer one than its CUDA's.
-    """
+    """What a piece of code runs on. name: "sm_90a", "compute_80" for PTX, "gfx942"; kind: sm, ptx or gfx."""
 
     kind: str
     name: str
-    version: str = ""
 
     @property
     def number(self) -> tuple[int, int]:
@@ -88,7 +85,7 @@ def gpu_code(host: Host, real: str, whole: bool = False) -> GpuCode:
 def read_gpu_code(path: str) -> GpuCode:
     """Read a file of GPU code, or the sections for it of an ELF file. Raises NotALibrary and OSError."""
     with FileImage(path) as image:
-        return _Search(image, False).code
+        return _Search(image, is_whole=False).code
 
 
 def read_all_gpu_code(path: str) -> GpuCode:
@@ -97,16 +94,16 @@ def read_all_gpu_code(path: str) -> GpuCode:
     cuFFT, for one, has its fat binaries in `.ldata`, and other libraries have plain cubins in `.rodata`.
     """
     with FileImage(path) as image:
-        return _Search(image, True).code
+        return _Search(image, is_whole=True).code
 
 
 def has_gpu_sections(image: FileImage) -> bool:
     """Return whether an ELF file has sections for GPU code. Raises NotALibrary."""
-    return any(name in _SECTIONS for name, _, _ in _sections(image))
+    return any(_sections(image))
 
 
-def _sections(image: FileImage) -> Iterator[tuple[str, int, int]]:
-    """Yield name, offset and size of the sections of a 64-bit ELF file; nothing where they were stripped."""
+def _sections(image: FileImage) -> Iterator[tuple[int, int, re.Pattern[bytes]]]:
+    """Yield where the sections for GPU code of a 64-bit ELF file begin and end, and how code begins there."""
     if image.exactly(0, min(image.size, 6)) != _ELF:
         return
     (start,), (entry_bytes, count, names_at) = image.unpack("Q", 40), image.unpack("3H", 58)
@@ -115,20 +112,19 @@ def _sections(image: FileImage) -> Iterator[tuple[str, int, int]]:
     sections = list(struct.iter_unpack(_SECTION, image.exactly(start, entry_bytes * count)))
     names = image.exactly(*sections[names_at][4:6])
     for name, _, _, _, offset, size, *_ in sections:
-        yield text_of(names[name : names.find(b"\0", name)]), offset, size
+        if marks := _SECTIONS.get(names[name : names.find(b"\0", name)]):
+            yield offset, offset + size, marks
 
 
-def _ranges(image: FileImage, is_whole: bool) -> Iterator[tuple[int, int, tuple[bytes, ...]]]:
-    """Yield the ranges of a file that may have GPU code, and what that begins with there."""
+def _ranges(image: FileImage, is_whole: bool) -> Iterator[tuple[int, int, re.Pattern[bytes]]]:
+    """Yield the ranges of a file that may have GPU code, and how it begins there."""
     head = image.exactly(0, min(image.size, 32))
-    if not head.startswith(_ELF) or head[18:20] == _EM_CUDA:
-        yield 0, image.size, tuple(mark for mark in _MARKS if head.startswith(mark))
-        return
-    for name, offset, size in _sections(image):
-        if name in _SECTIONS and not (is_whole and _FAT in _SECTIONS[name]):
-            yield offset, offset + size, _SECTIONS[name]
-    if is_whole:
-        yield 0, image.size, (_FAT, _ELF)
+    if head.startswith(_ELF) and head[18:20] not in _MACHINES:
+        yield from _sections(image)
+        if is_whole:
+            yield 0, image.size, _NVIDIA
+    else:
+        yield from ((0, image.size, marks) for marks in (_NVIDIA, _AMD) if marks.match(head))
 
 
 class _Search:
@@ -136,32 +132,27 @@ class _Search:
 
     def __init__(self, image: FileImage, is_whole: bool) -> None:
         self._image, self._targets, self._unread = image, set[Target](), 0
+        readers = {
+            _FAT: self._fat_binary,
+            _ELF: self._device_object,
+            _BUNDLE: self._bundle,
+            _COMPRESSED_BUNDLE: self._compressed_bundle,
+        }
         for at, end, marks in _ranges(image, is_whole):
-            places = dict.fromkeys(marks, -1)
-            while at < end and marks:
-                places = {
-                    mark: self._place(mark, at, end) if place < at else place
-                    for mark, place in places.items()
-                }
-                mark, at = min(places.items(), key=lambda item: item[1])
-                if at < end:
-                    at += max(_MARKS[mark](self, at), len(mark))
+            length = BLOCK_BYTES
+            while at < end:
+                found = marks.search(self._bytes(at, min(length + len(_BUNDLE) - 1, end - at)))
+                if found:
+                    at += found.start()
+                    at, length = at + max(readers[found[0]](at), len(found[0])), BLOCK_BYTES
+                else:
+                    at, length = at + length, min(length * 2, _PIECE_BYTES)  # mostly the next one is near
         self.code = GpuCode(tuple(sorted(self._targets)), self._unread)
-
-    def _place(self, mark: bytes, at: int, end: int) -> int:
-        """Return where some bytes are first found between two offsets, the end if nowhere."""
-        length = BLOCK_BYTES
-        while at < end:
-            found = self._bytes(at, min(length + len(mark) - 1, end - at)).find(mark)
-            if found >= 0:
-                return at + found
-            at, length = at + length, min(length * 2, _PIECE_BYTES)  # mostly the next one is near
-        return end
 
     def _bytes(self, at: int, length: int) -> bytes:
         return self._image.exactly(at, max(0, min(length, self._image.size - at)))
 
-    def fat_binary(self, at: int) -> int:
+    def _fat_binary(self, at: int) -> int:
         """Add a container of a fat binary; return its size, 0 for what only begins like one."""
         _, version, header_bytes, size = self._image.unpack("IHHQ", at)
         if version != 1:
@@ -169,15 +160,13 @@ class _Search:
         entry, stop = at + header_bytes, min(at + header_bytes + size, self._image.size)
         targets, largest = [], 0
         while entry + 64 <= stop:
-            number_of_kind, _, entry_bytes, payload, minor, major, number, flags, plain_bytes = (
-                self._image.unpack("HHIQ8xHHI8xQ8xQ", entry)
+            number_of_kind, _, entry_bytes, payload, number, flags, plain_bytes = self._image.unpack(
+                "HHIQ12xI8xQ8xQ", entry
             )
-            kind, prefix = _KINDS.get(number_of_kind, ("", ""))
-            suffix = "a" if flags & _ARCHITECTURE else "f" if flags & _FAMILY else ""
-            if kind:
-                # LTO-IR is compiled by nvJitLink, whatever the driver.
-                ptx_version = f"{major}.{minor}" if prefix == "compute_" else ""
-                targets.append(Target(kind, f"{prefix}{number}{suffix}", ptx_version))
+            if number_of_kind in _KINDS:
+                kind, prefix = _KINDS[number_of_kind]
+                suffix = "a" if flags & _ARCHITECTURE else "f" if flags & _FAMILY else ""
+                targets.append(Target(kind, f"{prefix}{number}{suffix}"))
             largest = max(largest, payload, plain_bytes)
             if entry_bytes + payload < 64:
                 return 0
@@ -186,23 +175,26 @@ class _Search:
             self._targets.update(targets)
         return stop - at if entry == stop else 0
 
-    def cubin(self, at: int) -> int:
-        """Add a cubin, whose notes name its target; older ones have the number in their flags alone."""
+    def _device_object(self, at: int) -> int:
+        """Add a cubin or an AMD code object, whose notes name its target; older ones have its number."""
         head = self._bytes(at, 64)
-        if head[18:20] != _EM_CUDA or len(head) < 64:
+        if head[18:20] not in _MACHINES or len(head) < 64:
             return 0
         _, sections, flags = struct.unpack_from("<QQI", head, 32)
-        number = flags >> 8 & 0xFF if head[8] >= _ABI_WITH_SHIFT else flags & 0xFF
         notes = self._bytes(at, min(max(sections, 4096), _NOTES_BYTES))
-        named = re.search(rb"-arch sm_(%d[af]?)\b" % number, notes)
-        self._targets.add(Target("sm", f"sm_{text_of(named[1]) if named else number}"))
+        if head[18:20] == _MACHINES[1]:
+            self._targets |= {Target("gfx", text_of(name)) for name in _AMD_NAME.findall(notes)}
+        else:
+            number = flags >> 8 & 0xFF if head[8] >= _ABI_WITH_SHIFT else flags & 0xFF
+            named = re.search(rb"-arch sm_(%d[af]?)\b" % number, notes)
+            self._targets.add(Target("sm", f"sm_{text_of(named[1]) if named else number}"))
         return 0
 
-    def bundle(self, at: int) -> int:
+    def _bundle(self, at: int) -> int:
         """Add a bundle; return its size."""
         return self._table(self._bytes(at, _BUNDLE_BYTES))
 
-    def compressed_bundle(self, at: int) -> int:
+    def _compressed_bundle(self, at: int) -> int:
         """Add a compressed bundle, or count it; return its size."""
         version, method, size = struct.unpack_from("<HHQ", self._bytes(at, 16).ljust(16, b"\0"), 4)
         is_wide = version >= _VERSION_WIDE
@@ -245,24 +237,16 @@ def _decompressed(packed: bytes, method: int) -> bytes:
 _FAT = 0xBA55ED50.to_bytes(4, "little")
 _ELF = b"\x7fELF\2\1"
 _BUNDLE, _COMPRESSED_BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB"
-#: What reads the code that begins so.
-_MARKS = {
-    _FAT: _Search.fat_binary,
-    _ELF: _Search.cubin,
-    _BUNDLE: _Search.bundle,
-    _COMPRESSED_BUNDLE: _Search.compressed_bundle,
-}
-_SECTIONS = {
-    ".nv_fatbin": (_FAT,),
-    "__nv_relfatbin": (_FAT,),
-    ".hip_fatbin": (_BUNDLE, _COMPRESSED_BUNDLE),
-}
+_NVIDIA, _AMD = bytes_pattern(_FAT + b"|" + _ELF), bytes_pattern(_BUNDLE + b"|" + _COMPRESSED_BUNDLE)
+_SECTIONS = {b".nv_fatbin": _NVIDIA, b"__nv_relfatbin": _NVIDIA, b".hip_fatbin": _AMD}
+_AMD_NAME = bytes_pattern(rb"amdgcn-amd-amdhsa--(gfx[\w:+-]+)")
 _SECTION = "<IIQQQQIIQQ"
 _KINDS = {1: ("ptx", "compute_"), 2: ("sm", "sm_"), 8: ("ptx", "lto_")}
 _ARCHITECTURE, _FAMILY = 0x100000, 0x200000
 #: What linking device code leaves in each library is smaller than any kernel's code, and has none.
 _STUB_BYTES = 2048
-_EM_CUDA = bytes((190, 0))
+#: EM_CUDA and EM_AMDGPU.
+_MACHINES = (bytes((190, 0)), bytes((224, 0)))
 #: From this ABI on, the number is in the second byte of the flags.
 _ABI_WITH_SHIFT = 8
 #: From this version on, a compressed bundle's size has 64 bits.

@@ -19,6 +19,7 @@ from mlbackends.host.python.packages import (
     distributions,
     listed_files,
     python_folders,
+    python_release,
     record_bytes,
 )
 
@@ -104,7 +105,7 @@ def suffixes(host: Host) -> tuple[str, ...]:
 
     Source: CPython, Python/dynload_shlib.c; the tag of the platform is that of the machine.
     """
-    major, minor = (*str(host.python.get("version", "3")).split("."), "", "")[:2]
+    major, _, minor = python_release(host).partition(".")
     if host.platform == "win32":
         tag = "win_arm64" if host.machine.upper() == "ARM64" else "win_amd64"
         return (f".cp{major}{minor}-{tag}.pyd", ".pyd", ".py")

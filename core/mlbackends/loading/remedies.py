@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mlbackends.base.errors import NotALibrary
+from mlbackends.base.errors import NotALibrary, joined
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.installing import manager_of, package_command, quoted, reinstall_command
@@ -71,22 +71,22 @@ def _remedied(host: Host, fault: Fault, names: list[str]) -> Fault:
         cause, hint, command = _missing_library(host, fault, names)
     elif fault.code == "unmet-requirement":
         command = install(host, fault.name)
-    elif fault.code == "not-read" and fault.path and fault.message.endswith("Permission denied"):
+    elif fault.code == "not-read" and fault.message.endswith("Permission denied"):
         cause, command = "The file may not be read.", f"chmod a+r {quoted(fault.path[-1])}"
     elif fault.code in ("missing-file", "not-a-library", "wrong-architecture") and last:
+        cause = f"{_versioned(last)} installed it; it is gone." if fault.code == "missing-file" else ""
         command = reinstall(host, last)
-        if fault.code == "missing-file":
-            cause = f"{last.name} {last.version} installed it; it is gone."
     elif fault.code == "missing-symbol" and last and (file := elf(host, fault.path[-1])):
         found = (providers(host).get(name, ("", ""))[0] for name in file.needed)
-        if others := dict.fromkeys(name for name in found if name not in ("", last.name)):
-            versions = " and ".join(f"{name} {distributions(host)[name][0].version}" for name in others)
-            cause = (
-                f"{versions} should define it and does not: {last.name} {last.version} was probably built for"
-                " another version or build of it."
-            )
-            hint = f"install a build of {last.name} for the installed {' and '.join(others)}"
+        if names := [name for name in dict.fromkeys(found) if name not in ("", last.name)]:
+            others = joined([_versioned(distributions(host)[name][0]) for name in names])
+            cause = f"{others} should define it and does not: {_versioned(last)} is built for others."
+            hint = f"install a build of {last.name} for {others}"
     return replace(fault, cause=fault.cause or cause, hint=fault.hint or hint, command=command)
+
+
+def _versioned(dist: Distribution) -> str:
+    return f"{dist.name} {dist.version}"
 
 
 def _missing_library(host: Host, fault: Fault, names: list[str]) -> tuple[str, str, str]:
@@ -96,45 +96,47 @@ def _missing_library(host: Host, fault: Fault, names: list[str]) -> tuple[str, s
     dist = distributions(host)[package][0] if package else None
     asking = elf(host, fault.path[-2]) if len(fault.path) > 1 else None
     needed = asking.needed if asking else ()
-    torchs = torch_cuda(host).partition(".")[0]
-    cuda = _cuda_major((*names, *needed), fault.package) or int(torchs or 0)
+    torchs = int(torch_cuda(host).partition(".")[0] or 0)
+    cuda = _cuda_major((*names, *needed), fault.package) or torchs
     wheels = dict.fromkeys(_wheel(lacking, cuda) for lacking in names if lacking not in providers(host))
     wheels.pop("", None)
-    needs_torch = any(other.startswith(("libtorch", "libc10")) for other in needed)
     if dist and not host.exists(path):
-        cause = f"{dist.name} {dist.version} installed it as {path}; it is gone."
-        return cause, "", reinstall(host, dist)
+        return f"{_versioned(dist)} installed it as {path}; it is gone.", "", reinstall(host, dist)
     if dist and not fault.hint:  # an import that comes first is better than a variable
         folder = posixpath.dirname(path)
-        cause = f"{dist.name} {dist.version} has it in {folder}, where no step of the search looks."
+        cause = f"{_versioned(dist)} has it in {folder}, where no step of the search looks."
         if host.platform == "win32":
             return cause, f'call os.add_dll_directory("{folder}") before', ""
         variable = "DYLD_LIBRARY_PATH" if host.platform == "darwin" else "LD_LIBRARY_PATH"
         return cause, "", f"export {variable}={quoted(folder)}${{{variable}:+:${variable}}}"
     if dist and not wheels:
         return "", "", ""
-    if driver := _row("driver", name):
-        cause = f"It comes with {driver['package']}, which is not installed, or hidden from this container."
-        return cause, "install the driver; in a container, pass --gpus all", ""
-    if wheels and torchs and needs_torch and int(torchs) != cuda:
+    needs_torch = any(other.startswith(("libtorch", "libc10")) for other in needed)
+    if wheels and needs_torch and torchs not in (0, cuda):
         cause = f"{fault.package} is built for CUDA {cuda}, the installed torch for CUDA {torchs}"
         return cause, f"install a build of {fault.package} for CUDA {torchs}, or a torch for CUDA {cuda}", ""
     if wheels:
-        files = filter(None, (elf(host, above) for above in fault.path[:-1]))
-        folders = [folder for file in files for folder in (*file.rpath, *(file.runpath or ()))]
-        hint = "install it, and add its folder below site-packages/nvidia to "
-        hint += "PATH, or by os.add_dll_directory" if host.platform == "win32" else "LD_LIBRARY_PATH"
-        is_found = any("nvidia" in folder for folder in folders) or "nvidia" not in str(wheels)
-        return "No installed package has it.", "" if is_found else hint, install(host, *wheels)
+        return "No installed package has it.", _folder_hint(host, fault, wheels), install(host, *wheels)
+    torch = distributions(host).get("torch")
+    if row := _row("hint", name):
+        hint = row["hint"].format(torch=_versioned(torch[0]) if torch else "the installed one")
+        return row.get("cause", ""), hint, ""
     if system := _row("system", name):
         packages = system["names"]
         hint = f"install {packages['apt']} (Debian, Ubuntu) or {packages['dnf']} (Fedora, RHEL)"
         cause = "It is a library of the system, which is not installed."
         return cause, hint, _system_command(host, names)
-    if row := _row("hint", name):
-        torch = distributions(host).get("torch")
-        return "", row["hint"].format(torch=f"torch {torch[0].version}" if torch else "the installed one"), ""
     return f"No installed package has {name}{f', which {fault.package} needs' * bool(fault.package)}.", "", ""
+
+
+def _folder_hint(host: Host, fault: Fault, wheels: Iterable[str]) -> str:
+    """Return how the files of NVIDIA's wheels are found, "" where the files that ask look there."""
+    files = filter(None, (elf(host, above) for above in fault.path[:-1]))
+    folders = [folder for file in files for folder in (*file.rpath, *(file.runpath or ()))]
+    if any("nvidia" in folder for folder in folders) or "nvidia" not in str(wheels):
+        return ""
+    way = "PATH, or by os.add_dll_directory" if host.platform == "win32" else "LD_LIBRARY_PATH"
+    return f"install it, and add its folder below site-packages/nvidia to {way}"
 
 
 def _wheel(name: str, cuda: int) -> str:
@@ -163,13 +165,11 @@ def _cuda_major(names: Iterable[str], package: str) -> int:
 def _system_command(host: Host, names: list[str]) -> str:
     """Return the command of conda, or of the system's installer, for all that is missing; "" for none."""
     rows = [row["names"] for name in names if (row := _row("system", name))]
-    installers: list[dict[str, str]] = table("loading/remedies.toml")["installer"]
-    has_conda = conda_prefix(host) and "conda" in rows[0]
-    for installer in installers:
-        kind = installer["name"]
-        if has_conda if kind == "conda" else host.exists(installer["path"]):
+    version = re.search(r"libpython(\d\.\d+)", names[0])
+    for installer in table("loading/remedies.toml")["installer"]:
+        kind, path = installer["name"], installer.get("path")
+        if host.exists(path) if path else conda_prefix(host) and kind in rows[0]:
             packages = " ".join(dict.fromkeys(row[kind] for row in rows if kind in row))
-            version = re.search(r"libpython(\d\.\d+)", names[0])
             packages = packages.replace("{minor}", version[1] if version else "")
             return f"{installer['call']} {packages}" if packages else ""
     return ""

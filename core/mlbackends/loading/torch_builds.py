@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from mlbackends.base.errors import joined
 from mlbackends.base.patterns import pattern
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
@@ -88,25 +89,22 @@ def stable_since(symbols: Iterable[str]) -> Build | None:
 
     None for a file that uses torch's C++, or nothing of torch, or symbols that the newest build lacks.
     """
-    used = [symbol for symbol in symbols if is_of_torch(symbol)]
-    if not used or not all(symbol.startswith(_STABLE) for symbol in used):
-        return None
-    fitting, first = defining(used), len(builds())
-    while first and builds()[first - 1] in fitting:
-        first -= 1
-    return builds()[first] if first < len(builds()) else None
+    used = []
+    for symbol in filter(is_of_torch, symbols):
+        if not symbol.startswith(_STABLE):
+            return None
+        used.append(symbol)
+    lacking = [-1, *(i for i, build in enumerate(builds()) if build not in defining(used))]
+    return next(iter(builds()[lacking[-1] + 1 :]), None) if used else None
 
 
 def in_words(chosen: Iterable[Build]) -> str:
     """Return builds as "2.4.0, 2.9.0 to 2.10.0": neighbours in the table are a range."""
-    runs: list[list[int]] = []
-    for index in map(builds().index, chosen):
-        if not (runs and index == runs[-1][1] + 1):
-            runs.append([index, index])
-        runs[-1][1] = index
-    versions = [build.version for build in builds()]
-    texts = [versions[a] if a == b else f"{versions[a]} to {versions[b]}" for a, b in runs]
-    return " and ".join(filter(None, (", ".join(texts[:-1]), *texts[-1:])))
+    places = set(map(builds().index, chosen))
+    firsts = sorted(i for i in places if i - 1 not in places)
+    lasts = sorted(i for i in places if i + 1 not in places)
+    runs = [sorted({first, last}) for first, last in zip(firsts, lasts, strict=True)]
+    return joined([" to ".join(builds()[i].version for i in run) for run in runs])
 
 
 # ---- faults ---------------------------------------------------------------------------------------
@@ -124,9 +122,8 @@ def explained(host: Host, fault: Fault, at: str, dist: Distribution | None) -> F
     here = Build(torch.version.partition("+")[0], torch.version.partition("+")[2])
     cudas = {match[1] for needed in file.needed if (match := _CUDA_LIBRARY.fullmatch(needed))}
     fitting = [build for build in defining(uses) if not cudas or build.cuda in cudas]
-    since = stable_since(uses)
     if fault.code == "missing-library":
-        cause = _of_another_cuda(fault, here, file, since)
+        cause = _of_another_cuda(fault, here, file)
         if not cause or not uses or at.startswith(f"{torch.location}/"):
             return fault
     elif fault.name not in lacking:
@@ -135,16 +132,7 @@ def explained(host: Host, fault: Fault, at: str, dist: Distribution | None) -> F
         cause = f"torch {here} defines it, and is not loaded before this file."
         return replace(fault, cause=cause, hint="import torch first")
     else:
-        having, known = in_words(defining(lacking)), f"{builds()[0].version} to {builds()[-1].version}"
-        cause = f"torch {torch.version} does not define it"
-        if fitting and since:
-            cause += f": the file uses torch's stable ABI, of torch {since.version} or newer."
-        elif fitting:
-            cause += f"; all that the file uses is in torch {in_words(fitting)}, as built for PyPI."
-        elif having:
-            cause += f"; torch {having} does, as built for PyPI, but not all else that the file needs."
-        else:
-            cause += f", nor does any build for PyPI from torch {known}."
+        cause = f"torch {here} does not define it; {_where(lacking, uses, fitting)}."
     own = f"use {dist.name if dist else 'a file'} built for torch {torch.version}"
     if not fitting:
         return replace(fault, cause=cause, hint=own)
@@ -160,7 +148,18 @@ def explained(host: Host, fault: Fault, at: str, dist: Distribution | None) -> F
     return replace(fault, cause=cause, hint=f"{own}, or torch {best} of PyPI", command=command)
 
 
-def _of_another_cuda(fault: Fault, here: Build, file: ObjectFile, since: Build | None) -> str:
+def _where(lacking: list[str], uses: list[str], fitting: list[Build]) -> str:
+    """Return which builds define what a file lacks, and all that it uses."""
+    if fitting and (since := stable_since(uses)):
+        return f"the file uses torch's stable ABI, of torch {since.version} or newer"
+    if fitting:
+        return f"all that the file uses is in torch {in_words(fitting)}, as built for PyPI"
+    if having := defining(lacking):
+        return f"torch {in_words(having)} does, as built for PyPI, but not all else that the file needs"
+    return f"no build for PyPI from torch {builds()[0].version} to {builds()[-1].version} does"
+
+
+def _of_another_cuda(fault: Fault, here: Build, file: ObjectFile) -> str:
     """Return the cause of a missing library if it is that a file is for another CUDA than torch, or ""."""
     wanted = _CUDA_LIBRARY.fullmatch(fault.name)
     is_cudas = fault.name in _ONLY_CUDA or wanted
@@ -168,17 +167,11 @@ def _of_another_cuda(fault: Fault, here: Build, file: ObjectFile, since: Build |
         return f"It is built for torch with CUDA; torch {here} is the build for CPUs."
     if not wanted or here.cuda in ("", wanted[1]):
         return ""
-    cause = f"It is built for CUDA {wanted[1]}, the installed torch {here} for CUDA {here.cuda}"
-    return cause + ("; torch's stable ABI covers one major version of CUDA." if since else ".")
+    return f"It is built for CUDA {wanted[1]}, the installed torch {here} for CUDA {here.cuda}."
 
 
 def stable_notes(host: Host, paths: Iterable[str]) -> Iterator[str]:
     """Yield a note on the first torch that has all that files use, if they use its stable ABI alone."""
     files = filter(None, (elf(host, path) for path in paths))
-    used: set[str] = set()
-    for file in files:
-        used.update(filter(is_of_torch, map(str, file.symbols.lacking.values())))
-        if not all(symbol.startswith(_STABLE) for symbol in used):
-            return
-    if since := stable_since(used):
+    if since := stable_since(str(symbol) for file in files for symbol in file.symbols.lacking.values()):
         yield f"torch's stable ABI: any torch from {since.version} on that has the same major version of CUDA"

@@ -1,5 +1,6 @@
 """Where faults come from: another torch, another Python, an older C library or driver."""
 
+import platform
 import shutil
 import subprocess
 import sys
@@ -84,7 +85,7 @@ def test_builds_that_are_neighbours_are_a_range() -> None:
     [
         ("2.13.0+cu130", LOGGER, "is in torch 2.10.0,", "torch==2.10.0"),
         ("2.11.0+cu130", CHECK, "to 2.9.1,", "torch==2.9.1"),
-        ("2.13.0+cpu", "_ZN3c109NoSuchOneEv", "nor does any build for PyPI from torch 2.4.0 to 2.15.0", ""),
+        ("2.13.0+cpu", "_ZN3c109NoSuchOneEv", "no build for PyPI from torch 2.4.0 to 2.15.0 does", ""),
         (
             "2.9.1+cu128",
             "torch_call_dispatcher",
@@ -138,9 +139,24 @@ def test_a_file_for_another_python_is_not_importable(tmp_path: Path) -> None:
     package = answer(tmp_path, "thing")
     assert package.verdict is Verdict.FAILS
     [fault] = package.faults
-    assert fault.code == "wrong-python" and "compiled for Python 3.8; this is Python 3." in fault.cause
+    assert fault.code == "wrong-python" and "built for Python 3.8; this is Python 3." in fault.cause
     child = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import thing"]
     assert fault.message in subprocess.run(child, check=False, capture_output=True, text=True).stderr
+
+
+@needs_compiler
+def test_a_python_without_its_lock_has_files_of_its_own(tmp_path: Path) -> None:
+    site = tmp_path / "lib/python3.13t/site-packages"
+    tags = {"own": "313t", "other": "313"}
+    for name, tag in tags.items():
+        file = f"{name}/_C.cpython-{tag}-{platform.machine()}-linux-gnu.so"
+        compile_library(site / file, using())
+        (site / name / "__init__.py").write_text("from . import _C\n")
+        install(site, name, "1.0", f"{name}/__init__.py", file)
+    host = Host(python={"executable": "python", "version": "3.13.1", "path": [str(site)]})
+    own, other = resolve(host, [*tags]).packages
+    assert (own.verdict, other.verdict) == (Verdict.LOADS, Verdict.FAILS)
+    assert "built for Python 3.13; this is Python 3.13t" in other.faults[0].cause
 
 
 @needs_compiler

@@ -43,9 +43,8 @@ def unmet_floor(
 ) -> tuple[CpuFloor, list[str]] | None:
     """Return the first row for a wheel whose needs a CPU lacks, with the features that it lacks."""
     for row in cpu_floors():
-        if name in row.distributions and row.unless not in installed:
-            needed = {word for need in row.needs for word in level_features(need) or (need.lower(),)}
-            missing = sorted(needed - features)
-            if missing and (not row.versions or satisfies(version, row.versions)):
-                return row, missing
+        needed = {word for need in row.needs for word in level_features(need) or (need.lower(),)}
+        is_for = name in row.distributions and row.unless not in installed
+        if is_for and not needed <= features and (not row.versions or satisfies(version, row.versions)):
+            return row, sorted(needed - features)
     return None

@@ -84,6 +84,14 @@ def python_folders(host: Host) -> list[str]:
 
 
 @once_per_host
+def python_release(host: Host) -> str:
+    """Return what compiled files are made for, "3.13", or "3.13t" for the Python without its lock."""
+    release = ".".join(str(host.python.get("version", "3")).split(".")[:2])
+    places = (str(host.python.get("executable", "")), *python_folders(host))
+    return release + "t" * any(f"python{release}t" in place for place in places)
+
+
+@once_per_host
 def _entries(host: Host, folder: str) -> frozenset[str]:
     return frozenset(host.listdir(folder))
 
