@@ -2,7 +2,7 @@
 
 import posixpath
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from mlbackends.base.errors import NotALibrary
@@ -19,6 +19,7 @@ from mlbackends.host.python.requirements import required
 from mlbackends.libraries.symbols import extract_symbols
 from mlbackends.loading.dynamic_symbols import symbol
 from mlbackends.loading.imports import (
+    Guard,
     Import,
     imports_of,
     lost_modules,
@@ -111,50 +112,50 @@ class Environment:
         if module in process.imported:
             return [*process.imported[module]]  # it fails each time
         process.imported[module] = []
-        if self._is_nowhere(module):
-            process.imported[module] = [(Import(module, "", True), no_module(module))]
-            return [*process.imported[module]]
         failed: list[Failure] = []
+        if self._is_nowhere(module):
+            failed = [(Import(module), no_module(module))]
         top = module.partition(".")[0]
         row = preload_of(self.host, module) or preload_of(self.host, top)
-        if row and row.module != module:
-            failed += self.import_module(process, top)
-        elif row:
-            for other in row.imports:
-                failed += self.import_module(process, other)
-            if not any(step.is_certain for step, _ in failed):
-                failed += preloaded(self.host, process, row)
-        ended = [failing for failing in failed if failing[0].is_certain]
+        for other in () if not row else row.imports if row.module == module else (top,):
+            failed += self.import_module(process, other)
+        if row and row.module == module and not any(step.is_certain for step, _ in failed):
+            failed += preloaded(self.host, process, row)
         is_done = row and not row.follows and not self._lacks_requirement(row)
-        for step in () if ended or is_done else imports_of(self.host, module):
-            inner: list[Failure] = []
-            if step.module in lost_modules(self.host):
-                # A folder without __init__.py can be imported, with nothing in it.
-                is_empty = step.path.endswith(f"/{top}/__init__.py")
-                # A condition may choose another one; what a handler expects is a ModuleNotFoundError.
-                passes = step.if_missing == "chosen" or (step.if_missing == "handled" and not step.words)
-                is_certain = step.is_certain and not passes and not is_empty
-                opening = no_module(step.module, step.path, step.words)
-                inner = [(step._replace(is_certain=is_certain), opening)]
-            elif step.is_extension:
-                opening = process.open(step.path)
-                inner = [(step, opening)] if opening.faults else []
-            elif step.module in self.broken_modules:
-                inner = [(step, self.broken_modules[step.module])]
-            elif not step.path and (
-                self._is_followed(step.module) or (not step.if_missing and self._is_nowhere(step.module))
-            ):
-                for below, opening in self.import_module(process, step.module):
-                    is_absent = opening.faults[0].message.startswith("No module named")
-                    passes = is_absent and step.if_missing == "handled"
-                    is_certain = below.is_certain and step.is_certain and not passes
-                    inner.append((below._replace(is_certain=is_certain), opening))
+        ended = [failing for failing in failed if failing[0].is_certain]
+        for step in () if ended or is_done else imports_of(self.host, module, process.met):
+            inner = [*self._failures(process, step)]
             failed += inner
             ended = [failing for failing in inner if failing[0].is_certain]
-            if ended:
+            if ended:  # what it has imported is imported again at the next attempt
+                for name in [name for name in process.met if name.partition(".")[0] == top]:
+                    del process.met[name]
                 break
         process.imported[module] = ended
         return failed
+
+    def _failures(self, process: Process, step: Import) -> Iterator[Failure]:
+        """Yield what fails in a process at one step of an import."""
+        if step.module in lost_modules(self.host):
+            # A folder without __init__.py can be imported, with nothing in it. A condition may choose another
+            # module; what a handler expects is a ModuleNotFoundError.
+            is_empty = step.path.endswith(f"/{step.module}/__init__.py")
+            passes = step.guard is Guard.CHOICE or (step.guard is Guard.ABSENCE and not step.words)
+            guard = Guard.FAILURE if passes or is_empty else step.guard
+            yield step._replace(guard=guard), no_module(step.module, step.path, step.words)
+        elif step.is_extension:
+            opening = process.open(step.path)
+            if opening.faults:
+                yield step, opening
+        elif step.module in self.broken_modules:
+            yield step, self.broken_modules[step.module]
+        elif not step.path and (
+            self._is_followed(step.module) or (step.guard is Guard.NOTHING and self._is_nowhere(step.module))
+        ):
+            for below, opening in self.import_module(process, step.module):
+                is_absent = opening.faults[0].message.startswith("No module named")
+                passes = is_absent and step.guard is not Guard.NOTHING
+                yield below._replace(guard=Guard.FAILURE if passes else max(below.guard, step.guard)), opening
 
     @cached_property
     def broken_modules(self) -> dict[str, Opening]:

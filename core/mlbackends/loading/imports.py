@@ -6,11 +6,12 @@ condition guards is reported as uncertain; what is inside functions is left out.
 """
 
 import ast
+import operator
 import posixpath
 import re
-from collections.abc import Iterator
-from contextlib import suppress
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 from mlbackends.base.patterns import bytes_pattern, pattern
 from mlbackends.host.host import Host, once_per_host
@@ -23,11 +24,9 @@ from mlbackends.host.python.packages import (
     record_bytes,
 )
 
-#: The most modules of one package that are read; the largest packages import fewer.
-_MOST_MODULES = 2000
 #: What catches the failure of an extension module, and also that of a module that is not installed.
 _CATCHING = frozenset(["ImportError", "Exception", "BaseException", ""])
-_MODULE_BYTES = 4 << 20
+_MODULE_BYTES, _COMPILED_BYTES = 4 << 20, 32 << 20
 _OF_A_PYTHON = pattern(r"\.cpython-\d+t?-[\w-]+\.so$")
 _SHARED = bytes_pattern(rb'\.(?:so|dylib|dll|pyd|DLL)(?=[.,"\s]|\Z)[^\n]*')
 #: How the names of shared objects end, by platform; on Linux a version may follow.
@@ -38,23 +37,44 @@ _FUNCTION = bytes_pattern(
     rb"^([ \t]*)(?:async[ \t]+)?def[ \t].*(?:\n(?:\1[ \t]+\S.*|[ \t]*(?:#.*)?$|[ \t]*[)\]}].*))*",
     re.MULTILINE,
 )
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.In: lambda left, right: left in right,
+}
+
+
+class Guard(IntEnum):
+    """What an import may come to without the failure of the package; of several the last one counts."""
+
+    NOTHING = 0
+    #: It is expected that the module is not installed, or a condition decides.
+    ABSENCE = 1
+    #: A condition that is not known here chooses among modules.
+    CHOICE = 2
+    #: Each failure is handled, or a condition asks for something that may be missing.
+    FAILURE = 3
 
 
 class Import(NamedTuple):
-    """A module that another one imports. path: its file, "" if there is none.
+    """A module that another one imports. path: its file, "" if there is none, or for one of another package.
 
-    is_certain: whether importing the package surely imports it, and fails where it cannot be opened. line:
-    where that is written, "torch/__init__.py:443". if_missing: "conditional" if a condition decides whether
-    it is imported, "chosen" whether it or another one is, "handled" if the code expects that it is not there.
-    words: what Python says where it is not.
+    words: what Python says where it is not there.
     """
 
     module: str
-    path: str
-    is_certain: bool
-    line: str = ""
-    if_missing: str = ""
+    path: str = ""
+    guard: Guard = Guard.NOTHING
     words: str = ""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether importing the package surely imports it, and fails where it cannot be opened."""
+        return self.guard is not Guard.FAILURE
 
     @property
     def is_extension(self) -> bool:
@@ -62,16 +82,65 @@ class Import(NamedTuple):
         return self.path.endswith((".so", ".pyd"))
 
 
-@once_per_host
-def imports_of(host: Host, module: str) -> tuple[Import, ...]:
-    """Return what importing a module imports, itself first; of other packages only the modules that it names.
+def imports_of(host: Host, module: str, met: dict[str, Guard] | None = None) -> Iterator[Import]:
+    """Yield what importing a module imports, itself first; of other packages only the modules that it names.
 
-    A module whose file is gone, which its package's RECORD lists, is included with the path that it had.
+    A module whose file is gone, which its package's RECORD lists, has the path that it had. met: what was
+    imported before and is not followed again, to which each step is added; a module comes a second time where
+    it is guarded less.
     """
-    walk = _Walk(host, module.partition(".")[0])
-    with suppress(RecursionError):  # modules of which each imports the next; Python's own import gives up too
-        walk.follow(Import(module, "", True))
-    return tuple(walk.found.values())
+    met, top = {} if met is None else met, module.partition(".")[0]
+    waiting: list[Iterator[Import]] = [_steps(host, module, module)]
+    while waiting:
+        step = next(waiting[-1], None)
+        if step is None:
+            waiting.pop()
+        elif step.module.partition(".")[0] != top:
+            yield step
+        elif step.module not in met or step.guard < met[step.module]:
+            met[step.module] = step.guard
+            yield step
+            inner = _imported_by(host, step.module, step.path)
+            waiting.append(iter([it._replace(guard=max(it.guard, step.guard)) for it in inner]))
+
+
+def _steps(
+    host: Host, name: str, asking: str, guard: Guard = Guard.NOTHING, words: str = ""
+) -> Iterator[Import]:
+    """Yield the packages above a module, then the module itself."""
+    parts = name.split(".")
+    is_own = parts[0] == asking.partition(".")[0]
+    for count in range(1, len(parts) + 1):
+        module = ".".join(parts[:count])
+        path = (module_file(host, module) or lost_modules(host).get(module, "")) if is_own else ""
+        # Without a file it is a name of the package above it, or a module of another system.
+        if path or not is_own or count == 1:
+            yield Import(module, path, guard, words if count == len(parts) else "")
+
+
+@once_per_host
+def _imported_by(host: Host, module: str, path: str) -> tuple[Import, ...]:
+    """Return what one module imports by its own text or code."""
+    found: list[Import] = []
+    if path.endswith(".py"):
+        tree = parsed(host, path)
+        for statement, guard in _statements(tree.body if tree else [], Guard.NOTHING, host):
+            for name in _imported(statement, module, path.endswith("/__init__.py")):
+                parent, _, leaf = name.rpartition(".")
+                words = ""
+                if parent and not (module_file(host, name) or name in lost_modules(host)):
+                    name = parent  # `from .module import function`
+                elif isinstance(statement, ast.ImportFrom) and any(a.name == leaf for a in statement.names):
+                    words = f"cannot import name '{leaf}' from '{parent}'"
+                found += _steps(host, name, module, guard, words)
+    elif path:
+        # Compiled code has the full names of the modules whose types it uses, and imports them at its start.
+        top = re.escape(module.partition(".")[0].encode())
+        names = re.findall(top + rb"(?:\.\w+)+(?=\0)", host.read_bytes(path, _COMPILED_BYTES))
+        for name in dict.fromkeys(names):
+            *above, last = _steps(host, name.decode(errors="replace"), module)
+            found += [*above, last] * last.is_extension
+    return tuple(found)
 
 
 @once_per_host
@@ -180,54 +249,6 @@ def lost_files(host: Host, dist: Distribution) -> tuple[str, ...]:
     )
 
 
-class _Walk:
-    """One walk through the modules of a package. found: the imports by module, in their order."""
-
-    def __init__(self, host: Host, top: str) -> None:
-        self.host, self.top = host, top
-        self.found: dict[str, Import] = {}
-        self._certain: set[str] = set()
-
-    def follow(self, step: Import) -> None:
-        """Add a module, the packages above it, and what they import."""
-        parts = step.module.split(".")
-        for count in range(1, len(parts)):
-            self._add(step._replace(module=".".join(parts[:count]), words=""))
-        self._add(step)
-
-    def _add(self, step: Import) -> None:
-        module = step.module
-        known = self.found.get(module)
-        if known and known.is_certain - bool(known.if_missing) >= step.is_certain - bool(step.if_missing):
-            return
-        if module.partition(".")[0] != self.top:
-            self.found[module] = step
-            return
-        path = module_file(self.host, module) or lost_modules(self.host).get(module, "")
-        if not path and known is None and "." in module:
-            return  # a name of the package above it, or a module of another system
-        if known is None and len(self.found) >= _MOST_MODULES:
-            return
-        self.found[module] = step._replace(path=path)
-        if not path.endswith(".py"):
-            return
-        is_package = path.endswith("/__init__.py")
-        place = path[path.rindex(f"/{self.top}/") + 1 :] if f"/{self.top}/" in path else path
-        tree = parsed(self.host, path)
-        for statement, is_sure, if_missing in _statements(tree.body if tree else [], True, "", self.host):
-            at = f"{place}:{statement.lineno}"
-            for name in _imported(statement, module, is_package):
-                parent, _, leaf = name.rpartition(".")
-                words = ""
-                if parent and not (module_file(self.host, name) or name in lost_modules(self.host)):
-                    name = parent  # `from .module import function`
-                elif isinstance(statement, ast.ImportFrom) and any(a.name == leaf for a in statement.names):
-                    words = f"cannot import name '{leaf}' from '{parent}'"
-                is_certain = step.is_certain and is_sure
-                self.follow(Import(name, "", is_certain, at, max(step.if_missing, if_missing), words))
-
-
-@once_per_host
 def parsed(host: Host, path: str) -> ast.Module | None:
     """Return the syntax tree of a module without the bodies of functions, None for one that cannot be read.
 
@@ -251,119 +272,101 @@ def _without_body(function: re.Match[bytes]) -> bytes:
 
 
 def _statements(
-    body: list[ast.stmt], is_sure: bool, if_missing: str, host: Host
-) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool, str]]:
-    """Yield the imports among statements.
-
-    Each with whether it surely runs and its failure is not caught, and with `if_missing` of the module.
-    """
+    body: list[ast.stmt], guard: Guard, host: Host
+) -> Iterator[tuple[ast.Import | ast.ImportFrom, Guard]]:
+    """Yield the imports among statements, each with its guard."""
     for statement in body:
         match statement:
             case ast.Import() | ast.ImportFrom():
-                yield statement, is_sure, if_missing
+                yield statement, guard
             case ast.ClassDef():
-                yield from _statements(statement.body, is_sure, if_missing, host)
+                yield from _statements(statement.body, guard, host)
             case ast.With():
                 suppresses = any("suppress" in ast.unparse(item.context_expr) for item in statement.items)
-                sure, missing = is_sure and not suppresses, "handled" if suppresses else if_missing
-                yield from _statements(statement.body, sure, missing, host)
+                yield from _statements(statement.body, Guard.FAILURE if suppresses else guard, host)
             case ast.Try():
-                caught = _caught(statement.handlers)
-                sure = is_sure and not caught & _CATCHING
-                missing = "handled" if caught & {*_CATCHING, "ModuleNotFoundError"} else if_missing
-                yield from _statements(statement.body, sure, missing, host)
+                inner = max(guard, *map(_caught, statement.handlers), Guard.NOTHING)
+                yield from _statements(statement.body, inner, host)
                 for handler in statement.handlers:
-                    yield from _statements(handler.body, False, "handled", host)
-                yield from _statements(statement.orelse, sure, missing, host)
-                yield from _statements(statement.finalbody, is_sure, if_missing, host)
+                    yield from _statements(handler.body, Guard.FAILURE, host)
+                yield from _statements(statement.orelse, inner, host)
+                yield from _statements(statement.finalbody, guard, host)
             case ast.If():
                 answer = _decided(statement.test, host)
-                # A constant that is not known here, such as LINUX, chooses among what is there; a call asks
-                # for something that may be missing.
                 asks = any(isinstance(node, ast.Call | ast.Subscript) for node in ast.walk(statement.test))
-                branches = ((statement.body, True), (statement.orelse, False))
-                is_choice = answer is None and all(_has_imports(branch) for branch, _ in branches)
-                for branch, value in branches:
+                is_choice = all(any(_statements(b, guard, host)) for b in (statement.body, statement.orelse))
+                unknown = Guard.FAILURE if asks else Guard.CHOICE if is_choice else Guard.ABSENCE
+                for branch, value in ((statement.body, True), (statement.orelse, False)):
                     if answer is None or answer is value:
-                        sure = is_sure and (answer is value or not asks)
-                        own = "chosen" if is_choice else "conditional" * (answer is None)
-                        missing = if_missing if if_missing in ("handled", "chosen") else own or if_missing
-                        yield from _statements(branch, sure, missing, host)
+                        yield from _statements(
+                            branch, guard if answer is value else max(guard, unknown), host
+                        )
             case ast.For() | ast.While():
-                yield from _statements(statement.body, False, "handled", host)
+                yield from _statements(statement.body, Guard.FAILURE, host)
 
 
-def _has_imports(branch: list[ast.stmt]) -> bool:
-    nodes = (node for statement in branch for node in ast.walk(statement))
-    return any(isinstance(node, ast.Import | ast.ImportFrom) for node in nodes)
+def _caught(handler: ast.ExceptHandler) -> Guard:
+    """Return what a handler catches for good.
 
-
-def _caught(handlers: list[ast.ExceptHandler]) -> set[str]:
-    """Return the names of the exceptions that handlers catch for good.
-
-    A handler that raises again, as most do whose condition asks for the words, catches what is not installed.
+    One that raises again, as most do whose condition asks for the words, catches what is not installed.
     """
-    names = set()
-    for handler in handlers:
-        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-        caught = {kind.id if isinstance(kind, ast.Name) else "" for kind in kinds}
-        if any(isinstance(statement, ast.Raise) for statement in handler.body):
-            continue
-        inner = [node for statement in handler.body for node in ast.walk(statement)]
-        raises = any(isinstance(node, ast.Raise) for node in inner)
-        tries = any(isinstance(node, ast.Import | ast.ImportFrom | ast.Try) for node in inner)
-        names |= {"ModuleNotFoundError"} if raises and not tries and caught & _CATCHING else caught
-    return names
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    names = {kind.id if isinstance(kind, ast.Name) else "" for kind in kinds}
+    if any(isinstance(statement, ast.Raise) for statement in handler.body):
+        return Guard.NOTHING
+    inner = [node for statement in handler.body for node in ast.walk(statement)]
+    raises = any(isinstance(node, ast.Raise) for node in inner)
+    tries = any(isinstance(node, ast.Import | ast.ImportFrom | ast.Try) for node in inner)
+    if names & _CATCHING and (tries or not raises):
+        return Guard.FAILURE
+    return Guard.ABSENCE if names & {*_CATCHING, "ModuleNotFoundError"} else Guard.NOTHING
 
 
 def _decided(test: ast.expr, host: Host) -> bool | None:
-    """Return the value of a condition on the platform or on Python's version, None for any other."""
-    text = ast.unparse(test)
-    if text in ("TYPE_CHECKING", "typing.TYPE_CHECKING", "False"):
-        return False
-    version = tuple(int(part) for part in str(host.python.get("version", "3")).split(".") if part.isdigit())
-    match test:
-        case ast.UnaryOp(ast.Not(), operand):
-            answer = _decided(operand, host)
-            return None if answer is None else not answer
-        case ast.BoolOp(ast.Or(), operands) if any(_decided(operand, host) for operand in operands):
-            return True  # as SWIG's modules ask whether they are in a package
-        case ast.Compare(ast.Constant("."), [ast.In()], [ast.Name("__name__")]):
-            return True
-        case ast.Compare(left, [operator], [ast.Constant(str() as value)]):
-            system = {"linux": "Linux", "darwin": "Darwin", "win32": "Windows"}.get(host.platform, "")
-            known = {
-                "sys.platform": host.platform,
-                "os.name": "nt" if host.platform == "win32" else "posix",
-                "platform.system()": system,
-                **_implementation(host),
-            }.get(ast.unparse(left))
-            if known is not None and isinstance(operator, ast.Eq | ast.NotEq):
-                return (known == value) is isinstance(operator, ast.Eq)
-        case ast.Compare(left, [ast.In()], [ast.Tuple(elements)]) if ast.unparse(left) in _implementation(
-            host
-        ):
-            names = [part.value for part in elements if isinstance(part, ast.Constant)]
-            return _implementation(host)[ast.unparse(left)] in names
-        case ast.Compare(left, [operator], [ast.Tuple(elements)]):
-            wanted = tuple(part.value for part in elements if isinstance(part, ast.Constant))
-            if ast.unparse(left).startswith("sys.version_info") and all(isinstance(w, int) for w in wanted):
-                if isinstance(operator, ast.GtE | ast.Gt):
-                    return version >= wanted
-                if isinstance(operator, ast.Lt | ast.LtE):
-                    return version < wanted
-        case ast.Call(ast.Attribute(value, "startswith"), [ast.Constant(str() as start)]):
-            if ast.unparse(value) == "sys.platform":
-                return host.platform.startswith(start)
-    return None
+    """Return the value of a condition on the platform or on Python, None for any other."""
+    try:
+        match test:
+            case ast.UnaryOp(ast.Not(), operand):
+                answer = _decided(operand, host)
+                return None if answer is None else not answer
+            case ast.BoolOp(word, operands):
+                answers, decisive = {_decided(each, host) for each in operands}, isinstance(word, ast.Or)
+                return decisive if decisive in answers else None if None in answers else not decisive
+            case ast.Compare(left, [sign], [right]):
+                return _COMPARISONS[type(sign)](_value(left, host), _value(right, host))
+            case ast.Call(ast.Attribute(text, "startswith"), [start]):
+                return str(_value(text, host)).startswith(_value(start, host))
+        value = _value(test, host)
+    except (KeyError, ValueError, TypeError):
+        return None
+    return value if isinstance(value, bool) else None
+
+
+def _value(node: ast.expr, host: Host) -> Any:
+    """Return the value of a constant, or of what is known of Python. Raises ValueError."""
+    text, known = ast.unparse(node), _known(host)
+    return known[text] if text in known else ast.literal_eval(node)
 
 
 @once_per_host
-def _implementation(host: Host) -> dict[str, str]:
-    """Return how Python names its implementation, by the expression that asks for it."""
+def _known(host: Host) -> dict[str, Any]:
+    """Return the values of expressions on Python and the platform."""
+    numbers = str(host.python.get("version", "3")).split(".")
+    version = tuple(int(part) for part in numbers if part.isdigit())
     name = str(host.python.get("implementation") or "cpython")
-    public = {"cpython": "CPython", "pypy": "PyPy"}.get(name, name)
-    return {"platform.python_implementation()": public, "sys.implementation.name": name}
+    return {
+        "sys.version_info": version,
+        "sys.version_info[:2]": version[:2],
+        "sys.version_info[0]": version[0],
+        "sys.platform": host.platform,
+        "os.name": "nt" if host.platform == "win32" else "posix",
+        "platform.system()": {"darwin": "Darwin", "win32": "Windows"}.get(host.platform, "Linux"),
+        "platform.python_implementation()": {"cpython": "CPython", "pypy": "PyPy"}.get(name, name),
+        "sys.implementation.name": name,
+        "TYPE_CHECKING": False,
+        "typing.TYPE_CHECKING": False,
+        "__name__": "package.module",  # SWIG's modules ask whether they are in a package
+    }
 
 
 def _imported(statement: ast.Import | ast.ImportFrom, module: str, is_package: bool) -> Iterator[str]:

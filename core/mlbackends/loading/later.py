@@ -8,7 +8,6 @@ does without has no row. Without an NVIDIA driver, one is assumed: its libraries
 
 import fnmatch
 import posixpath
-import re
 from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any
@@ -24,7 +23,7 @@ from mlbackends.loading.assumed import Assumed
 from mlbackends.loading.environment import Environment, modules_of, providers
 from mlbackends.loading.imports import shared_objects
 from mlbackends.loading.linker import Mapped, Process
-from mlbackends.loading.preloads import closest, holds_for, matches, preload_of, torch_cuda
+from mlbackends.loading.preloads import closest, holds_for, matches, placeholders, preload_of, torch_cuda
 from mlbackends.model.loading import Fault
 
 #: Libraries of NVIDIA's driver, which no package installs.
@@ -34,17 +33,15 @@ _DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1")
 class Later(Struct, frozen=True, forbid_unknown_fields=True):
     """What some code of a package opens.
 
-    distributions, versions: which packages this holds for. opens: files below the import folders, or names
-    that are searched for, in their order; of "A | B" the first that opens, "A + B" are opened together.
-    {nvrtc} is the version of the installed NVRTC as 13.0, {torch} torch's toolkit as cuda130 or rocm72. by:
-    the file whose code opens names. module: what the process has imported, if it is not the package's own.
-    beside: another package without which nobody expects this to work. both: the package is one for CPUs and
-    for GPUs, and this is expected only where something else is for GPUs. visible: opened as RTLD_GLOBAL.
-    nearest: of files that differ in CUDA's version the package chooses the nearest of torch's major version.
-    costs: what it is for. says: what the package then prints; absent: where a file is not there. fits:
-    another package with the only versions beside which the package opens its files. helps: modules, or
-    calls, that may map what is missing. platform: that of the files. source:
-    where it was read.
+    distributions, versions, platform: which packages this holds for. opens: files below the import folders,
+    or names that are searched for, in their order; of "A | B" the first that opens, "A + B" are opened
+    together; preloads.placeholders has the names in braces. by: the file whose code opens names. module: what
+    the process has imported, if it is not the package's own. beside: another package without which nobody
+    expects this to work. both: the package is one for CPUs and for GPUs, and this is expected only where
+    something else is for GPUs. visible: opened as RTLD_GLOBAL. costs: what it is for. says: what the package
+    then prints; absent: where a file is not there. fits: another package with the only versions beside which
+    the package opens its files. helps: modules, or calls, that may map what is missing. source: where it was
+    read.
     """
 
     distributions: tuple[str, ...]
@@ -57,7 +54,6 @@ class Later(Struct, frozen=True, forbid_unknown_fields=True):
     beside: str = ""
     both: bool = False
     visible: bool = False
-    nearest: bool = False
     says: str = ""
     absent: str = ""
     fits: str = ""
@@ -82,27 +78,11 @@ def later(environment: Environment, dist: Distribution) -> tuple[Fault, ...]:
             words = row.says.replace("{installed}", other.version)
             faults.append(Fault("unmet-requirement", other.version, words, cause=row.costs))
         modules = [row.module] if row.module else [*modules_of(host, dist)[:1]]
-        lacking = _lacking(environment, dist, row, *modules)
+        lacking = _lacking(environment, dist, row, modules)
         if not lacking or any(lacking[0].name in (fault.name, *fault.others) for fault in faults):
             continue
         first, *others = lacking
         says = row.absent if row.absent and "/" in first.name else row.says
-        hint = ""
-        if row.helps:
-            helping = [
-                name
-                for name in row.helps
-                if "(" in name or distribution(host, name)
-                if not _lacking(
-                    environment, dist, row, *([*modules, name] if "(" in name else [name, *modules])
-                )
-            ]
-            known = [name for name in row.helps if distribution(host, name) or preload_of(host, name)]
-            calls = [f"`{name}`" if "(" in name else f"`import {name}`" for name in helping or known]
-            hint = (
-                "It works where {} comes first." if helping else "Once it is installed, {} has to come first."
-            )
-            hint = hint.format(" or ".join(calls)) if calls else "Its folder has to be in LD_LIBRARY_PATH."
         faults.append(
             Fault(
                 "not-opened-later",
@@ -110,11 +90,25 @@ def later(environment: Environment, dist: Distribution) -> tuple[Fault, ...]:
                 says.replace("{error}", first.message).replace("{name}", first.name) or first.message,
                 first.path,
                 cause=row.costs,
-                hint=hint,
+                hint=_hint(environment, dist, row, modules) if row.helps else "",
                 others=tuple(dict.fromkeys(fault.name for fault in others if fault.name != first.name)),
             )
         )
     return tuple(faults)
+
+
+def _hint(environment: Environment, dist: Distribution, row: Later, modules: list[str]) -> str:
+    """Return which import or call has to come first. A call follows the import of the package's modules."""
+    host = environment.host
+    known = [name for name in row.helps if distribution(host, name) or preload_of(host, name)]
+    orders = {name: [*modules, name] if "(" in name else [name, *modules] for name in known}
+    helping = [name for name in known if not _lacking(environment, dist, row, orders[name])]
+    calls = " or ".join(f"`{name}`" if "(" in name else f"`import {name}`" for name in helping or known)
+    if helping:
+        return f"It works where {calls} comes first."
+    if known:
+        return f"Once it is installed, {calls} has to come first."
+    return "Its folder has to be in LD_LIBRARY_PATH."
 
 
 def _rows_of(host: Host, dist: Distribution) -> Iterator[Later]:
@@ -152,7 +146,9 @@ def is_for_nvidia(host: Host) -> bool:
     return packages or bool(torch_cuda(host)) or has_driver(host)
 
 
-def _lacking(environment: Environment, dist: Distribution, row: Later, *modules: str) -> tuple[Fault, ...]:
+def _lacking(
+    environment: Environment, dist: Distribution, row: Later, modules: list[str]
+) -> tuple[Fault, ...]:
     """Return what a row's openings fail with in a process in which some modules were imported."""
     host = environment.host
     process = environment.after(modules).copy()
@@ -167,40 +163,23 @@ def _lacking(environment: Environment, dist: Distribution, row: Later, *modules:
         for path in (*shared_objects(host, dist), *([known] if posixpath.dirname(known) in beside else [])):
             if fnmatch.fnmatch(posixpath.basename(path), row.by):
                 process.open(path)
-        named = (
-            mapped for mapped in process.mapped if fnmatch.fnmatch(posixpath.basename(mapped.path), row.by)
-        )
+        named = (it for it in process.mapped if fnmatch.fnmatch(posixpath.basename(it.path), row.by))
         asking = next(named, None)
         if asking is None:
             return ()
     best = [
-        closest(process, entry.split(" | "), partial(_paths, host, row), visible=row.visible, asking=asking)
+        closest(process, entry.split(" | "), partial(_paths, host), visible=row.visible, asking=asking)
         for entry in row.opens
     ]
     return tuple(fault for found in best if found for fault in found[1].faults if fault.code != "not-read")
 
 
-def _paths(host: Host, row: Later, name: str) -> list[str]:
+def _paths(host: Host, name: str) -> list[str]:
     """Return the paths, or the name, that a row opens for one of its names."""
-    version, dist = torch_cuda(host), distribution(host, "nvidia-cuda-nvrtc")
-    dist = dist or distribution(host, "nvidia-cuda-nvrtc-cu12")
-    name = name.replace("{nvrtc}", ".".join(dist.version.split(".")[:2]) if dist else "")
-    if row.nearest:
-        # bitsandbytes chooses that of torch's CUDA, the next lower or the next higher one.
-        ours = int(version.replace(".", "") or 0)
-        built = {
-            int(re.sub(r"\D", "", path.rpartition("cuda")[2]) or 0): path
-            for path in matches(host, name, every=True)
-        }
-        same = sorted(number for number in built if number // 10 == ours // 10)
-        lower = [number for number in same if number <= ours]
-        return [built[number] for number in lower[-1:] or same] or [name.replace("*", str(ours))]
-    if "{torch}" in name:
-        word = "cuda" if version else "rocm"
-        major, minor = [*(version or torch_cuda(host, "hip")).split("."), ""][:2]
-        if not minor:
-            return []
-        name = name.replace("{torch}", f"{word}{int(major) * 10 + int(minor)}")
-        site = next((f"{folder}/" for folder in python_folders(host) if "site-" in folder), "")
-        return matches(host, name) or [f"{site}{name}"]
-    return matches(host, name) if "/" in name else [name]
+    values = placeholders(host)
+    is_of_torch = "{torch}" in name
+    if is_of_torch and not values["torch"]:
+        return []
+    name = name.format(**values)
+    site = next((f"{folder}/" for folder in python_folders(host) if "site-" in folder), "")
+    return (matches(host, name) or [f"{site}{name}"] * is_of_torch) if "/" in name else [name]

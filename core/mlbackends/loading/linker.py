@@ -131,6 +131,8 @@ class Process:
         self.visible: list[Mapped] = []
         #: The modules that were imported in it, each with what made that fail.
         self.imported: dict[str, list[Any]] = {}
+        #: The modules that these imported, each with what guards it.
+        self.met: dict[str, Any] = {}
         self.program: Mapped | None = None
         self.loader_file = ""
         #: What was opened last, and the object whose code opened it.
@@ -145,7 +147,7 @@ class Process:
         """Return a process in the same state, which goes its own way from here."""
         other = copy(self)
         other.mapped, other.visible, other.by_name = [*self.mapped], [*self.visible], {**self.by_name}
-        other.imported = {**self.imported}
+        other.imported, other.met = {**self.imported}, {**self.met}
         return other
 
     def _start(self, program: str) -> None:

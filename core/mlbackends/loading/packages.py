@@ -277,33 +277,29 @@ class _Packages:
         for module in own:
             if not (module.startswith("_") and failed):
                 failed += self.environment.import_module(self.environment.start.copy(), module)
-        certain = {fault: None for step, opening in failed if step.is_certain for fault in opening.faults}
-        caught = {
-            fault: None
+        certain = dict.fromkeys(
+            fault for step, opening in failed if step.is_certain for fault in opening.faults
+        )
+        caught = dict.fromkeys(
+            fault
             for step, opening in failed
             if not step.is_certain and step.module.partition(".")[0] in own
             for fault in opening.faults
             if fault not in certain
-        }
+        )
         met = {step.path for step, _ in failed}
-        rest: list[Fault] = []
-        called = _imported_by_compiled(self.host, dist, own) if failing and not certain else ()
-        steps = (step for module in own for step in imports_of(self.host, module))
-        if failing and not (failed or called) and not any(step.path in roots.values() for step in steps):
+        reached = (step.path for module in own for step in imports_of(self.host, module))
+        if failing and not failed and not any(path in roots.values() for path in reached):
             public = [path for name, path in roots.items() if not name.startswith("_") and "._" not in name]
             faults = [fault for path in public if path in failing for fault in failing[path].faults]
-            is_all = len(failing) == len(roots)
-            (certain if is_all else caught).update(dict.fromkeys(faults))
+            (certain if len(failing) == len(roots) else caught).update(dict.fromkeys(faults))
             met.update(public)
-        for path, opening in failing.items():
-            if path in met:
-                continue
-            if path in called:
-                certain |= dict.fromkeys(opening.faults)
-            elif self._is_imported_by_its_package(dist, path):
-                caught |= dict.fromkeys(opening.faults)
+        rest: list[Fault] = []
+        for path in [path for path in failing if path not in met]:
+            if self._is_imported_by_its_package(dist, path):
+                caught |= dict.fromkeys(failing[path].faults)
             else:
-                rest += opening.faults
+                rest += failing[path].faults
         return tuple(certain), tuple(caught), tuple(rest)
 
     def _is_imported_by_its_package(self, dist: Distribution, path: str) -> bool:
@@ -338,27 +334,3 @@ def _imported_before(host: Host, dist: Distribution) -> tuple[str, ...]:
         if row := preload_of(host, module):
             return (*row.imports, row.module)
     return ()
-
-
-def _imported_by_compiled(host: Host, dist: Distribution, modules: Iterable[str]) -> set[str]:
-    """Return the extension modules that others import which importing a package surely imports.
-
-    Compiled code has the full names of the modules whose types it uses, and imports them when it starts.
-    """
-
-    def certain(module: str) -> set[str]:
-        return {step.path for step in imports_of(host, module) if step.is_extension and step.is_certain}
-
-    reached = sorted(set().union(*map(certain, modules)))
-    names = {f"{name}\0".encode(): name for name in extension_modules(host, dist)}
-    found: set[str] = set()
-    for path in reached:  # grows as it is walked
-        data = host.read_bytes(path, _MODULE_BYTES)
-        called = set().union(*(certain(name) for text, name in names.items() if text in data))
-        new = called - {*reached}
-        found |= new
-        reached += sorted(new)
-    return found
-
-
-_MODULE_BYTES = 32 << 20

@@ -18,7 +18,7 @@ from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.frameworks import assigned_text
 from mlbackends.host.python.packages import distribution, python_folders
 from mlbackends.host.python.requirements import satisfies
-from mlbackends.loading.imports import Import
+from mlbackends.loading.imports import Guard, Import
 from mlbackends.loading.linker import Mapped, Opening, Process
 from mlbackends.model.loading import Fault
 
@@ -26,13 +26,12 @@ from mlbackends.model.loading import Fault
 class Open(Struct, frozen=True, forbid_unknown_fields=True):
     """Files that are opened, one after the other.
 
-    files: patterns below the import folders, where the first match is opened, or absolute ones; {cuda} is the
-    CUDA major version of the installed torch. below: the patterns that each file "FOLDER/NAME" stands for,
-    the first with a match is used. one_of: only the first entry that opens counts; "A + B" opens both.
-    visible: as RTLD_GLOBAL. every: all matches are opened. when: the step runs only after a `try` failed, or
-    only if none did. named: only if the words of that failure have one of the names. mapped: only if a file
-    with this in its path is mapped. having: only if such a file is installed. missing: what a file that
-    is not there does. fails: what one that cannot be opened does. says: what the package then does.
+    files: patterns below the import folders, where the first match is opened, or absolute ones. below: the
+    patterns that each file "FOLDER/NAME" stands for, the first with a match is used. one_of: only the first
+    entry that opens counts; "A + B" opens both. visible: as RTLD_GLOBAL. every: all matches are opened. when:
+    only after a `try` failed, or if none did. named: only if the words of that failure have one of the names.
+    mapped, having: only if a file with this in its path is mapped, or such a file installed. missing, fails:
+    what a file does that is not there, or cannot be opened. says: what the package then does.
     """
 
     files: tuple[str, ...]
@@ -108,13 +107,6 @@ def preloaded(host: Host, process: Process, row: Preload) -> list[tuple[Import, 
     """Do a row's steps to a process, and return what fails; what certainly does ends the import."""
     failed: list[tuple[Import, Opening]] = []
     tried: Opening | None = None
-
-    def note(opening: Opening, path: str, says: str, is_certain: bool = True) -> None:
-        faults = opening.faults
-        if says and faults:
-            faults = (replace(faults[0], cause=says), *faults[1:])
-        failed.append((Import(row.module, path, is_certain, row.source), opening._replace(faults=faults)))
-
     for step in row.opens:
         is_due = not step.when or bool(tried) == (step.when == "failed")
         is_mapped = not step.mapped or any(step.mapped in mapped.path for mapped in process.mapped)
@@ -122,28 +114,27 @@ def preloaded(host: Host, process: Process, row: Preload) -> list[tuple[Import, 
             continue
         names = [file.rpartition("/")[2] for file in step.files]
         if step.named and tried and not any(name in tried.faults[0].message for name in names):
-            note(tried, step.files[0], "")
-            return failed
+            return [*failed, (Import(row.module, step.files[0]), tried)]
         for path, opening in _openings(host, process, step):
-            if opening is None:
-                says = step.says.replace("{name}", path)
-                if step.missing == "raise":
-                    lost = Opening((Fault("missing-library", path.rpartition("/")[2], says),))
-                    note(tried or lost, path, says if tried else "")
-                    return failed
-                if step.fails == "try":
-                    message = f"{path}: cannot open shared object file: No such file or directory"
-                    tried = Opening((Fault("missing-file", path, message, (path,)),))
-                if step.missing == "stop":
-                    break
-            elif opening.faults and step.fails == "try":
-                tried = opening
-            elif opening.faults and step.fails in ("raise", "part"):
-                note(opening, path, step.says, step.fails == "raise")
-                if step.fails == "raise":
-                    return failed
-            elif opening.faults and step.fails == "stop":
+            does, says = step.fails, step.says.replace("{name}", path)
+            if opening is None and does != "try":
+                does = step.missing
+                opening = tried or Opening((Fault("missing-library", path.rpartition("/")[2], says),))
+            elif opening is None:
+                words = f"{path}: cannot open shared object file: No such file or directory"
+                opening = Opening((Fault("missing-file", path, words, (path,)),))
+            if not opening.faults:
+                continue
+            if does in ("raise", "part"):
+                first, *others = opening.faults
+                first = replace(first, cause=says if says != first.message else "") if says else first
+                guard = Guard.NOTHING if does == "raise" else Guard.FAILURE
+                failed.append((Import(row.module, path, guard), opening._replace(faults=(first, *others))))
+            if does == "raise":
+                return failed
+            if does == "stop":
                 break
+            tried = opening if does == "try" else tried
     return failed
 
 
@@ -189,8 +180,21 @@ def matches(host: Host, file: str, below: tuple[str, ...] = (), every: bool = Fa
     found: list[str] = []
     for base in ("",) if file.startswith("/") else python_folders(host):
         for text in below or (file,):
-            path = text.format(folder=folder, name=name, cuda=torch_cuda(host).partition(".")[0])
+            path = text.format(folder=folder, name=name, **placeholders(host))
             found += host.glob(f"{base}/{path}" if base else path)
             if found and not every:
                 return found[:1]
     return found
+
+
+@once_per_host
+def placeholders(host: Host) -> dict[str, str]:
+    """Return what rows mean by {cuda}, "13", {torch}, "cuda130", {nvrtc}, "13.0"; "" if unknown."""
+    version = torch_cuda(host)
+    major, minor = [*(version or torch_cuda(host, "hip")).split("."), ""][:2]
+    nvrtc = distribution(host, "nvidia-cuda-nvrtc") or distribution(host, "nvidia-cuda-nvrtc-cu12")
+    return {
+        "cuda": version.partition(".")[0],
+        "torch": f"{'cuda' if version else 'rocm'}{int(major) * 10 + int(minor)}" if minor else "",
+        "nvrtc": ".".join(nvrtc.version.split(".")[:2]) if nvrtc else "",
+    }
