@@ -24,15 +24,20 @@ class CacheEntry(Struct, frozen=True, array_like=True):
     flags: int
 
 
-@once_per_host
-def cached_libraries(host: Host) -> list[str]:
-    """Return the paths in a host's cache that are for its processor."""
-    ours = {"amd64": "x86_64", "arm64": "aarch64"}.get(host.machine, host.machine)
+def cache_entries(host: Host, machine: str) -> list[CacheEntry]:
+    """Return the entries of a host's cache for a processor, all of them for "" and none without a cache."""
     try:
         entries = host.extracted("/etc/ld.so.cache", loader_cache, list[CacheEntry])
     except (OSError, ValueError):
         return []
-    return [entry.path for entry in entries if not ours or architecture_of(entry.flags) in ("", ours)]
+    return [entry for entry in entries if not machine or architecture_of(entry.flags) in ("", machine)]
+
+
+@once_per_host
+def cached_libraries(host: Host) -> list[str]:
+    """Return the paths in a host's cache that are for its processor."""
+    ours = {"amd64": "x86_64", "arm64": "aarch64"}.get(host.machine, host.machine)
+    return [entry.path for entry in cache_entries(host, ours)]
 
 
 def loader_cache(path: str) -> list[CacheEntry]:

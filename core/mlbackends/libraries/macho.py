@@ -135,8 +135,7 @@ class MachOImage(FileImage):
 
     def exports(self, name: str) -> bool:
         """Return whether the trie of exports has a function or variable of C, as dyld looks it up."""
-        trie = self.trie()
-        return bool(trie) and is_in_trie(trie, b"_" + name.encode("utf-8", "surrogatepass"))
+        return is_in_trie(self.trie(), b"_" + name.encode("utf-8", "surrogatepass"))
 
     def trie(self) -> bytes:
         """Return the trie of exports, b"" without one."""
@@ -166,7 +165,9 @@ def is_in_trie(trie: bytes, name: bytes) -> bool:
     """Return whether a trie of exports has a symbol. Raises NotALibrary."""
     node = 0
     try:
-        for _ in range(2 * len(name) + 2):  # an empty edge leads to a symbol that others begin with
+        for _ in range(
+            2 * len(name) + 2 if trie else 0
+        ):  # an empty edge leads to a symbol that others begin with
             terminal, at = _number(trie, node)
             if terminal and not name:
                 return True

@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import chain, takewhile
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -28,8 +29,8 @@ from mlbackends.base.errors import NotALibrary
 from mlbackends.base.quantities import dotted_numbers
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.libraries.elf import ElfImage, text_of
-from mlbackends.libraries.loader_cache import CacheEntry, architecture_of, loader_cache
-from mlbackends.loading.dynamic_symbols import DynamicSymbols, Symbol
+from mlbackends.libraries.loader_cache import cache_entries
+from mlbackends.loading.dynamic_symbols import DynamicSymbols
 from mlbackends.model.loading import Fault, LoadedFile, Need
 
 
@@ -69,25 +70,17 @@ class Mapped:
     """An object that a process has mapped.
 
     name: its path as the loader writes it, with the ".." of a search path. path: the same without them.
-    loader: the object that needed it first; None if it was opened.
+    chain: this object, the one that needed it first, and so on up to the one that was opened. route: their
+    paths, from there to this one.
     """
 
     def __init__(self, name: str, real: str, file: ObjectFile, loader: "Mapped | None") -> None:
         self.name, self.path = name, posixpath.normpath(name)
-        self.real, self.file, self.loader = real, file, loader
+        self.real, self.file = real, file
+        self.chain: tuple[Mapped, ...] = (self, *(loader.chain if loader else ()))
+        self.route: tuple[str, ...] = (*(loader.route if loader else ()), self.path)
         self.needs: list[Need] = []
         self.needed: list[Mapped] = []
-
-    def chain(self) -> Iterator["Mapped"]:
-        """Yield this object, the one that loaded it, and so on up to the one that was opened."""
-        mapped: Mapped | None = self
-        while mapped:
-            yield mapped
-            mapped = mapped.loader
-
-    def route(self) -> tuple[str, ...]:
-        """Return the paths from the object that was opened to this one."""
-        return tuple(mapped.path for mapped in self.chain())[::-1]
 
 
 class Opening(NamedTuple):
@@ -227,22 +220,31 @@ class Process:
             for version, is_optional in versions.items():
                 if version not in definer.file.symbols.versions and not is_optional:
                     message = f"{definer.name}: version `{version}' not found (required by {mapped.name})"
-                    yield Fault("missing-version", version, message, (*mapped.route(), definer.path))
+                    yield Fault("missing-version", version, message, (*mapped.route, definer.path))
 
     def _unbound(self, mapped: Mapped, scope: list[Mapped]) -> Iterator[Fault]:
         """Yield the symbols of an object that nothing in its scope defines as one fault, of the first."""
-        lacking = unbound(mapped, scope)
-        if not lacking:
+        symbols = mapped.file.symbols.lacking
+        left: dict[int, list[int]] = {}
+        for index, symbol in symbols.items():
+            left.setdefault(symbol.hash, []).append(index)
+        for other in scope:
+            defined = other.file.symbols
+            for value in [*defined.may_define(left.keys())]:
+                left[value] = [index for index in left[value] if not defined.defines(symbols[index])]
+                if not left[value]:
+                    del left[value]
+        if not left:
             return
+        lacking = {index: str(symbols[index]) for index in sorted(chain.from_iterable(left.values()))}
         with ElfImage(self.host.real(mapped.real)) as image:
             first = mapped.file.symbols.first_used(image, lacking)
         if first is None:
             return  # nothing refers to it
-        symbol = lacking[first]
-        version = f", version {symbol.version}" if symbol.version else ""
-        message = f"{mapped.name}: undefined symbol: {symbol}{version}"
-        others = tuple(str(other) for index, other in lacking.items() if index != first)
-        yield Fault("missing-symbol", str(symbol), message, mapped.route(), others=others)
+        name, version = lacking.pop(first), symbols[first].version
+        message = f"{mapped.name}: undefined symbol: {name}{f', version {version}' * bool(version)}"
+        others = tuple(lacking.values())
+        yield Fault("missing-symbol", name, message, mapped.route, others=others)
 
     # ---- searching --------------------------------------------------------------------------------
 
@@ -309,7 +311,7 @@ class Process:
             path, code = name, "missing-library"
             words = "cannot open shared object file: No such file or directory"
         shown = name if code == "missing-library" else posixpath.basename(name)
-        return Fault(code, shown, f"{path}: {words}", (*(asking.route() if asking else ()), path))
+        return Fault(code, shown, f"{path}: {words}", (*(asking.route if asking else ()), path))
 
     def _machine(self) -> str:
         return self.program.file.machine if self.program else self.host.machine
@@ -319,7 +321,7 @@ class Process:
         if "/" in name:
             yield posixpath.join(_current_folder(self.host), name), "path", ""
             return
-        askers = [*asking.chain()] if asking else []
+        askers = asking.chain if asking else ()
         variable = self.host.env("LD_LIBRARY_PATH")
         listed = re.split("[:;]", variable) if variable else []
         from_variable = self._in(listed, self.program, name, "LD_LIBRARY_PATH")
@@ -391,21 +393,6 @@ def _binding_order(closure: list[Mapped]) -> list[Mapped]:
     return order
 
 
-def unbound(mapped: Mapped, scope: Iterable[Mapped]) -> dict[int, Symbol]:
-    """Return the symbols of an object that nothing in a scope defines, by their index in its table."""
-    lacking = mapped.file.symbols.lacking
-    left: dict[int, list[int]] = {}
-    for index, symbol in lacking.items():
-        left.setdefault(symbol.hash, []).append(index)
-    for other in scope:
-        defined = other.file.symbols
-        for value in [*defined.may_define(left.keys())]:
-            left[value] = [index for index in left[value] if not defined.defines(lacking[index])]
-            if not left[value]:
-                del left[value]
-    return {index: lacking[index] for index in sorted(chain.from_iterable(left.values()))}
-
-
 @once_per_host
 def object_file(host: Host, real: str) -> ObjectFile:
     """Return a shared object of a host. Raises NotALibrary and OSError."""
@@ -415,22 +402,16 @@ def object_file(host: Host, real: str) -> ObjectFile:
 @once_per_host
 def cached_paths(host: Host, machine: str) -> dict[str, list[str]]:
     """Return the files in the loader's cache for a processor by soname, the one that it takes first."""
-    try:
-        entries = host.extracted("/etc/ld.so.cache", loader_cache, list[CacheEntry])
-    except (OSError, ValueError):
-        return {}
-    levels = cpu_levels(host)
-    paths: dict[str, list[tuple[int, str]]] = {}
-    for entry in entries:
-        if architecture_of(entry.flags) not in ("", machine):
-            continue
+    levels = (*cpu_levels(host), "")
+    ranked: list[tuple[int, str, str]] = []
+    for entry in cache_entries(host, machine):
         level = entry.path.partition("/glibc-hwcaps/")[2].partition("/")[0]
-        if not level or level in levels:
-            rank = levels.index(level) if level else len(levels)
-            paths.setdefault(entry.soname, []).append((rank, entry.path))
-    return {
-        name: [path for _, path in sorted(found, key=lambda item: item[0])] for name, found in paths.items()
-    }
+        if level in levels:
+            ranked.append((levels.index(level), entry.soname, entry.path))
+    paths: dict[str, list[str]] = {}
+    for _, soname, path in sorted(ranked, key=itemgetter(0)):
+        paths.setdefault(soname, []).append(path)
+    return paths
 
 
 @once_per_host

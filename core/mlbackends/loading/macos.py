@@ -30,7 +30,7 @@ from mlbackends.model.loading import Fault
 _SYSTEM = ("/usr/lib/", "/System/Library/", "/System/iOSSupport/")
 _FLAT = 254
 #: C++ names in a namespace or class that is not of the C++ runtime, which is the system's.
-_OWN_CXX = re.compile(r"__ZN[KVRO]*(?!10__cxxabiv1)\d")
+_OWN_CXX = re.compile(rb"__ZN[KVRO]*(?!10__cxxabiv1)\d")
 _NEWEST_WITH_FALLBACKS = (13,)
 
 
@@ -49,10 +49,6 @@ class Dylib(ObjectFile):
         self.soname = described.soname if described.soname.startswith(("/", "@rpath/")) else ""
         self.weak, self.passed_on = image.texts(0x80000018), image.texts(0x8000001F)
         self.exports, self.lacking = image.trie(), tuple(image.undefined())
-
-    def exported(self, symbol: bytes) -> bool:
-        """Return whether this file has a symbol for others."""
-        return is_in_trie(self.exports, symbol) if self.exports else False
 
 
 def read_dylibs(path: str) -> tuple[Dylib, ...]:
@@ -85,7 +81,7 @@ class MacProcess(Process):
         )
         cause = "dyld opens it only if this macOS has every function that it needs"
         name, message = posixpath.basename(newer[0].path), f"{message} {_system_version(self.host)}"
-        return opening._replace(faults=(Fault("not-read", name, message, newer[0].route(), cause),))
+        return opening._replace(faults=(Fault("not-read", name, message, newer[0].route, cause),))
 
     # ---- searching --------------------------------------------------------------------------------
 
@@ -108,7 +104,7 @@ class MacProcess(Process):
             by = self._marked(asking, is_asking=True)
             reason = f"Library not loaded: {name}\n  Referenced from: {by}\n  Reason: {reason}"
         code = [code for code, _ in tried.values() if code != "missing-library"][-1:] or ["missing-library"]
-        route = (*(asking.route() if asking else ()), name)
+        route = (*(asking.route if asking else ()), name)
         return Fault(code[0], name, f"dlopen({self.root}, 0x0002): {reason}", route)
 
     def _places(self, name: str, asking: Mapped | None) -> Iterator[tuple[str, str, str]]:
@@ -116,7 +112,7 @@ class MacProcess(Process):
         leaf = posixpath.basename(name)
         for folder in self.host.folders("DYLD_LIBRARY_PATH"):
             yield f"{folder}/{leaf}", "DYLD_LIBRARY_PATH", folder
-        chain = [*(asking.chain() if asking else ()), *([self.program] if self.program else ())]
+        chain = [*(asking.chain if asking else ()), *([self.program] if self.program else ())]
         if name.startswith("@rpath/") or "/" not in name:
             for mapped in chain:
                 for folder in mapped.file.rpath:
@@ -146,15 +142,12 @@ class MacProcess(Process):
     def _unbound(self, mapped: Mapped, _: list[Mapped]) -> Iterator[Fault]:
         """Yield the symbols of an object that are not where it expects them as one fault, of the first."""
         missing: dict[str, Mapped | None] = {}
-        for symbol, ordinal in _dylib(mapped).lacking:
-            name = text_of(symbol)
-            if ordinal == _FLAT:
-                if not self._is_defined_anywhere(symbol, name):
-                    missing[name] = None
-            elif 0 < ordinal <= len(mapped.needs):
-                library = self.by_name.get(mapped.needs[ordinal - 1].path)
-                if library and not self._exports(library, symbol):
-                    missing[name] = library
+        for symbol, number in _dylib(mapped).lacking:
+            is_numbered = 0 < number <= len(mapped.needs)
+            library = self.by_name.get(mapped.needs[number - 1].path) if is_numbered else None
+            is_nowhere = number == _FLAT and not self._is_defined_anywhere(symbol)
+            if is_nowhere or (library and not self._exports(library, symbol)):
+                missing[text_of(symbol)] = library
         if not missing:
             return
         name, library = next(iter(missing.items()))
@@ -162,27 +155,25 @@ class MacProcess(Process):
         if library:
             by, expected = self._marked(mapped, is_asking=True), f"Expected in:     {self._marked(library)}"
             words = f"Symbol not found: {name}\n  Referenced from: {by}\n  {expected}"
-        route = (*mapped.route(), library.path) if library else mapped.route()
+        route = (*mapped.route, library.path) if library else mapped.route
         message = f"dlopen({self.root}, 0x0002): {words}"
         yield Fault("missing-symbol", name, message, route, others=tuple(missing)[1:])
 
     def _exports(self, library: Mapped, symbol: bytes, depth: int = 0) -> bool:
         """Return whether a file, or one that it re-exports, has a symbol; the system's have every one."""
-        if _dylib(library).exported(symbol):
-            return True
-        for need in library.needs if depth < 8 else ():
-            if need.name in _dylib(library).passed_on:
-                other = self.by_name.get(need.path)
-                if other is None or self._exports(other, symbol, depth + 1):
-                    return True
-        return False
+        dylib = _dylib(library)
+        passed_on = (need.path for need in library.needs if need.name in dylib.passed_on and depth < 8)
+        return is_in_trie(dylib.exports, symbol) or any(
+            other is None or self._exports(other, symbol, depth + 1)
+            for other in map(self.by_name.get, passed_on)
+        )
 
-    def _is_defined_anywhere(self, symbol: bytes, name: str) -> bool:
+    def _is_defined_anywhere(self, symbol: bytes) -> bool:
         """Return whether anything that is loaded has a flat symbol, or the system or Python may have it."""
-        is_of_python = name.startswith(("_Py", "__Py"))
-        if not ((is_of_python and self.program) or _OWN_CXX.match(name)):
+        is_of_python = symbol.startswith((b"_Py", b"__Py"))
+        if not ((is_of_python and self.program) or _OWN_CXX.match(symbol)):
             return True
-        return any(_dylib(other).exported(symbol) for other in self.mapped)
+        return any(is_in_trie(_dylib(other).exports, symbol) for other in self.mapped)
 
     def _newer(self, mapped: Mapped) -> str:
         """Return the oldest macOS of a file where that is newer than the running one, else ""."""

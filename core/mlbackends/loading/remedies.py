@@ -120,7 +120,7 @@ def _missing_library(host: Host, fault: Fault, names: list[str]) -> tuple[str, s
     torch = distributions(host).get("torch")
     if row := _row("hint", name):
         hint = row["hint"].format(torch=_versioned(torch[0]) if torch else "the installed one")
-        return row.get("cause", ""), hint, ""
+        return row.get("cause", ""), hint, row.get("command", "")
     if system := _row("system", name):
         packages = system["names"]
         hint = f"install {packages['apt']} (Debian, Ubuntu) or {packages['dnf']} (Fedora, RHEL)"

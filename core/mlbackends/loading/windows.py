@@ -25,10 +25,8 @@ from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import conda_prefix, distributions, python_folders
 from mlbackends.libraries.pe import exports, imported_functions, pe_headers
 from mlbackends.libraries.windows import (
-    REDISTRIBUTABLE,
     file_names,
     folders,
-    is_runtime,
     process_machine,
     program_folder,
     system_folder,
@@ -48,7 +46,10 @@ _MOST_STEPS = 8
 _STEPS, _OTHER_STEPS = ("application", "conda", "system-folder"), ("application", "system-folder", "PATH")
 _NAMES = {"application": "application folder", "system-folder": "System32"}
 _PYTHON = re.compile(r"python(3)(\d+t?)\.dll")
-_DRIVER = ("nvcuda.dll", "nvml.dll", "nvapi64.dll", "opencl.dll", "vulkan-1.dll")
+#: What a machine has in System32, without its being a part of Windows: Visual C++'s runtime, and drivers.
+_OF_MACHINE = re.compile(
+    r"(?i)((vcruntime|msvcp|concrt|vcomp|libomp)140[\w.]*|nvcuda|nvml|nvapi64|opencl|vulkan-1)\.dll$"
+)
 
 
 class Dll(ObjectFile):
@@ -116,21 +117,15 @@ class WindowsProcess(Process):
                     yield from ((added, "os.add_dll_directory") for added in added_folders(self.host, top))
 
     def _refusal(self, name: str, asking: Mapped | None, tried: dict[str, tuple[str, str]]) -> Fault | None:
-        route = asking.route() if asking else ()
+        route = asking.route if asking else ()
         for path, (code, words) in tried.items():
             return Fault(code, name, self._message(193), (*route, path), f"{path}: {words}")
-        code, cause, hint, command = "missing-library", "", "", ""
-        is_of_compiler = is_runtime(name) and "-" not in name  # delvewheel adds a hash to the name
-        is_known = bool(self.host.listdir(system_folder(self.host)))
-        needs = f"{route[-1]} needs {name}" if route else ""
-        if needs and not is_known and (is_of_compiler or name.lower() in _DRIVER):
-            code, cause = "not-read", f"{needs}; what this Windows has in System32 is not known"
-        elif needs and is_of_compiler:
-            cause = f"{needs}, a part of Visual C++'s runtime that Python does not bring"
-            hint, command = REDISTRIBUTABLE, "winget install Microsoft.VCRedist.2015+.x64"
-        elif needs and (match := _PYTHON.fullmatch(name.lower())):
+        code, cause, needs = "missing-library", "", f"{route[-1]} needs {name}" if route else ""
+        if needs and (match := _PYTHON.fullmatch(name.lower())):
             code, cause = "wrong-python", f"{needs}: it is built for Python {match[1]}.{match[2]}"
-        return Fault(code, name, self._message(126), (*route, name), cause, hint, command)
+        elif needs and _OF_MACHINE.match(name) and not self.host.listdir(system_folder(self.host)):
+            code, cause = "not-read", f"{needs}; what this Windows has in System32 is not known"
+        return Fault(code, name, self._message(126), (*route, name), cause)
 
     def _message(self, error: int) -> str:
         """Return what Python prints for an error of LoadLibraryExW."""
@@ -155,7 +150,7 @@ class WindowsProcess(Process):
             if lacking:
                 what = f"function number {lacking[0]}" if lacking[0].isdecimal() else lacking[0]
                 cause = f"{mapped.path} needs {what} of {need.name}, and {need.path} does not have it"
-                route, others = (*mapped.route(), need.path), tuple(lacking[1:])
+                route, others = (*mapped.route, need.path), tuple(lacking[1:])
                 yield Fault("missing-symbol", lacking[0], self._message(127), route, cause, others=others)
                 return
 
