@@ -27,7 +27,6 @@ from mlbackends.host.python.packages import (
     record_bytes,
 )
 from mlbackends.libraries import amd
-from mlbackends.libraries.cuda.driver import driver_release
 from mlbackends.libraries.device_names import device_of_product
 from mlbackends.libraries.elf import ElfImage
 from mlbackends.loading.gpu_code import GpuCode, Target, chip_table, gpu_code
@@ -69,13 +68,13 @@ def gpus(host: Host) -> tuple[TargetMachine, ...]:
     for system, capabilities in chip_table()["tegra"].items():
         if f"nvidia,{system}" in compatible:
             found[capabilities[0]] = TargetMachine(system, f"the GPU of {system}", capabilities[0])
-    folder, release = "/proc/driver/nvidia/gpus", driver_release(host)
+    folder = "/proc/driver/nvidia/gpus"
     for address in host.listdir(folder):
         model = _MODEL.search(host.read(f"{folder}/{address}/information", 4096))
         name = model[1].strip() if model else "the NVIDIA GPU"
         row = device_of_product(name)
         chip = row.device.capability if row and row.device.kind == "cuda" else ""
-        found[chip or name] = TargetMachine(name, name, chip, driver=release)
+        found[chip or name] = TargetMachine(name, name, chip)
     for gpu in amd.gpus(host):
         if gpu.node is not None:
             name = gpu.target or "the AMD GPU"

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from mlbackends.base.patterns import pattern
 from mlbackends.base.quantities import dotted_numbers
-from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.python.installing import quoted
 from mlbackends.host.python.packages import Distribution, python_release
@@ -25,6 +24,7 @@ from mlbackends.model.loading import Fault, LoadedFile
 
 _TAG = pattern(r"\.cpython-(\d)(\d+t?)-[\w-]+\.so$")
 _RUNTIME = pattern(r"libcudart\.so\.(\d+)")
+_NEWER_SYSTEM = "use a newer system, as in a container, or a build for an older glibc"
 _WHEEL_BYTES = 1 << 16
 
 
@@ -57,9 +57,9 @@ def _too_old(host: Host, faults: list[Fault]) -> Fault:
     others = tuple(dict.fromkeys(fault.name for fault in faults if fault.name != faults[0].name))
     prefix = next((its for its in ("GLIBC_", "GLIBCXX_", "CXXABI_") if highest(names, its)), "")
     if prefix == "GLIBC_":
-        here = c_library(host)[1]
-        cause, hint = _newer_glibc(highest(names, prefix), here, f"this machine has {here}")
-        return replace(faults[0], code="glibc-too-old", cause=cause, hint=hint, others=others)
+        needed, here = highest(names, prefix), c_library(host)[1]
+        cause = f"It is built for glibc {needed} or newer; this machine has {here}."
+        return replace(faults[0], code="glibc-too-old", cause=cause, hint=_NEWER_SYSTEM, others=others)
     if not prefix:  # GLIBC_PRIVATE
         return replace(faults[0], others=others)
     path = next(fault.path[-1] for fault in faults if fault.name.startswith(prefix))
@@ -74,17 +74,6 @@ def _too_old(host: Host, faults: list[Fault]) -> Fault:
     command = f"export LD_PRELOAD={quoted(library)}" if library else ""
     cause = f"It needs {wanted}; {path} ends at {has}."
     return replace(faults[0], cause=cause, hint=hint, command=command, others=others)
-
-
-def _newer_glibc(needed: str, other: str, has: str) -> tuple[str, str]:
-    """Return the cause and the hint of a file that needs a newer glibc than another."""
-    releases = (
-        next((f"{system} {name}" for name, its in rows if dotted_numbers(its) >= dotted_numbers(needed)), "")
-        for system, rows in table("loading/fit")["glibc"].items()
-    )
-    systems = ", ".join(filter(None, releases))
-    cause = f"It is built for glibc {needed} or newer{f' ({systems})' if systems else ''}; {has}."
-    return cause, f"use a newer system, as in a container, or a build for glibc {other}"
 
 
 def _for_another(host: Host, fault: Fault, at: str, dist: Distribution | None) -> Fault:
@@ -137,6 +126,6 @@ def glibc_faults(files: Iterable[LoadedFile], glibc: str, host: Host) -> Iterato
         needed = highest([name for names in versions for name in names], "GLIBC_")
         if dotted_numbers(needed) > dotted_numbers(glibc):
             message = f"libc.so.6: version `GLIBC_{needed}' not found (required by {path})"
-            cause, hint = _newer_glibc(needed, glibc, f"not {glibc}")
-            yield Fault("glibc-too-old", f"GLIBC_{needed}", message, (path,), cause, hint)
+            cause = f"It is built for glibc {needed} or newer, not {glibc}."
+            yield Fault("glibc-too-old", f"GLIBC_{needed}", message, (path,), cause, _NEWER_SYSTEM)
             return

@@ -75,26 +75,22 @@ class GpuCode(Struct, frozen=True):
 
 @once_per_host
 def gpu_code(host: Host, real: str, whole: bool = False) -> GpuCode:
-    """Return the GPU code in a file of a host. Raises NotALibrary and OSError.
-
-    whole: also what is outside the sections that are made for it, for which every byte is read.
-    """
+    """Return the GPU code in a file, or `whole`, anywhere in it. Raises NotALibrary and OSError."""
     return host.extracted(real, read_all_gpu_code if whole else read_gpu_code, GpuCode)
 
 
-def read_gpu_code(path: str) -> GpuCode:
+def read_gpu_code(path: str, is_whole: bool = False) -> GpuCode:
     """Read a file of GPU code, or the sections for it of an ELF file. Raises NotALibrary and OSError."""
     with FileImage(path) as image:
-        return _Search(image, is_whole=False).code
+        return _Search(image, is_whole).code
 
 
 def read_all_gpu_code(path: str) -> GpuCode:
-    """Read the GPU code that is anywhere in a file. Raises NotALibrary and OSError.
+    """Read also what is outside the sections for GPU code, for which every byte of the file is read.
 
     cuFFT, for one, has its fat binaries in `.ldata`, and other libraries have plain cubins in `.rodata`.
     """
-    with FileImage(path) as image:
-        return _Search(image, is_whole=True).code
+    return read_gpu_code(path, is_whole=True)
 
 
 def has_gpu_sections(image: FileImage) -> bool:
@@ -192,32 +188,22 @@ class _Search:
 
     def _bundle(self, at: int) -> int:
         """Add a bundle; return its size."""
-        return self._table(self._bytes(at, _BUNDLE_BYTES))
+        return self._add_entries(self._bytes(at, _BUNDLE_BYTES))
 
     def _compressed_bundle(self, at: int) -> int:
         """Add a compressed bundle, or count it; return its size."""
         version, method, size = struct.unpack_from("<HHQ", self._bytes(at, 16).ljust(16, b"\0"), 4)
         is_wide = version >= _VERSION_WIDE
-        size = size if is_wide else size & 0xFFFFFFFF
         plain = _decompressed(self._bytes(at + (32 if is_wide else 24), _PACKED_BYTES), method)
-        if plain.startswith(_BUNDLE):
-            self._table(plain)
-        else:
-            self._unread += 1
-        return size if size <= self._image.size - at else 0
+        self._unread += not plain.startswith(_BUNDLE)
+        self._add_entries(plain)
+        return int(size if is_wide else size & 0xFFFFFFFF)
 
-    def _table(self, data: bytes) -> int:
-        """Add the targets of the bundle that some bytes begin with; return where its last entry ends."""
-        (count,) = struct.unpack_from("<Q", data.ljust(32, b"\0"), 24)
-        entry, end = 32, 32
-        while count > 0 and entry + 24 <= len(data):
-            offset, size, length = struct.unpack_from("<3Q", data, entry)
-            triple = text_of(data[entry + 24 : entry + 24 + length])
-            entry += 24 + length
-            end, count = max(end, entry, offset + size), count - 1
-            if "amdgcn" in triple:
-                self._targets.add(Target("gfx", triple.rpartition("--")[2]))
-        return end
+    def _add_entries(self, data: bytes) -> int:
+        """Add the targets in the table that a bundle begins with; return where the last one's code ends."""
+        entries = [(struct.unpack("<QQ", at), name) for at, name in _ENTRY.findall(data)]
+        self._targets |= {Target("gfx", text_of(name)) for _, name in entries}
+        return max((offset + size for (offset, size), _ in entries), default=0)
 
 
 def _decompressed(packed: bytes, method: int) -> bytes:
@@ -234,12 +220,15 @@ def _decompressed(packed: bytes, method: int) -> bytes:
     return b""
 
 
+_GFX = rb"gfx[0-9a-f]+(?:-\d)?(?:-generic)?(?::\w+[+-])*"
 _FAT = 0xBA55ED50.to_bytes(4, "little")
 _ELF = b"\x7fELF\2\1"
 _BUNDLE, _COMPRESSED_BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB"
 _NVIDIA, _AMD = bytes_pattern(_FAT + b"|" + _ELF), bytes_pattern(_BUNDLE + b"|" + _COMPRESSED_BUNDLE)
 _SECTIONS = {b".nv_fatbin": _NVIDIA, b"__nv_relfatbin": _NVIDIA, b".hip_fatbin": _AMD}
-_AMD_NAME = bytes_pattern(rb"amdgcn-amd-amdhsa--(gfx[\w:+-]+)")
+_AMD_NAME = bytes_pattern(rb"amdgcn[\w-]*-(" + _GFX + rb")")
+#: Offset and size of an entry's code, the length of its name, the name.
+_ENTRY = bytes_pattern(rb"(?s)(.{16}).{8}\w+-amdgcn[\w-]*-(" + _GFX + rb")")
 _SECTION = "<IIQQQQIIQQ"
 _KINDS = {1: ("ptx", "compute_"), 2: ("sm", "sm_"), 8: ("ptx", "lto_")}
 _ARCHITECTURE, _FAMILY = 0x100000, 0x200000
