@@ -209,8 +209,8 @@ def _unknown_to_assembler(host: Host, dist: Distribution, target: TargetMachine)
 def _processor_faults(host: Host, dist: Distribution, target: TargetMachine) -> Iterator[Fault]:
     """Yield why a package's files are not for a machine's processor."""
     level = x86_64_level(frozenset(target.features))
-    if level:
-        yield from _floor_faults(host, dist, target)
+    if level and (fault := _below_floor(host, dist, target)):
+        yield fault
     # No known wheel is marked for more than level 3.
     is_old = "" < level < "x86-64-v3"
     for path in shared_objects(host, dist) if target.machine or is_old else ():
@@ -229,8 +229,8 @@ def _processor_faults(host: Host, dist: Distribution, target: TargetMachine) -> 
             return
 
 
-def _floor_faults(host: Host, dist: Distribution, target: TargetMachine) -> Iterator[Fault]:
-    """Yield a fault if the wheel of a package, or of one that it imports, needs more than a CPU has."""
+def _below_floor(host: Host, dist: Distribution, target: TargetMachine) -> Fault | None:
+    """Return a fault if the wheel of a package, or of one that it imports, needs more than a CPU has."""
     imported = {name for row in cpu_floors() if dist.name in row.importers for name in row.distributions}
     for name in (dist.name, *sorted(imported)):
         owner = distribution(host, name)
@@ -239,17 +239,16 @@ def _floor_faults(host: Host, dist: Distribution, target: TargetMachine) -> Iter
             continue
         if unmet := unmet_floor(name, owner.version, frozenset(target.features), distributions(host)):
             row, missing = unmet
-            wheels = "its wheels" if name == dist.name else f"the wheels of {name}"
             needs, lacks = joined(row.needs), joined([word.upper() for word in missing])
             instead = row.instead.format(version=owner.version)
-            yield Fault(
+            return Fault(
                 "no-code-for-chip" if row.loads else "cpu-too-old",
                 needs,
                 f"{row.message.rstrip('.')}: it needs {needs}",
-                cause=f"{wheels} are compiled for {needs}; {target.title or target.name} lacks {lacks}",
+                cause=f"the wheels of {name} need {needs}; {target.title or target.name} lacks {lacks}",
                 hint=f"install {instead}" if instead else f"build {name} from source for this CPU",
             )
-            return
+    return None
 
 
 def processor_needed(path: str) -> tuple[str, str]:
