@@ -98,7 +98,7 @@ def has_gpu_sections(image: FileImage) -> bool:
     return any(_sections(image))
 
 
-def _sections(image: FileImage) -> Iterator[tuple[int, int, re.Pattern[bytes]]]:
+def _sections(image: FileImage) -> Iterator[tuple[int, int, tuple[bytes, ...]]]:
     """Yield where the sections for GPU code of a 64-bit ELF file begin and end, and how code begins there."""
     if image.exactly(0, min(image.size, 6)) != _ELF:
         return
@@ -112,7 +112,7 @@ def _sections(image: FileImage) -> Iterator[tuple[int, int, re.Pattern[bytes]]]:
             yield offset, offset + size, marks
 
 
-def _ranges(image: FileImage, is_whole: bool) -> Iterator[tuple[int, int, re.Pattern[bytes]]]:
+def _ranges(image: FileImage, is_whole: bool) -> Iterator[tuple[int, int, tuple[bytes, ...]]]:
     """Yield the ranges of a file that may have GPU code, and how it begins there."""
     head = image.exactly(0, min(image.size, 32))
     if head.startswith(_ELF) and head[18:20] not in _MACHINES:
@@ -120,7 +120,7 @@ def _ranges(image: FileImage, is_whole: bool) -> Iterator[tuple[int, int, re.Pat
         if is_whole:
             yield 0, image.size, _NVIDIA
     else:
-        yield from ((0, image.size, marks) for marks in (_NVIDIA, _AMD) if marks.match(head))
+        yield from ((0, image.size, marks) for marks in (_NVIDIA, _AMD) if head.startswith(marks))
 
 
 class _Search:
@@ -137,10 +137,13 @@ class _Search:
         for at, end, marks in _ranges(image, is_whole):
             length = BLOCK_BYTES
             while at < end:
-                found = marks.search(self._bytes(at, min(length + len(_BUNDLE) - 1, end - at)))
+                piece = self._bytes(at, min(length + len(_BUNDLE) - 1, end - at))
+                # Two searches take a fifth of the time of a pattern's.
+                found = [(place, mark) for mark in marks if (place := piece.find(mark)) >= 0]
                 if found:
-                    at += found.start()
-                    at, length = at + max(readers[found[0]](at), len(found[0])), BLOCK_BYTES
+                    place, mark = min(found)
+                    at += place
+                    at, length = at + max(readers[mark](at), len(mark)), BLOCK_BYTES
                 else:
                     at, length = at + length, min(length * 2, _PIECE_BYTES)  # mostly the next one is near
         self.code = GpuCode(tuple(sorted(self._targets)), self._unread)
@@ -201,7 +204,8 @@ class _Search:
 
     def _add_entries(self, data: bytes) -> int:
         """Add the targets in the table that a bundle begins with; return where the last one's code ends."""
-        entries = [(struct.unpack("<QQ", at), name) for at, name in _ENTRY.findall(data)]
+        table_bytes = 32 + int.from_bytes(data[24:32], "little") * _ENTRY_BYTES
+        entries = [(struct.unpack("<QQ", at), name) for at, name in _ENTRY.findall(data[:table_bytes])]
         self._targets |= {Target("gfx", text_of(name)) for _, name in entries}
         return max((offset + size for (offset, size), _ in entries), default=0)
 
@@ -224,10 +228,11 @@ _GFX = rb"gfx[0-9a-f]+(?:-\d)?(?:-generic)?(?::\w+[+-])*"
 _FAT = 0xBA55ED50.to_bytes(4, "little")
 _ELF = b"\x7fELF\2\1"
 _BUNDLE, _COMPRESSED_BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB"
-_NVIDIA, _AMD = bytes_pattern(_FAT + b"|" + _ELF), bytes_pattern(_BUNDLE + b"|" + _COMPRESSED_BUNDLE)
+_NVIDIA, _AMD = (_FAT, _ELF), (_BUNDLE, _COMPRESSED_BUNDLE)
 _SECTIONS = {b".nv_fatbin": _NVIDIA, b"__nv_relfatbin": _NVIDIA, b".hip_fatbin": _AMD}
 _AMD_NAME = bytes_pattern(rb"amdgcn[\w-]*-(" + _GFX + rb")")
-#: Offset and size of an entry's code, the length of its name, the name.
+#: Offset and size of an entry's code, the length of its name, the name; together they have fewer bytes.
+_ENTRY_BYTES = 128
 _ENTRY = bytes_pattern(rb"(?s)(.{16}).{8}\w+-amdgcn[\w-]*-(" + _GFX + rb")")
 _SECTION = "<IIQQQQIIQQ"
 _KINDS = {1: ("ptx", "compute_"), 2: ("sm", "sm_"), 8: ("ptx", "lto_")}
