@@ -45,17 +45,7 @@ def read_elf(path: str) -> Elf:
     Raises NotALibrary, or OSError if the file cannot be opened or read.
     """
     with ElfImage(path) as image:
-        soname, rpath, runpath = (
-            image.string(image.tags[tag]) if tag in image.tags else ""
-            for tag in (_DT_SONAME, _DT_RPATH, _DT_RUNPATH)
-        )
-        return Elf(
-            machine=image.machine,
-            soname=soname,
-            needed=tuple(map(image.string, image.needed)),
-            rpath=tuple(part or "." for part in rpath.split(":")) if rpath else (),
-            runpath=tuple(part or "." for part in runpath.split(":")) if runpath else (),
-        )
+        return image.described()
 
 
 class FileImage:
@@ -253,6 +243,20 @@ class ElfImage(FileImage):
                 self.tags[tag] = value
         if len(self.needed) > _NEEDED_LIMIT:
             raise NotALibrary("the ELF file is damaged: it needs more libraries than any real one")
+
+    def described(self) -> Elf:
+        """Return what the headers and the dynamic section state."""
+        soname, rpath, runpath = (
+            self.string(self.tags[tag]) if tag in self.tags else ""
+            for tag in (_DT_SONAME, _DT_RPATH, _DT_RUNPATH)
+        )
+        return Elf(
+            machine=self.machine,
+            soname=soname,
+            needed=tuple(map(self.string, self.needed)),
+            rpath=tuple(part or "." for part in rpath.split(":")) if rpath else (),
+            runpath=tuple(part or "." for part in runpath.split(":")) if runpath else (),
+        )
 
     def interpreter(self) -> str:
         """Return the path of the loader that a program names, "" for a library."""

@@ -49,17 +49,11 @@ class ObjectFile:
 
     def __init__(self, path: str) -> None:
         with ElfImage(path) as image:
-            tags = image.tags
-            self.machine, self.bits = image.machine, image.bits
-            soname, rpath, runpath = (
-                image.string(tags[tag]) if tag in tags else None for tag in (14, 15, 29)
-            )
-            self.soname = soname or ""
-            self.needed = tuple(map(image.string, image.needed))
-            self.runpath = runpath.split(":") if runpath is not None else ()
-            # The loader ignores a file's RPATH beside a RUNPATH.
-            self.rpath = rpath.split(":") if rpath is not None and runpath is None else ()
-            self.no_default_folders = bool(tags.get(_DT_FLAGS_1, 0) & _DF_1_NODEFLIB)
+            described = image.described()
+            self.machine, self.bits, self.soname = image.machine, image.bits, described.soname
+            self.needed, self.runpath = described.needed, described.runpath
+            self.rpath = () if self.runpath else described.rpath  # the loader ignores it beside a RUNPATH
+            self.no_default_folders = bool(image.tags.get(_DT_FLAGS_1, 0) & _DF_1_NODEFLIB)
             self.has_executable_stack = image.has_executable_stack
             self.interpreter = image.interpreter()
             self.symbols = DynamicSymbols(image)
@@ -195,12 +189,6 @@ class Process:
             self.visible = scope
         return Opening(tuple(faults), tuple(closure))
 
-    def _add(self, mapped: Mapped, *names: str) -> None:
-        self.mapped.append(mapped)
-        for name in (mapped.name, mapped.path, mapped.real, mapped.file.soname, *names):
-            if name:
-                self.by_name.setdefault(self._key(name), mapped)
-
     def _map_needed(self, roots: list[Mapped], faults: list[Fault]) -> list[Mapped]:
         """Map what some objects need, and what that needs; return all, breadth first."""
         closure = list(roots)
@@ -266,19 +254,18 @@ class Process:
                 tried.setdefault(path, ("missing-library", "no such file"))
                 continue
             real = self.host.realpath(path)
-            mapped = self.by_name.get(self._key(real))
             try:
-                if not mapped:
-                    mapped = Mapped(path, real, self._read(real), asking)
-                    self._add(mapped)
+                mapped = self.by_name.get(self._key(real)) or Mapped(path, real, self._read(real), asking)
             except (NotALibrary, OSError) as error:
                 code = "not-read" if isinstance(error, OSError) else getattr(error, "code", "not-a-library")
                 tried[path] = code, str(getattr(error, "strerror", "") or error)
                 if code not in self.passed_over:
                     break
             else:
-                if self.keeps_names:
-                    self.by_name.setdefault(self._key(name), mapped)
+                self.mapped += [mapped] if mapped not in self.mapped else []
+                own = (path, mapped.path, real, mapped.file.soname, name if self.keeps_names else "")
+                for key in map(self._key, filter(None, own)):
+                    self.by_name.setdefault(key, mapped)
                 return Need(name, mapped.path, step, via), mapped
         else:
             need = Need(name)
@@ -353,7 +340,8 @@ class Process:
     ) -> Iterator[tuple[str, str, str]]:
         """Yield a name in each folder, first in those for this CPU's level. owner: what lists the folders."""
         for text in folders:
-            folder = self._expanded(text, owner) or _current_folder(self.host)
+            folder = self._expanded(text, owner)
+            folder = _current_folder(self.host) if folder in ("", ".") else folder
             if "glibc-hwcaps" in self.host.listdir(folder):
                 for level in cpu_levels(self.host):
                     yield f"{folder}/glibc-hwcaps/{level}/{name}", step, folder
