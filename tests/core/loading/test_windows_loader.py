@@ -8,6 +8,7 @@ import pytest
 from tests.core.libraries.test_pe import forged
 
 from mlbackends.loading.packages import resolve
+from mlbackends.loading.windows import WindowsProcess
 from mlbackends.model.loading import PackageLoading, Verdict
 
 if TYPE_CHECKING:
@@ -131,3 +132,10 @@ def test_what_a_library_opens_itself_is_searched_in_path(
 
     assert [fault.name for fault in package.fallbacks] == missing
     assert package.verdict is (Verdict.FALLS_BACK if missing else Verdict.LOADS)
+
+
+def test_a_dll_of_the_system_opens_by_its_name(windows_machine: WindowsMachine) -> None:
+    process = WindowsProcess(windows_machine({}, {}))
+
+    assert process.open("KERNEL32.dll").faults == ()
+    assert [fault.name for fault in process.open("gone.dll").faults] == ["gone.dll"]
