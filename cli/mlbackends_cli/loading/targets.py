@@ -19,11 +19,6 @@ from mlbackends_cli import formats
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.plain import Group, Listing
 
-#: What `--matrix` compares where no `--for` names a chip: the usual GPUs of data centres and desks.
-USUAL = {
-    "nvidia": ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "10.3", "12.0", "12.1"),
-    "amd": ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201"),
-}
 _LEVELS = ("x86-64-v1", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 _MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 _WORDS = {"code": "✓", "ptx": "PTX", "part": "part", "none": "✗", "unknown": "?", "": ""}
@@ -71,7 +66,7 @@ def matrix_text(
     dists = dists or [installed[0] for installed in distributions(host).values()]
     if not chips:
         vendors = {code.vendor for dist in dists for code in package_code(host, dist).values()} or {"nvidia"}
-        usual = [chip for vendor in sorted(vendors, reverse=True) for chip in USUAL[vendor]]
+        usual = [chip for vendor in sorted(vendors, reverse=True) for chip in chip_table()["usual"][vendor]]
         chips = (*{target.chip for target in gpus(host)}.difference(usual, {""}), *usual)
     matrix = chip_matrix(host, dists, chips)
     if not formats.has(form, "listing"):

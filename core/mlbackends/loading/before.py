@@ -17,11 +17,12 @@ from zipfile import ZipInfo
 import msgspec
 
 from mlbackends.base import mounts
-from mlbackends.base.errors import BadInput, Incomplete, NotALibrary, counted, joined, some
+from mlbackends.base.errors import BadInput, Incomplete, NotALibrary, counted, joined
 from mlbackends.base.quantities import dotted_numbers
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import distribution, distributions, normalised, record_bytes
-from mlbackends.loading.assumed import DRIVER, PYTHON, SYSTEM, Assumed
+from mlbackends.loading.assumed import PYTHON, Assumed
 from mlbackends.loading.chips import gpus
 from mlbackends.loading.gpu_code import GpuCode, read_all_gpu_code, read_gpu_code
 from mlbackends.loading.imports import shared_objects
@@ -81,7 +82,8 @@ def before(
         if is_other := bool(glibc) or not machines <= {machine}:
             machine, glibc, root = next(iter(machines), machine), glibc or _NEWEST_GLIBC, f"{folder}/root"
             assumed = {
-                f"/usr/lib64/{name}": Assumed(name, own, machine, host) for name, own in SYSTEM.items()
+                f"/usr/lib64/{name}": Assumed(name, own, machine, host)
+                for name, own in table("loading/assumed.toml")["system"].items()
             }
             host = _bare(host, machine, glibc, root)
             assumed[_PYTHON] = Assumed(_PYTHON, PYTHON, machine)
@@ -89,7 +91,10 @@ def before(
             notes.append(f"assumed to be on {machine}: glibc {glibc}, {others}")
         plan = locked(host, lock) if lock else if_installed(host, wanted, index, alone=is_other)
         if any(target.chip and target.vendor == "nvidia" for target in targets):
-            lacking = {name: own for name, own in DRIVER.items() if not cached_paths(host, machine).get(name)}
+            drivers = table("loading/assumed.toml")["driver"]
+            lacking = {
+                name: own for name, own in drivers.items() if not cached_paths(host, machine).get(name)
+            }
             for base in ("/usr/lib", "/usr/lib64"):
                 assumed |= {f"{base}/{name}": Assumed(name, own, machine) for name, own in lacking.items()}
             notes += ["assumed to be there: NVIDIA's driver"] * bool(lacking)
@@ -127,23 +132,7 @@ def before(
             amount, size = (sum(getattr(wheel.file, name) for wheel in wheels) for name in ("amount", "size"))
             return f"read {amount / 1e6:,.1f} MB of {size / 1e6:,.1f} MB in {counted(len(wheels), 'wheel')}"
 
-        answers = _grouped(answers, lock or "requirements")
         yield Before(planned, packages, answers, lambda: (*plan.notes, *notes, read()))
-
-
-def _grouped(lacking: Sequence[PackageLoading], source: str) -> list[PackageLoading]:
-    """Return the answers for packages without a wheel, one for many that lack it for the same reason."""
-    by_code: dict[str, list[PackageLoading]] = {}
-    for answer in lacking:
-        by_code.setdefault(answer.faults[0].code, []).append(answer)
-    answers = []
-    for alike in by_code.values():
-        if len(alike) > _MOST_ALIKE:  # one cause, such as a lock for another machine
-            also = some(tuple(answer.faults[0].name for answer in alike[1:]))
-            fault = msgspec.structs.replace(alike[0].faults[0], cause=f"the same is true of {also}")
-            alike = [PackageLoading(source, "", alike[0].verdict, faults=(fault,))]
-        answers += alike
-    return answers
 
 
 def _bare(host: Host, machine: str, glibc: str, root: str) -> Host:
@@ -287,7 +276,7 @@ class PlannedHost(Host):
 
 #: Chips of systems that have an ARM processor: Orin, Thor and GB10.
 _ARM_CHIPS = ("8.7", "11.0", "12.1")
-_PYTHON, _NEWEST_GLIBC, _MOST_ALIKE = "/venv/bin/python", "2.39", 3
+_PYTHON, _NEWEST_GLIBC = "/venv/bin/python", "2.39"
 #: The most that is read of a file that is not a shared object, and of one for its code for GPUs, packed.
 _TEXT_BYTES, _CODE_BYTES = 64 << 20, 64 << 20
 #: What asks about a file and does not read it, and what reads the code for GPUs in a shared object.
