@@ -75,17 +75,17 @@ def before(
         raise BadInput(
             f"wheels are chosen for one machine, not for {joined(sorted(machines))}", "name one --for"
         )
-    machine, notes, root = host.machine, [], "/"
+    machine, notes = host.machine, list[str]()
     glibc = min((target.glibc for target in targets if target.glibc), key=dotted_numbers, default="")
     assumed: dict[str, Assumed] = {}
     with TemporaryDirectory(prefix="backends-") as folder:
         if is_other := bool(glibc) or not machines <= {machine}:
-            machine, glibc, root = next(iter(machines), machine), glibc or _NEWEST_GLIBC, f"{folder}/root"
+            machine, glibc = next(iter(machines), machine), glibc or _NEWEST_GLIBC
             assumed = {
                 f"/usr/lib64/{name}": Assumed(name, own, machine, host)
                 for name, own in table("loading/assumed.toml")["system"].items()
             }
-            host = _bare(host, machine, glibc, root)
+            host = _bare(host, machine, glibc, f"{folder}/root")
             assumed[_PYTHON] = Assumed(_PYTHON, PYTHON, machine)
             others = "GCC's and the other libraries that manylinux allows"
             notes.append(f"assumed to be on {machine}: glibc {glibc}, {others}")
@@ -108,15 +108,7 @@ def before(
                 why = getattr(error, "strerror", "") or error
                 raise Incomplete(f"{local_path(address)} cannot be read: {why}") from None
         reads_code = any(target.chip for target in targets or gpus(host))
-        planned = PlannedHost(
-            host,
-            wheels,
-            folder,
-            replaces=bool(lock) or is_other,
-            reads_code=reads_code,
-            assumed=assumed,
-            root=root,
-        )
+        planned = PlannedHost(host, wheels, folder, assumed, bool(lock) or is_other, reads_code)
         names = set(map(normalised, subjects))
         answers = [answer for answer in plan.lacking if not subjects or answer.name in names]
         packages = [name for name in subjects if normalised(name) not in {one.name for one in answers}]
@@ -158,7 +150,7 @@ class PlannedHost(Host):
     base: the machine as it is. folder: where the files are put. replaces: whether the wheels are all that the
     environment has; otherwise they replace what is installed under their names. reads_code: whether files
     with code for GPUs are read as a whole, up to a limit; otherwise that code counts as not read. assumed:
-    objects by the path where they count as present. root: that of the base.
+    objects by the path where they count as present.
     """
 
     def __init__(
@@ -166,11 +158,9 @@ class PlannedHost(Host):
         base: Host,
         wheels: Sequence[Wheel],
         folder: str,
-        *,
+        assumed: Mapping[str, ObjectFile],
         replaces: bool,
-        reads_code: bool = False,
-        assumed: Mapping[str, ObjectFile] = {},
-        root: str = "/",
+        reads_code: bool,
     ) -> None:
         python = dict(base.python)
         paths = [base.realpath(path) for path in python.get("path", ())]
@@ -189,7 +179,7 @@ class PlannedHost(Host):
         self._hidden: set[str] = set()
         #: Files of wheels that were read: whether without their code for GPUs, or why they cannot be.
         self._read: dict[str, bool | Exception] = {}
-        super().__init__(root, python=python, environment=base.environment, timeout=base.timeout)
+        super().__init__(base.root or "/", python=python, environment=base.environment, timeout=base.timeout)
         self.new: list[str] = []
         for wheel in wheels:
             name = normalised(wheel.info.partition("-")[0])

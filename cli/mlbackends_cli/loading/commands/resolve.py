@@ -42,12 +42,11 @@ from mlbackends_cli.output import write
 from mlbackends_cli.report.judgement import write_outcome
 from mlbackends_cli.terminal import ProgressLine, page
 
+#: Of the other verdicts it is exits.NO.
 CODES = {
     Verdict.LOADS: exits.YES,
     Verdict.FALLS_BACK: exits.FALLS_BACK,
     Verdict.UNKNOWN: exits.UNKNOWN,
-    Verdict.BREAKS: exits.NO,
-    Verdict.FAILS: exits.NO,
 }
 
 
@@ -109,7 +108,7 @@ def command(
         answer = resolve(host, plan.packages, targets=targets, with_files=whole, progress=progress)
         lookups = tuple(lookup(host, answer.packages, name) for name in names)
         resolution = replace(answer, packages=(*plan.lacking, *answer.packages), notes=plan.notes())
-    code = CODES[resolution.verdict]
+    code = CODES.get(resolution.verdict, exits.NO)
     if names:
         code = exits.YES if all(found.definers for found in lookups) else exits.NO
         resolution = replace(resolution, lookups=lookups)
