@@ -29,7 +29,7 @@ from mlbackends.loading.imports import (
     suffixes,
 )
 from mlbackends.loading.linker import Opening, Process, object_file
-from mlbackends.loading.preloads import Preload, preload_of, preloaded
+from mlbackends.loading.preloads import preload_of, preloaded
 from mlbackends.model.loading import Fault
 
 #: An import that fails, and how opening its file ended.
@@ -121,7 +121,9 @@ class Environment:
             failed += self.import_module(process, other)
         if row and row.module == module and not any(step.is_certain for step, _ in failed):
             failed += preloaded(self.host, process, row)
-        is_done = row and not row.follows and not self._lacks_requirement(row)
+        dists = filter(None, (distribution(self.host, name) for name in (row.distributions if row else ())))
+        lacks = any(not need.installed for dist in dists for need in required(self.host, dist))
+        is_done = row and not row.follows and not lacks
         ended = [failing for failing in failed if failing[0].is_certain]
         for step in () if ended or is_done else imports_of(self.host, module, process.met):
             inner = [*self._failures(process, step)]
@@ -167,10 +169,6 @@ class Environment:
                 if opening.faults:
                     broken[name.partition(".")[0]] = opening
         return broken
-
-    def _lacks_requirement(self, row: Preload) -> bool:
-        dists = filter(None, (distribution(self.host, name) for name in row.distributions))
-        return any(not need.installed for dist in dists for need in required(self.host, dist))
 
     def _is_followed(self, module: str) -> bool:
         """Return whether what a module imports matters: of the standard library only if a part is broken."""

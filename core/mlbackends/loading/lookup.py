@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from mlbackends.base.errors import UnknownName
 from mlbackends.host.host import Host
-from mlbackends.loading.dynamic_symbols import DynamicSymbols, symbol
+from mlbackends.loading.dynamic_symbols import symbol
 from mlbackends.loading.environment import providers
 from mlbackends.loading.remedies import elf, owner
 from mlbackends.model.loading import Lookup, Need, PackageLoading
@@ -21,34 +21,23 @@ def lookup(host: Host, packages: Iterable[PackageLoading], name: str) -> Lookup:
     provided = {known: path for known, (_, path) in providers(host).items()}
     needs = {path: need for path, file in files.items() for need in file.needs if need.name == name}
     paths = [path for path in files if name in (posixpath.basename(path), path)]
-    paths += [provided[name]] if name in provided else []
+    paths = [*(need.path for need in needs.values()), *paths, *([provided[name]] if name in provided else [])]
     kind = "library" if needs or paths else "symbol"
-    if kind == "library":
-        paths = [*(need.path for need in needs.values()), *paths]
-    else:
-        asked, tables = symbol(name), _symbols(host, files)
-        paths = [path for path, table in tables.items() if table.defines(asked)]
+    if kind == "symbol":
+        asked = symbol(name)
+        tables = {path: file.symbols for path in files if (file := elf(host, path))}
         needs = {
             path: Need(name, step=lacked.version)
             for path, table in tables.items()
             for lacked in table.lacking.values()
-            if lacked.name == asked.name and path not in paths
+            if lacked.name == asked.name and not table.defines(asked)
         }
-        others = _symbols(
-            host, (path for path in provided.values() if path not in files) if not paths else ()
-        )
-        paths += [path for path, table in others.items() if table.defines(asked)]
+        paths = [path for path, table in tables.items() if table.defines(asked)]
+        others = [path for path in provided.values() if path not in files and not paths]
+        paths += [path for path in others if (file := elf(host, path)) and file.symbols.defines(asked)]
     if not (needs or paths):
         known = [*provided, *(need.name for file in files.values() for need in file.needs)]
         raise UnknownName("library or symbol", name, tuple(dict.fromkeys(known)), "backends resolve --tree")
     owners = {path: owner(host, path) for path in paths if path and host.exists(path)}
-    return Lookup(
-        name,
-        kind,
-        needs,
-        {path: f"{dist.name} {dist.version}" if dist else "" for path, dist in owners.items()},
-    )
-
-
-def _symbols(host: Host, paths: Iterable[str]) -> dict[str, DynamicSymbols]:
-    return {path: file.symbols for path in paths if (file := elf(host, path))}
+    definers = {path: f"{dist.name} {dist.version}" if dist else "" for path, dist in owners.items()}
+    return Lookup(name, kind, needs, definers)

@@ -31,7 +31,6 @@ from mlbackends.loading.preloads import preload_of
 from mlbackends.loading.remedies import remedied
 from mlbackends.loading.torch_builds import stable_notes
 from mlbackends.model.loading import (
-    AT_FIRST_KERNEL,
     SCHEMA,
     Fault,
     LoadedFile,
@@ -60,7 +59,8 @@ def resolve(
     environment = Environment(host)
     packages = _Packages(environment, with_files, tuple(targets))
     answers: list[PackageLoading] = []
-    chosen = _with_shared_objects(host) if subjects is None else subjects
+    compiled = (name for name, dists in distributions(host).items() if shared_objects(host, dists[0]))
+    chosen = [*compiled] if subjects is None else subjects
     for i, subject in enumerate(chosen):
         if progress:
             progress(i, len(chosen), subject)
@@ -78,10 +78,6 @@ def resolve(
         target=joined([target.title or target.name for target in targets]) if targets else "",
         packages=tuple(answers),
     )
-
-
-def _with_shared_objects(host: Host) -> list[str]:
-    return [name for name, dists in distributions(host).items() if shared_objects(host, dists[0])]
 
 
 def installed_as(host: Host, name: str) -> Distribution:
@@ -131,7 +127,6 @@ def _file(environment: Environment, path: str, with_files: bool) -> PackageLoadi
         faults=remedied(environment.host, faults),
         after=after,
         notes=tuple(stable_notes(environment.host, [absolute])),
-        opened=1,
         files=opening.files() if with_files else (),
     )
 
@@ -181,7 +176,7 @@ def verdict_of(faults: tuple[Fault, ...], fallbacks: tuple[Fault, ...]) -> Verdi
     """Return the verdict that faults and fallbacks mean."""
     codes = {fault.code for fault in faults} - {"not-read"}
     if codes:
-        return Verdict.BREAKS if codes <= AT_FIRST_KERNEL else Verdict.FAILS
+        return Verdict.BREAKS if codes == {"no-code-for-chip"} else Verdict.FAILS
     if faults:
         return Verdict.UNKNOWN
     return Verdict.FALLS_BACK if fallbacks else Verdict.LOADS
@@ -209,7 +204,9 @@ class _Packages:
 
     def _answer(self, dist: Distribution) -> PackageLoading:
         host = self.host
-        before = _imported_before(host, dist)
+        # What is imported before its extension modules.
+        preloading = next(filter(None, (preload_of(host, name) for name in modules_of(host, dist))), None)
+        before = (*preloading.imports, preloading.module) if preloading else ()
         failing: dict[str, Opening] = {}
         after: dict[str, None] = {}
         files: dict[str, LoadedFile] = {}
@@ -249,7 +246,6 @@ class _Packages:
             parts=remedied(host, parts),
             after=() if faults else tuple(after),
             notes=(*stable_notes(host, own), *notes),
-            opened=len(roots),
             files=tuple(files.values()) if self._with_files else (),
         )
 
@@ -296,17 +292,13 @@ class _Packages:
             met.update(public)
         rest: list[Fault] = []
         for path in [path for path in failing if path not in met]:
-            if self._is_imported_by_its_package(dist, path):
+            # Whether importing the package right around it surely imports it.
+            package = posixpath.dirname(path).removeprefix(dist.folder).strip("/").replace("/", ".")
+            if any(step.path == path and step.is_certain for step in imports_of(self.host, package)):
                 caught |= dict.fromkeys(failing[path].faults)
             else:
                 rest += failing[path].faults
         return tuple(certain), tuple(caught), tuple(rest)
-
-    def _is_imported_by_its_package(self, dist: Distribution, path: str) -> bool:
-        """Return whether importing the package right around an extension module surely imports it."""
-        folder = posixpath.dirname(path).removeprefix(dist.folder).strip("/")
-        package = folder.replace("/", ".")
-        return any(step.path == path and step.is_certain for step in imports_of(self.host, package))
 
 
 def _bound_libraries(host: Host, dist: Distribution) -> dict[str, str]:
@@ -315,22 +307,11 @@ def _bound_libraries(host: Host, dist: Distribution) -> dict[str, str]:
     It opens them by ctypes or cffi.
     """
     own = modules_of(host, dist)
-    paths = [
-        path for path in shared_objects(host, dist) if path[len(dist.folder) + 1 :].partition("/")[0] in own
-    ]
+    inside = (
+        path for path in shared_objects(host, dist) if path[len(dist.folder) + 1 :].split("/")[0] in own
+    )
+    paths = {posixpath.basename(path): path for path in inside}
     steps = [step for module in own for step in imports_of(host, module)] if paths else []
-    texts = [host.read(step.path) for step in steps if step.is_certain and step.path.endswith(".py")]
-    names = {posixpath.basename(path): path for path in paths}
-    return {
-        name: path
-        for name, path in names.items()
-        if any(f'"{name}"' in text or f"'{name}'" in text for text in texts)
-    }
-
-
-def _imported_before(host: Host, dist: Distribution) -> tuple[str, ...]:
-    """Return the modules that are imported before a package's extension modules, by its row."""
-    for module in modules_of(host, dist):
-        if row := preload_of(host, module):
-            return (*row.imports, row.module)
-    return ()
+    sources = dict.fromkeys(step.path for step in steps if step.is_certain and step.path.endswith(".py"))
+    text = "\n".join(map(host.read, sources))
+    return {name: path for name, path in paths.items() if f'"{name}"' in text or f"'{name}'" in text}

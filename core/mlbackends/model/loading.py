@@ -19,11 +19,6 @@ class Verdict(StrEnum):
     BREAKS = "loads, then fails"
     FAILS = "does not load"
 
-    @property
-    def level(self) -> int:
-        """The verdict as a number: 0 for what loads to 4 for what does not."""
-        return list(Verdict).index(self)
-
 
 class Need(Struct, frozen=True, omit_defaults=True):
     """A library that a file needs, and how the loader finds it.
@@ -87,8 +82,6 @@ FAULTS = {
     "unmet-requirement": "A package that this one imports is missing, or is itself not loaded.",
     "not-read": "A file that the answer needs could not be read.",
 }
-#: Those that the import does not meet.
-AT_FIRST_KERNEL = frozenset(["no-code-for-chip"])
 
 
 class TargetMachine(Struct, frozen=True, omit_defaults=True):
@@ -116,8 +109,8 @@ class PackageLoading(Struct, frozen=True, omit_defaults=True):
     name, version: of the distribution; a file's path and "" for a file. faults: why it does not load, the
     first one as the loader meets it. fallbacks: what is missing once it is loaded, which costs it a device
     or a feature. parts: faults of parts that importing the package does not load. after: modules that have
-    to be imported first, where it would not load alone. opened: the shared objects that it opens itself.
-    files: everything that is mapped for it; only where they were asked for.
+    to be imported first, where it would not load alone. files: everything that is mapped for it; only where
+    they were asked for.
     """
 
     name: str
@@ -129,7 +122,6 @@ class PackageLoading(Struct, frozen=True, omit_defaults=True):
     parts: tuple[Fault, ...] = ()
     after: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    opened: int = 0
     files: tuple[LoadedFile, ...] = ()
 
 
@@ -165,7 +157,7 @@ class Resolution(Struct, frozen=True, omit_defaults=True):
     def verdict(self) -> Verdict:
         """The worst verdict of the packages."""
         verdicts = [package.verdict for package in self.packages]
-        return max(verdicts, key=lambda verdict: verdict.level, default=Verdict.LOADS)
+        return max(verdicts, key=list(Verdict).index, default=Verdict.LOADS)
 
 
 class ChipRow(Struct, frozen=True):
