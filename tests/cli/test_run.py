@@ -261,6 +261,19 @@ def test_a_script_with_cores_is_started_by_python_as_run_cpu_does(tmp_path: Path
     assert done.stdout == "['--rank', '7'] 3\n"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: elsewhere cores cannot be bound")
+def test_a_program_gets_as_many_threads_as_there_are_cores_and_keeps_what_is_set() -> None:
+    environment = {**PLAIN, "MKL_NUM_THREADS": "9"}
+    environment.pop("OMP_NUM_THREADS", None)
+    done = backends("run", "--fit", "--", *ENVIRONMENT, environment=environment)
+    found = json.loads(done.stdout)
+    assert 1 <= int(found["OMP_NUM_THREADS"]) <= len(os.sched_getaffinity(0))
+    assert found["MKL_NUM_THREADS"] == "9"
+    assert "warning: MKL_NUM_THREADS is set already and stays 9" in done.stderr
+    both = backends("run", "--fit", "--cores", "0", "--", *ENVIRONMENT)
+    assert (both.returncode, both.stdout) == (2, "")
+
+
 @pytest.mark.parametrize(
     ("word", "offered"),
     [

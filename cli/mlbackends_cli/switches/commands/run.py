@@ -13,6 +13,12 @@ Behind anything else, such as a shell script or mpirun, and for what only torch 
 ends with one line and exit code 2 when it imports torch. Nothing arrives in a program that is
 given another environment (env -i, ssh), and torch's own switches do not in a python -I, -E or -S.
 
+With --fit, the program gets as many threads as its CPU quota, affinity mask and cpuset leave, by the
+variables of OpenMP, MKL, OpenBLAS, BLIS, numexpr, Numba, TensorFlow, XLA, llama.cpp, rayon, polars, Go,
+Python and Java, and below a CPU quota it is bound to as many of the least busy CPUs of a NUMA node, which
+runtimes without a variable follow, such as oneTBB and OpenVINO. Variables that are set already stay.
+What is set is printed, and why.
+
 With any of the options of cores, instances and allocators, the program is bound to its cores and
 started once for each instance, as python -m torch.backends.xeon.run_cpu does it; the exit code
 is then that of the first instance that failed. Each of these options is also taken with
@@ -24,16 +30,19 @@ Examples:
   backends run --set fp32_precision=ieee --set mkl.num_threads=4 -- python -m pkg.train --lr 0.1
   backends run --flags exact.toml --set cuda.math_sdp=false -- torchrun --nproc-per-node 2 train.py
   backends run --set mkldnn.verbose_level=1 -- pytest tests
+  backends run --fit -- python serve.py
   backends run --cores 0-3,8 -- python serve.py
   backends run --throughput-mode --set quantized.engine=x86 -- python serve.py
 """
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import click
 from msgspec.structs import replace
 
+from mlbackends.base.errors import BadInput
 from mlbackends.inject import (
     injected,
     is_plain_script,
@@ -85,11 +94,13 @@ _launch_options = together(
     "Set the switches of a file; --set goes before it. May be given again.",
     many=True,
 )
+@option("--fit fits", "Set the threads of every runtime, and the CPUs, to what the limits leave.")
 @_launch_options
 @click.argument("command_line", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
     texts: tuple[str, ...],
     files: tuple[str, ...],
+    fits: bool,
     command_line: tuple[str, ...],
     **launch_options: Any,
 ) -> int:
@@ -97,6 +108,10 @@ def command(
     search_path = environment.get("PATH", os.defpath)
     values = merged(requested(texts, files), environment)
     options = Options(**launch_options)
+    if fits and options != Options():
+        raise BadInput("--fit chooses the cores itself", "leave out the options of cores and instances")
+    if fits:
+        environment |= _fitted(environment)
     if options == Options():
         program = startable(command_line, search_path)
         replace_process(program, injected(values, program, environment))
@@ -113,3 +128,22 @@ def command(
         output.log(f"{'warning: ' if level == 'WARNING' else ''}{sentence}")
 
     return launch(options, command_line, variables, say=log)
+
+
+def _fitted(environment: Mapping[str, str]) -> dict[str, str]:
+    """Bind this process, whose place the program takes, to its CPUs; return the variables to set."""
+    from mlbackends.host.host import Host
+    from mlbackends.host.system.cgroups import cpu_quota
+    from mlbackends.launch.cores import read_topology
+    from mlbackends.launch.fitting import busy_cpus, fit
+
+    host = Host()
+    topology = read_topology(host)
+    fitted = fit(topology, cpu_quota(host), environment, busy_cpus(topology))
+    if fitted.cpus:
+        os.sched_setaffinity(0, fitted.cpus)
+    for sentence in fitted.lines:
+        output.log(sentence)
+    for name, value in fitted.kept.items():
+        output.log(f"warning: {name} is set already and stays {value}")
+    return fitted.variables
