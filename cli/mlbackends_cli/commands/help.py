@@ -4,11 +4,15 @@
 environment's commands is on PATH. On Windows, which has no man, the page is printed as text. Section 7
 has the pages facts, flags, policy and deviations.
 
+--skill prints what an assistant should know to use this tool, as a skill in Markdown: save it as
+SKILL.md in a folder of its skills.
+
 Examples:
   backends help                the list of commands
   backends help info
   backends help trace show     a command of a group
   backends help --man facts    the manual page with the name of every value
+  backends help --skill        for assistants
 """
 
 import os
@@ -16,11 +20,12 @@ import shlex
 
 import click
 
+import mlbackends_cli
 from mlbackends.base.errors import BadInput
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import FolderGroup, contexts, documented
 from mlbackends_cli.options import option
-from mlbackends_cli.output import write_paged
+from mlbackends_cli.output import write, write_paged
 from mlbackends_cli.terminal import page
 from mlbackends_cli.text.plain import wrapped
 
@@ -69,8 +74,15 @@ def _open_manual(names: tuple[str, ...]) -> int:
 @documented()
 @click.argument("names", metavar="[COMMAND]...", nargs=-1, shell_complete=_complete)
 @option("--man", "Show the manual page instead.")
+@option("--skill", "Print a skill for assistants instead.")
 @click.pass_context
-def command(ctx: click.Context, names: tuple[str, ...], *, man: bool) -> int:
+def command(ctx: click.Context, names: tuple[str, ...], *, man: bool, skill: bool) -> int:
+    if skill:
+        with open(
+            os.path.join(os.path.dirname(mlbackends_cli.__file__), "SKILL.md"), encoding="utf-8"
+        ) as file:
+            write(file.read())
+        return exits.YES
     if man:
         return _open_manual(names)
     *above, found = contexts(ctx.find_root().command, names)
