@@ -99,7 +99,7 @@ WITH_FOO = extension(lacks=[("_foo", 2), ("_malloc", 1), ("_PyModule_Create2", F
 def test_what_dyld_finds_loads(tmp_path: Path, files: dict[str, bytes]) -> None:
     package = resolved(tmp_path, files)
 
-    assert (package.verdict, len(package.files) > 0, package.faults) == (Verdict.LOADS, True, ())
+    assert (package.verdict, package.faults) == (Verdict.LOADS, ())
 
 
 @pytest.mark.parametrize(
