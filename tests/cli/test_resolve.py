@@ -141,6 +141,27 @@ def test_formats_for_ci_have_each_fault_and_each_package_that_loads(folder: Path
     jsonschema.validate(record, SCHEMAS["resolution"]())
 
 
+@pytest.mark.parametrize(
+    ("module", "needs", "typed"),
+    [
+        ("absl", "absl-py>=1.0,<3", "'absl-py<3,>=1.0'"),
+        ("torch", "torch==2.9.0", "torch==2.9.0"),
+        ("cv2", "other", "opencv-python"),
+        ("unheard_of", "other", ""),
+    ],
+)
+def test_a_missing_module_is_installed_as_the_package_that_requires_it_asks(
+    tmp_path: Path, module: str, needs: str, typed: str
+) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    (site,) = tmp_path.glob("env/lib/python*/site-packages")
+    compiled(site / "asking/_C.so", "void *PyInit__C(void) { return 0; }\n")
+    installed(site, "asking", needs=needs, init=f"import {module}\nfrom . import _C\n")
+    page = resolved(tmp_path, "asking").stdout
+    assert f"No module named '{module}'" in page
+    assert page.endswith(f"pip install {typed}\n") if typed else "type" not in page
+
+
 def test_a_running_process_needs_no_search_for_what_it_has_mapped(folder: Path) -> None:
     library = folder / "mapped/libabsent.so.3"
     compiled(library, "")

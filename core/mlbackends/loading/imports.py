@@ -9,7 +9,7 @@ import ast
 import operator
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -124,7 +124,9 @@ def _imported_by(host: Host, module: str, path: str) -> tuple[Import, ...]:
     found: list[Import] = []
     if path.endswith(".py"):
         tree = parsed(host, path)
-        for statement, guard in _statements(tree.body if tree else [], Guard.NOTHING, host):
+        package = module if path.endswith("/__init__.py") else module.rpartition(".")[0]
+        known = {**_known(host), "__name__": module, "__package__": package}
+        for statement, guard in _statements(tree.body if tree else [], Guard.NOTHING, known):
             for name in _imported(statement, module, path.endswith("/__init__.py")):
                 parent, _, leaf = name.rpartition(".")
                 words = ""
@@ -272,37 +274,37 @@ def _without_body(function: re.Match[bytes]) -> bytes:
 
 
 def _statements(
-    body: list[ast.stmt], guard: Guard, host: Host
+    body: list[ast.stmt], guard: Guard, known: Mapping[str, Any]
 ) -> Iterator[tuple[ast.Import | ast.ImportFrom, Guard]]:
-    """Yield the imports among statements, each with its guard."""
+    """Yield the imports among statements, each with its guard. known: the values of expressions."""
     for statement in body:
         match statement:
             case ast.Import() | ast.ImportFrom():
                 yield statement, guard
             case ast.ClassDef():
-                yield from _statements(statement.body, guard, host)
+                yield from _statements(statement.body, guard, known)
             case ast.With():
                 suppresses = any("suppress" in ast.unparse(item.context_expr) for item in statement.items)
-                yield from _statements(statement.body, Guard.FAILURE if suppresses else guard, host)
+                yield from _statements(statement.body, Guard.FAILURE if suppresses else guard, known)
             case ast.Try():
                 inner = max(guard, *map(_caught, statement.handlers), Guard.NOTHING)
-                yield from _statements(statement.body, inner, host)
+                yield from _statements(statement.body, inner, known)
                 for handler in statement.handlers:
-                    yield from _statements(handler.body, Guard.FAILURE, host)
-                yield from _statements(statement.orelse, inner, host)
-                yield from _statements(statement.finalbody, guard, host)
+                    yield from _statements(handler.body, Guard.FAILURE, known)
+                yield from _statements(statement.orelse, inner, known)
+                yield from _statements(statement.finalbody, guard, known)
             case ast.If():
-                answer = _decided(statement.test, host)
+                answer = _decided(statement.test, known)
                 asks = any(isinstance(node, ast.Call | ast.Subscript) for node in ast.walk(statement.test))
-                is_choice = all(any(_statements(b, guard, host)) for b in (statement.body, statement.orelse))
+                is_choice = all(any(_statements(b, guard, known)) for b in (statement.body, statement.orelse))
                 unknown = Guard.FAILURE if asks else Guard.CHOICE if is_choice else Guard.ABSENCE
                 for branch, value in ((statement.body, True), (statement.orelse, False)):
                     if answer is None or answer is value:
                         yield from _statements(
-                            branch, guard if answer is value else max(guard, unknown), host
+                            branch, guard if answer is value else max(guard, unknown), known
                         )
             case ast.For() | ast.While():
-                yield from _statements(statement.body, Guard.FAILURE, host)
+                yield from _statements(statement.body, Guard.FAILURE, known)
 
 
 def _caught(handler: ast.ExceptHandler) -> Guard:
@@ -322,29 +324,29 @@ def _caught(handler: ast.ExceptHandler) -> Guard:
     return Guard.ABSENCE if names & {*_CATCHING, "ModuleNotFoundError"} else Guard.NOTHING
 
 
-def _decided(test: ast.expr, host: Host) -> bool | None:
+def _decided(test: ast.expr, known: Mapping[str, Any]) -> bool | None:
     """Return the value of a condition on the platform or on Python, None for any other."""
     try:
         match test:
             case ast.UnaryOp(ast.Not(), operand):
-                answer = _decided(operand, host)
+                answer = _decided(operand, known)
                 return None if answer is None else not answer
             case ast.BoolOp(word, operands):
-                answers, decisive = {_decided(each, host) for each in operands}, isinstance(word, ast.Or)
+                answers, decisive = {_decided(each, known) for each in operands}, isinstance(word, ast.Or)
                 return decisive if decisive in answers else None if None in answers else not decisive
             case ast.Compare(left, [sign], [right]):
-                return _COMPARISONS[type(sign)](_value(left, host), _value(right, host))
+                return _COMPARISONS[type(sign)](_value(left, known), _value(right, known))
             case ast.Call(ast.Attribute(text, "startswith"), [start]):
-                return str(_value(text, host)).startswith(_value(start, host))
-        value = _value(test, host)
+                return str(_value(text, known)).startswith(_value(start, known))
+        value = _value(test, known)
     except (KeyError, ValueError, TypeError):
         return None
-    return value if isinstance(value, bool) else None
+    return bool(value)
 
 
-def _value(node: ast.expr, host: Host) -> Any:
-    """Return the value of a constant, or of what is known of Python. Raises ValueError."""
-    text, known = ast.unparse(node), _known(host)
+def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
+    """Return the value of a constant, or of what is known. Raises ValueError."""
+    text = ast.unparse(node)
     return known[text] if text in known else ast.literal_eval(node)
 
 
@@ -365,7 +367,6 @@ def _known(host: Host) -> dict[str, Any]:
         "sys.implementation.name": name,
         "TYPE_CHECKING": False,
         "typing.TYPE_CHECKING": False,
-        "__name__": "package.module",  # SWIG's modules ask whether they are in a package
     }
 
 

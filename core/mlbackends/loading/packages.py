@@ -266,13 +266,17 @@ class _Packages:
         """Return the faults that importing a package meets, those that cost it a part, and others.
 
         Where importing it reaches none of its extension modules, its users import them by themselves: it
-        fails if none opens. failing: those that do not open, by path. roots: all of them, by name.
+        fails if none opens. Of several modules the one with its name counts, and the others are parts.
+        failing: those that do not open, by path. roots: all of them, by name.
         """
         own = modules_of(self.host, dist)
+        named = [module for module in own if normalised(module) == dist.name] or own
         failed: list[Failure] = []
+        beside: list[Failure] = []
         for module in own:
             if not (module.startswith("_") and failed):
-                failed += self.environment.import_module(self.environment.start.copy(), module)
+                inner = self.environment.import_module(self.environment.start.copy(), module)
+                (failed if module in named else beside).extend(inner)
         certain = dict.fromkeys(
             fault for step, opening in failed if step.is_certain for fault in opening.faults
         )
@@ -283,14 +287,14 @@ class _Packages:
             for fault in opening.faults
             if fault not in certain
         )
-        met = {step.path for step, _ in failed}
+        met = {step.path for step, _ in (*failed, *beside)}
         reached = (step.path for module in own for step in imports_of(self.host, module))
         if failing and not failed and not any(path in roots.values() for path in reached):
             public = [path for name, path in roots.items() if not name.startswith("_") and "._" not in name]
             faults = [fault for path in public if path in failing for fault in failing[path].faults]
             (certain if len(failing) == len(roots) else caught).update(dict.fromkeys(faults))
             met.update(public)
-        rest: list[Fault] = []
+        rest = [fault for step, opening in beside if step.is_certain for fault in opening.faults]
         for path in [path for path in failing if path not in met]:
             # Whether importing the package right around it surely imports it.
             package = posixpath.dirname(path).removeprefix(dist.folder).strip("/").replace("/", ".")

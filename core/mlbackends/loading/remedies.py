@@ -12,7 +12,8 @@ from mlbackends.base.errors import NotALibrary, joined
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.installing import manager_of, package_command, quoted, reinstall_command
-from mlbackends.host.python.packages import Distribution, conda_prefix, distributions
+from mlbackends.host.python.packages import Distribution, conda_prefix, distributions, normalised
+from mlbackends.host.python.requirements import unmet
 from mlbackends.loading.environment import providers
 from mlbackends.loading.imports import shared_objects
 from mlbackends.loading.linker import ObjectFile, object_file
@@ -70,7 +71,7 @@ def _remedied(host: Host, fault: Fault, names: list[str]) -> Fault:
     if is_library:
         cause, hint, command = _missing_library(host, fault, names)
     elif fault.code == "unmet-requirement":
-        command = install(host, fault.name)
+        hint, command = _missing_module(host, fault.name)
     elif fault.code == "not-read" and fault.message.endswith("Permission denied"):
         cause, command = "The file may not be read.", f"chmod a+r {quoted(fault.path[-1])}"
     elif fault.code in ("missing-file", "not-a-library", "wrong-architecture") and last:
@@ -83,6 +84,24 @@ def _remedied(host: Host, fault: Fault, names: list[str]) -> Fault:
             cause = f"{others} should define it and does not: {_versioned(last)} is built for others."
             hint = f"install a build of {last.name} for {others}"
     return replace(fault, cause=fault.cause or cause, hint=fault.hint or hint, command=command)
+
+
+def _missing_module(host: Host, name: str) -> tuple[str, str]:
+    """Return what to do and the command for a module that no folder has.
+
+    A package that is required and not installed brings it, if it has its name in its own: absl-py has absl.
+    """
+    top = name.partition(".")[0]
+    known = table("loading/remedies.toml")["module"].get(top, "")
+    wanted = known or normalised(top)
+    lacking: dict[str, set[str]] = {}
+    for row in unmet(host):
+        if "installed" not in row:
+            lacking.setdefault(row["needs"], set()).update(filter(None, row.get("wanted", "").split(",")))
+    alike = [wanted] if wanted in lacking else [need for need in lacking if wanted in need.split("-")]
+    if len(alike) == 1:
+        return "", install(host, alike[0] + ",".join(sorted(lacking[alike[0]])))
+    return ("", install(host, known)) if known else (f"install the package that has the module {top}", "")
 
 
 def _versioned(dist: Distribution) -> str:

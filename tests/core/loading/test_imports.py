@@ -6,8 +6,10 @@ import ast
 import os
 from pathlib import Path
 
+import pytest
+
 from mlbackends.host.host import Host
-from mlbackends.loading.imports import parsed
+from mlbackends.loading.imports import Guard, imports_of, parsed
 
 NASTY = '''
 import first
@@ -54,3 +56,21 @@ def test_the_imports_of_a_module_are_those_of_its_whole_text(tmp_path: Path) -> 
 
     for file in files:
         assert imported(parsed(Host(), str(file))) == imported(ast.parse(file.read_bytes())), file
+
+
+@pytest.mark.parametrize(
+    ("condition", "runs"),
+    [
+        ('__name__ == "pkg"', True),
+        ('sys.version_info >= (3, 6) and __name__ == "pkg"', True),
+        ('__name__ == "__main__"', False),
+        ('__package__ or "." in __name__', True),
+    ],
+)
+def test_a_condition_on_the_modules_own_name_is_decided(tmp_path: Path, condition: str, runs: bool) -> None:
+    folder = tmp_path / "site-packages" / "pkg"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(f"import sys\nif {condition}:\n    import wanted\n")
+    host = Host(python={"version": "3.11.7", "path": [str(folder.parent)]})
+    found = {step.module: step.guard for step in imports_of(host, "pkg")}
+    assert found.get("wanted") == (Guard.NOTHING if runs else None)

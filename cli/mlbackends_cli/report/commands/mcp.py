@@ -89,7 +89,7 @@ def fleet_summarize(paths: list[str]) -> dict[str, Any]:
 def _answer(*words: str) -> dict[str, Any]:
     """Return the JSON of a command in a process of its own, so that a library's crash ends only that."""
     at = words.index("--") if "--" in words else len(words)
-    command = [sys.executable, "-m", "mlbackends", *words[:at], "--format=json", *words[at:]]
+    command = [sys.executable, "-P", "-m", "mlbackends", *words[:at], "--format=json", *words[at:]]
     process = start_group(
         command, os.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

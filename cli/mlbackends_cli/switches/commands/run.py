@@ -43,6 +43,7 @@ import click
 from msgspec.structs import replace
 
 from mlbackends.base.errors import BadInput
+from mlbackends.host.host import Host
 from mlbackends.inject import (
     injected,
     is_plain_script,
@@ -132,7 +133,6 @@ def command(
 
 def _fitted(environment: Mapping[str, str]) -> dict[str, str]:
     """Bind this process, whose place the program takes, to its CPUs; return the variables to set."""
-    from mlbackends.host.host import Host
     from mlbackends.host.system.cgroups import cpu_quota
     from mlbackends.launch.cores import read_topology
     from mlbackends.launch.fitting import busy_cpus, fit
