@@ -265,12 +265,8 @@ def use_miopen(call: Calls, _: Library) -> None:
     call("miopenDestroy", handle)
 
 
-def load_rccl(call: Calls, library: Library) -> Answer:
-    """Ask for the version, which needs no GPU: 2708 is 2.7.8; since 2.9 it is 20900."""
-    (number,) = call.numbers("ncclGetVersion", 1)
-    version = decimal_version(number, 1000 if number < 10_000 else 10_000)
-    return Answer(replace(library, version=version))
-
+#: RCCL has the functions of NCCL.
+load_rccl = load_nccl
 
 # ---- processors ----------------------------------------------------------------------------------
 

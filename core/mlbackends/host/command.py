@@ -2,14 +2,12 @@
 
 import contextlib
 import os
-import select
 import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-_INTERRUPTED_SECONDS = 0.1
 #: How often to check whether a silent command has ended and left its pipe to another process.
 _ENDED_SECONDS = 0.05
 #: The most bytes that a command may print; one that prints more counts as failed.
@@ -93,32 +91,8 @@ def _output(process: "subprocess.Popen[bytes]", timeout: float) -> bytes | None:
     """Return what a process prints until it ends, None if that exceeds the limit.
 
     Processes that it started and left behind may hold the pipe for longer; they are not waited for.
+    A thread reads, because a read of a pipe cannot be interrupted on Windows.
     """
-    if os.name == "nt":  # a pipe there cannot be waited for
-        return _output_of_a_thread(process, timeout)
-    assert process.stdout is not None
-    deadline = time.monotonic() + timeout
-    poller = select.poll()
-    poller.register(process.stdout, select.POLLIN)
-    output = bytearray()
-    while len(output) < OUTPUT_LIMIT:
-        left, has_ended = deadline - time.monotonic(), process.poll() is not None
-        if left <= 0:
-            raise subprocess.TimeoutExpired(process.args, timeout)
-        if not poller.poll(0 if has_ended else min(left, _ENDED_SECONDS) * 1000):
-            if has_ended:
-                return bytes(output)
-            continue
-        piece = os.read(process.stdout.fileno(), 65536)
-        if not piece:
-            process.wait(max(0.0, deadline - time.monotonic()))
-            return bytes(output)
-        output += piece
-    return None
-
-
-def _output_of_a_thread(process: "subprocess.Popen[bytes]", timeout: float) -> bytes | None:
-    """Do the same with a thread that reads, because a read of a pipe cannot be interrupted on Windows."""
     import threading
 
     output = bytearray()
@@ -135,7 +109,7 @@ def _output_of_a_thread(process: "subprocess.Popen[bytes]", timeout: float) -> b
     has_ended = False
     while thread.is_alive() and not has_ended and time.monotonic() < deadline:
         has_ended = process.poll() is not None
-        thread.join(_INTERRUPTED_SECONDS)
+        thread.join(_ENDED_SECONDS)
     if len(output) >= OUTPUT_LIMIT:
         return None
     if thread.is_alive() and not has_ended:
