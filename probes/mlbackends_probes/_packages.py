@@ -34,15 +34,13 @@ from mlbackends.libraries.library_names import stem_of
 _Read = tuple[dict[str, Any], Sequence[Reason | None]]
 
 
-def facts_numpy(host: Host, numpy: Package) -> _Read:
-    """Read the configuration of NumPy's build."""
-    return config_facts(host, numpy.location, "numpy") if numpy.location else {}, ()
+def facts_numpy(host: Host, package: Package) -> _Read:
+    """Read the configuration of NumPy's or SciPy's build."""
+    name = os.path.basename(package.location)
+    return config_facts(host, package.location, name) if package.location else {}, ()
 
 
-def facts_scipy(host: Host, scipy: Package) -> _Read:
-    """Read the configuration of SciPy's build."""
-    return config_facts(host, scipy.location, "scipy") if scipy.location else {}, ()
-
+facts_scipy = facts_numpy
 
 # ---- frameworks ----------------------------------------------------------------------------------
 

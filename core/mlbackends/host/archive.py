@@ -17,7 +17,6 @@ text.
 import errno
 import gzip
 import io
-import itertools
 import json
 import os
 import posixpath
@@ -39,7 +38,6 @@ ENTRY_LIMIT = 1 << 18
 _NAME_LIMIT = 1024
 
 _FORMAT, _END = b"backends.machine/1\n", b"end\n"
-_copies = itertools.count(1)
 _GZIP = b"\x1f\x8b"
 _DRIVE = re.compile(r"^(root/[A-Za-z]):(?=/|$)")
 #: Folders on Windows cannot have a colon; a drive's has none on any system, so that it can be moved.
@@ -121,9 +119,6 @@ class Tree:
             copy = os.path.join(folder, "file")
             with open(copy, "wb") as file:
                 file.write(_of_kind(bytes, entry))
-            # Copies may share an inode and a tick of the clock, by which libraries/elf.py recognises a file.
-            time = next(_copies)
-            os.utime(copy, (time, time))
             return function(copy, *rest)
 
     def text(self) -> bytes:

@@ -263,7 +263,7 @@ class Host:
                     f"{base}/{name}"
                     for base in paths
                     for name in self.listdir(base or "/")
-                    if _matches(name, part) and not (name[0] == "." and part[0] != ".")
+                    if fnmatchcase(name, part) and not (name[0] == "." and part[0] != ".")
                 ]
             else:
                 paths = [f"{base}/{part}" for base in paths]
@@ -284,13 +284,6 @@ class Host:
         """Return the path with every link resolved, as this machine names it."""
         if not self._is_of_this_machine(path):
             return self._resolve(path) or path
-        folder, _, name = path.rpartition("/")
-        # Most files that are resolved are in a few folders.
-        # But the folder of "C:/x" would be the drive's current one.
-        if folder[-1:] not in ("", ":") and name not in ("", ".", "..") and not mounts.mount_of(path):
-            at = with_slashes(os.path.join(self.realpath(folder), name))
-            if not self._call(os.path.islink, at, default=False):
-                return at
         return with_slashes(self._call(os.path.realpath, path, default=path))
 
     def extracted(self, path: str, read: Callable[[str], Result], kind: Any, name: str = "") -> Result:
@@ -505,15 +498,6 @@ def resolved(path: str, target_of: Callable[[str], str]) -> str:
             done = []
         todo.extend(piece for piece in target.split("/")[::-1] if piece)
     return top + "/".join(done)
-
-
-def _matches(name: str, pattern: str) -> bool:
-    """Return whether a name matches a pattern, as `fnmatchcase` does; most have one star only."""
-    before, _, behind = pattern.partition("*")
-    if any(sign in f"{before}{behind}" for sign in "*?["):
-        return fnmatchcase(name, pattern)
-    at_both = name.startswith(before) and name.endswith(behind)
-    return at_both and "*" in pattern and len(name) >= len(pattern) - 1
 
 
 def _py_cpuinfo() -> dict[str, Any] | None:

@@ -29,9 +29,6 @@ print(json.dumps({
 #: Older Pythons record what is installed in a form that is not read here.
 _OLDEST = (3, 6)
 
-#: PF_KTHREAD of include/linux/sched.h, in the flags of /proc/PID/stat: see proc_pid_stat(5).
-_KERNEL_THREAD = 0x00200000
-
 _PYTHON = pattern(r"(?:python|pypy|graalpy)[\d.]*[a-z]*(?:-\w+)?$")
 
 
@@ -106,12 +103,6 @@ def of_process(pid: int, timeout: float = 10.0, proc: str = "/proc") -> dict[str
             why, hint = f"there is no process {pid}", "`ps -e` lists them"
         elif isinstance(error, PermissionError):
             hint = "run this as root (sudo), or outside of the container if you are root"
-        # The name in parentheses may hold any character, so fields are counted from its end.
-        fields = _read(f"{folder}/stat").rpartition(b")")[2].split()
-        if fields[:1] in ([b"Z"], [b"X"], [b"x"]):
-            why = f"process {pid} has ended; its parent has not reaped it yet"
-        elif len(fields) > 6 and fields[6].isdigit() and int(fields[6]) & _KERNEL_THREAD:
-            why = f"process {pid} is a thread of the kernel, which runs no program"
         raise BadInput(why, hint) from None
     is_ours = owner == os.geteuid() and _PYTHON.match(os.path.basename(program))
     # In a container the name is that of another file; after an upgrade it may be no file's.

@@ -195,7 +195,7 @@ def opened(folder: str, has_environment: bool) -> Opened:
             pass
         raise BadInput(
             f"{folder} contains neither proc/ nor sys/ nor a host.json: it is not a machine description",
-            hint_near(folder),
+            "name a folder with proc/ and sys/ in it, or the folder above a recording's root/",
         )
     return Opened(description, extracts, commands, with_slashes(os.path.realpath(top)), tree)
 
@@ -229,19 +229,3 @@ def inside(call: "Callable[..., Any]", folder: str, name: str) -> str:
     if call is not _directly and call(os.path.islink, path):
         raise BadInput(f"{path} is a link, which only the machine's own files may be")
     return path
-
-
-def hint_near(folder: str) -> str:
-    """Return a hint that names a recorded machine right below or above a folder."""
-    folder = with_slashes(os.path.abspath(folder))
-    try:
-        below = [f"{folder.rstrip('/')}/{name}" for name in sorted(os.listdir(folder))]
-    except OSError:
-        below = []
-    above = [os.path.dirname(folder), os.path.dirname(os.path.dirname(folder))]
-    for near in (*below, *above):
-        names = ("host.json", "root/proc", "proc", "sys")
-        # Above every folder directly below "/" is the live machine.
-        if near != "/" and any(os.path.lexists(f"{near}/{name}") for name in names):
-            return f"name {near}" if near in above else f"name one of the folders in it: {near}"
-    return "name a folder with proc/ and sys/ in it, or the folder above a recording's root/"

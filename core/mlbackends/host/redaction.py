@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from mlbackends.base import registry
 from mlbackends.base.patterns import (
-    DIGITS_AS_ZEROS,
     HARDWARE_ADDRESS,
     HOME,
     LONG_ID,
@@ -53,13 +52,7 @@ _SYSTEM_PATH = rf"{_START}{_SYSTEM}[^{_ENDS}]*"
 #: The first two are those of every container of Windows.
 COMMON_WORDS = frozenset({"containeradministrator", "containeruser", *table("host/common_words")})
 
-#: Patterns, each with the forms that a matching text contains once every digit is replaced by 0.
-_NUMBERS = (
-    (LONG_ID, ("0" * 32,)),
-    (SID, ("S-0-0-00-",)),
-    (UUID, ("00000000-0000-", "00000000_0000_")),
-    (HARDWARE_ADDRESS, ("00:00:00:00:00:00", "00-00-00-00-00-00")),
-)
+_NUMBERS = (LONG_ID, SID, UUID, HARDWARE_ADDRESS)
 _IPV4 = pattern(r"(?<![\w.-])(?<![^/]/)(?:\d{1,3}\.){3}\d{1,3}(?![\w.-])")
 _IPV6 = pattern(r"(?<![\w.:])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:])")
 _SERVER = pattern(r"(?<=://)((?:[^/\s@]*@)?)([A-Za-z0-9](?:[\w.-]*\w)?)(?=[:/?#\s]|$)")
@@ -219,7 +212,6 @@ def redacted(report: Report, names: Names) -> Report:
                 "install the probe's package, or read these facts before you share them",
             )
             probe["warnings"] = [*probe.get("warnings", ()), msgspec.to_builtins(warning)]
-    hide.look_for_numbers(msgspec.json.encode(tree).decode())
     tree = hide.inside(tree)
     tree["redacted"] = True
     return msgspec.convert(tree, Report)
@@ -283,8 +275,6 @@ class _Replacer:
             # Very short names would match inside other words.
             if len(name) > 2 and not is_common(name):
                 self._texts.append((name, *in_texts(name, stand_in)))
-        self._present = [numbers for numbers, _ in _NUMBERS]
-        self._has_secrets = True
         self._user = ""
         if names.user and not is_common(names.user):
             self._user = names.user
@@ -319,12 +309,6 @@ class _Replacer:
             self._texts.append((text, found, word))
         return word
 
-    def look_for_numbers(self, text: str) -> None:
-        """Drop the patterns that cannot match anywhere in a whole report."""
-        self._has_secrets = may_have_secrets(text)
-        form = text.translate(DIGITS_AS_ZEROS)
-        self._present = [numbers for numbers, forms in _NUMBERS if any(item in form for item in forms)]
-
     def inside(self, value: Any) -> Any:
         """Replace names, UUIDs, hardware addresses and credentials inside every text below."""
         if isinstance(value, str):
@@ -335,9 +319,9 @@ class _Replacer:
                 value = self._paths.sub(self._replace_user, value)
             if "/home/" in value or "sers" in value:  # another user's
                 value = HOME.sub(r"\1USER", value)
-            for numbers in self._present if len(value) >= _LEAST_LETTERS else ():
+            for numbers in _NUMBERS if len(value) >= _LEAST_LETTERS else ():
                 value = numbers.sub(lambda found: self.whole(found[0]), value)
-            value = without_secrets(value) if self._has_secrets or "://" in value else value
+            value = without_secrets(value)
             if "://" in value:
                 value = NUMERIC_SERVER.sub(
                     lambda found: self.whole(found[0]) if is_somebodys(found[0]) else found[0],

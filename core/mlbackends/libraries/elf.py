@@ -8,7 +8,7 @@ import os
 import stat
 import struct
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Self
 
 from msgspec import Struct
 
@@ -147,10 +147,6 @@ def format_of(head: bytes) -> str:
     return "of an unknown format"
 
 
-#: The fields of the images that were read last: eight probes look into libtorch_cpu.
-_read_before: dict[tuple[int, ...], dict[str, Any]] = {}
-
-
 class ElfImage(FileImage):
     """The headers and the dynamic section, in the file's word size and byte order.
 
@@ -161,12 +157,6 @@ class ElfImage(FileImage):
     noun = "an ELF library"
 
     def _parse(self) -> None:
-        status = os.fstat(self.descriptor)  # the path may lead to another file by now
-        times = status.st_mtime_ns, status.st_ctime_ns
-        key = (status.st_dev, status.st_ino, status.st_size, *times)
-        if key in _read_before:
-            vars(self).update(_read_before[key], descriptor=self.descriptor)
-            return
         head = self.block(0)
         if head[:4] != b"\x7fELF":
             raise NotALibrary(f"the file is {format_of(head)}, not {self.noun}")
@@ -199,9 +189,6 @@ class ElfImage(FileImage):
         if end > self.size:
             raise NotALibrary(f"the file is cut short: it has {self.size} bytes and its segments need {end}")
         self._read_dynamic()
-        if len(_read_before) >= _IMAGES_LIMIT:
-            _read_before.clear()
-        _read_before[key] = dict(vars(self))
 
     def chain(self, layout: str, at: int, count: int | None) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Yield position and fields of each entry of a list; the last field leads to the next one.
@@ -306,7 +293,6 @@ _LINKER_SCRIPT_WORDS = (b"GNU ld script", b"OUTPUT_FORMAT", b"GROUP", b"INPUT")
 
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP, _PT_GNU_STACK, _PF_X = 1, 2, 3, 0x6474E551, 1
 _WIDE_BITS = 64
-_IMAGES_LIMIT = 16
 _SEGMENTS_LIMIT = 1024
 _DYNAMIC_BYTES_LIMIT = 256 << 10
 _NEEDED_LIMIT = 1024

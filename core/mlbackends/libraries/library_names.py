@@ -19,21 +19,12 @@ def stem_of(file_name: str) -> str:
 
     libcudnn.so.9 -> libcudnn; libgomp-24e2ab19.so.1.0.0 -> libgomp; libomp.5.dylib -> libomp.
     """
-    stem, so, version = file_name.partition(".so")
-    numbers = version[1:].split(".")
-    is_plain = not version or (
-        version[0] == "." and all(part[:1].isdecimal() and part.isalnum() for part in numbers)
-    )
-    # Most names are like that; the pattern takes longer to compile than all of them to split.
-    if not (stem and so and is_plain):
-        if file_name[-4:].lower() == ".dll":
-            stem = file_name[:-4].partition("_v0.")[0]  # libopenblas_v0.3.27--3aa239bc...: scipy's
-        elif not so and ".dylib" not in file_name:
-            return ""
-        elif ending := _ENDING.search(file_name, 1):
-            stem = file_name[: ending.start()]
-        else:
-            return ""
+    if file_name[-4:].lower() == ".dll":
+        stem = file_name[:-4].partition("_v0.")[0]  # libopenblas_v0.3.27--3aa239bc...: scipy's
+    elif ending := _ENDING.search(file_name, 1):
+        stem = file_name[: ending.start()]
+    else:
+        return ""
     if "-" not in stem:
         return stem
     # auditwheel adds a hash to a name, and a version may follow it.

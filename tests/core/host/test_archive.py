@@ -258,17 +258,6 @@ def test_and_has_these(path: str) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the names are those of another system")
-def test_copies_that_follow_each_other_are_told_apart_by_their_times(tmp_path: Path) -> None:
-    (tmp_path / "it").write_bytes(machine().text())
-    host = Host(str(tmp_path / "it"))
-
-    def second_of(path: str) -> int:
-        return int(os.stat(path).st_mtime)
-
-    files = ("/usr/lib/libx.so", "/proc/version", "/proc/device-tree/model")
-    assert len({host.extracted(file, second_of, int) for file in files}) == len(files)
-
-
 @pytest.mark.skipif(os.name == "nt", reason="the names are those of another system")
 def test_a_folder_has_what_the_archive_has(tmp_path: Path) -> None:
     machine().unpack(str(tmp_path / "there"))
