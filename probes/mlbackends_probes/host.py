@@ -9,6 +9,7 @@ Source:   os-release(5); proc(5); Linux kernel-parameters.txt; podman-run(1); SM
 """
 
 import re
+import shlex
 import time
 from typing import Any
 
@@ -53,9 +54,6 @@ _UNAME = {
 _LAPTOPS = (8, 9, 10, 14, 30, 31, 32)
 _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _VC_RUNTIME = ("vcruntime140", "vcruntime140_1", "msvcp140")
-#: A piece of a shell's word: in single quotes, in double quotes, one escaped sign, plain.
-_PIECE = pattern(r"""'([^']*)'|"((?:[^"\\$`]|\\.)*)"|\\(.)|([^\s'"\\$`;&|<>()]+)""")
-_END = pattern(r"\s*|\s+#.*")
 _PLIST_ENTRY = pattern(r"<key>(\w+)</key>\s*<string>([^<]{1,100})</string>")
 _BOOT_ID = frozenset("0123456789abcdefABCDEF-")
 _BOOT_TIME = pattern(r"sec = (\d{1,12})")
@@ -127,17 +125,13 @@ def _unquoted(value: str) -> str:
 
     What a shell would replace ($name, `command`) is not allowed in os-release, and counts as such.
     """
-    if value.isalnum():
-        return one_line(value, 200)
-    is_plain = not any(sign in value for sign in "\\$`")
-    if is_plain and value[:1] in "'\"" and value[1:].find(value[:1]) == len(value) - 2:
-        return one_line(value[1:-1], 200)  # as most are, without the patterns
-    word, end = "", 0
-    while piece := _PIECE.match(value, end):
-        single, double, escaped, plain = piece.groups("")
-        word += single + re.sub(r'\\([\\"$`])', r"\1", double) + escaped + plain
-        end = piece.end()
-    return one_line(word, 200) if _END.fullmatch(value, end) else ""
+    try:
+        word, *rest = shlex.split(value) or [""]
+    except ValueError:  # a quote that is not closed
+        return ""
+    if re.search(r"(?<!\\)[$`]", value) or (rest and not rest[0].startswith("#")):
+        return ""
+    return one_line(re.sub(r"\\([$`])", r"\1", word), 200)
 
 
 def _around(host: Host) -> dict[str, Any]:

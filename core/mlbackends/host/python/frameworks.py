@@ -8,8 +8,10 @@ Source: PyPA, "Recording installed projects", "Entry points specification".
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import Reason
@@ -26,7 +28,7 @@ from mlbackends.host.python.packages import (
     origin_of,
     python_folders,
 )
-from mlbackends.host.python.requirements import Requirement, required, same_public_version
+from mlbackends.host.python.requirements import required, same_public_version
 from mlbackends.host.system.surroundings import container_signs
 from mlbackends.model.records import FactValue, Finding, Presence, nonempty
 
@@ -120,7 +122,6 @@ def found(
     """
     if package is None:
         return Finding(reasons=(not_installed(host, looked_for),))
-    requirements = required(host, package.installed[0]) if package.installed else []
     common = {
         "distribution": package.name if package.installed else "",
         "location": package.location,
@@ -131,17 +132,10 @@ def found(
         ],
         "editable": package.is_editable or None,
         "source": package.source,
-        "pins": _pins(requirements),
+        "pins": _pins(host, package),
     }
-    problems = (*_package_warnings(host, package), *warnings)
-    return Finding(
-        presence=Presence.FOUND,
-        version=package.version,
-        facts=nonempty(common) | dict(facts or {}) | steering(host, looked_for),
-        reasons=_lacks_files(package),
-        warnings=(*filter(None, problems), *not_valid(host, looked_for)),
-        imports=(package.module,) if package.module else (),
-    )
+    finding = _finding(host, [package], common, looked_for, facts, warnings)
+    return replace(finding, warnings=finding.warnings + not_valid(host, looked_for))
 
 
 def found_set(
@@ -159,36 +153,39 @@ def found_set(
     present = [package for package in packages if package is not None]
     if not present:
         return Finding(reasons=(not_installed(host, looked_for),))
-    pins: list[dict[str, str]] = []
-    problems: list[Reason | None] = []
-    for package in present:
-        requirements = required(host, package.installed[0]) if package.installed else []
-        pins += [{**pin, "by": package.name} for pin in _pins(requirements)]
-        problems += _package_warnings(host, package)
     common = {
         "packages": {package.name: package.version for package in present},
         "locations": {package.name: package.location for package in present if package.location},
-        "pins": pins,
+        "pins": [{**pin, "by": package.name} for package in present for pin in _pins(host, package)],
     }
+    return _finding(host, present, common, probe, facts, warnings)
+
+
+def _finding(
+    host: Host,
+    packages: Sequence[Package],
+    common: dict[str, Any],
+    probe: str,
+    facts: Mapping[str, FactValue] | None,
+    warnings: Iterable[Reason | None],
+) -> Finding:
+    problems = [warning for package in packages for warning in _package_warnings(host, package)]
     return Finding(
         presence=Presence.FOUND,
-        version=present[0].version,
+        version=packages[0].version,
         facts=nonempty(common) | dict(facts or {}) | steering(host, probe),
-        reasons=tuple(reason for package in present for reason in _lacks_files(package)),
+        reasons=tuple(reason for package in packages for reason in _lacks_files(package)),
         warnings=tuple(filter(None, (*problems, *warnings))),
-        imports=tuple(package.module for package in present if package.module),
+        imports=tuple(package.module for package in packages if package.module),
     )
 
 
-def _pins(requirements: Sequence[Requirement]) -> list[dict[str, str]]:
+def _pins(host: Host, package: Package) -> list[dict[str, str]]:
+    needs = required(host, package.installed[0]) if package.installed else []
     return [
-        {
-            "package": requirement.name,
-            "wanted": requirement.pinned,
-            "installed": requirement.installed,
-        }
-        for requirement in requirements
-        if requirement.pinned
+        {"package": need.name, "wanted": need.pinned, "installed": need.installed}
+        for need in needs
+        if need.pinned
     ]
 
 
