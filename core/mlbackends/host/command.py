@@ -121,21 +121,14 @@ def _output(process: "subprocess.Popen[bytes]", timeout: float) -> bytes | None:
 def ending(code: int) -> tuple[str, str]:
     """Return what an exit code means, as a reason's code and in words: ("crashed", "SIGSEGV")."""
     if code < 0:
-        return "crashed", signal_name(-code)
+        named = {number.value: number.name for number in signal.Signals}
+        return "crashed", named.get(-code, f"signal {-code}")  # a real-time signal has no name
     if code >> 31:  # with which Windows ends a process; abort() too has 0xC0000409
         from mlbackends.base.tables import table  # Ray's and Dask's workers have this file alone
 
         number = f"0x{code:08X}"
         return "crashed", f"{table('host/windows/exit_codes').get(number, 'the status')} ({number})"
     return "exited", f"exit code {code}"
-
-
-def signal_name(number: int) -> str:
-    """Return "SIGSEGV" for 11, and "signal 40" for a real-time signal, which has no name."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def kill_group(process: "subprocess.Popen[bytes]") -> None:

@@ -67,8 +67,7 @@ def read_cache(data: bytes) -> list[CacheEntry]:
             break
     else:
         return []
-    # One character for each byte, so that ASCII, which most names are, is decoded once.
-    names = data[start if is_new else end :].decode("latin-1")
+    names = data[start if is_new else end :]
     entries = []
     for flags, key, value, *_ in struct.iter_unpack(order + layout, data[table_at:end]):
         soname, path = _string(names, key), _string(names, value)
@@ -77,10 +76,9 @@ def read_cache(data: bytes) -> list[CacheEntry]:
     return entries
 
 
-def _string(names: str, at: int) -> str:
-    end = names.find("\0", at, at + _PATH_BYTES_LIMIT)
-    name = names[at:end] if end >= 0 else ""
-    return name if name.isascii() else text_of(name.encode("latin-1"))
+def _string(names: bytes, at: int) -> str:
+    end = names.find(b"\0", at, at + _PATH_BYTES_LIMIT)
+    return text_of(names[at:end]) if end >= 0 else ""
 
 
 @cache
