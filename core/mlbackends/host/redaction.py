@@ -222,16 +222,17 @@ def without_credentials(report: Report) -> Report:
     text = msgspec.json.encode(report).decode()
     if not may_have_secrets(text) and not URL_LOGIN.search(text):
         return report
-    return msgspec.convert(_without_credentials(msgspec.to_builtins(report)), Report)
+    return msgspec.convert(each_text(msgspec.to_builtins(report), without_secrets, without_secrets), Report)
 
 
-def _without_credentials(value: Any) -> Any:
+def each_text(value: Any, change: Callable[[str], str], change_key: Callable[[str], str]) -> Any:
+    """Return a JSON value with each of its texts changed, and each of its keys."""
     if isinstance(value, str):
-        return without_secrets(value)
+        return change(value)
     if isinstance(value, (list, tuple)):
-        return [_without_credentials(item) for item in value]
+        return [each_text(item, change, change_key) for item in value]
     if isinstance(value, dict):
-        return {_without_credentials(key): _without_credentials(item) for key, item in value.items()}
+        return {change_key(key): each_text(item, change, change_key) for key, item in value.items()}
     return value
 
 
@@ -311,32 +312,22 @@ class _Replacer:
 
     def inside(self, value: Any) -> Any:
         """Replace names, UUIDs, hardware addresses and credentials inside every text below."""
-        if isinstance(value, str):
-            for name, whole, stand_in in self._texts:
-                if name in value:
-                    value = whole.sub(stand_in, value)
-            if self._user and (f"/{self._user}" in value or f"\\{self._user}" in value):
-                value = self._paths.sub(self._replace_user, value)
-            if "/home/" in value or "sers" in value:  # another user's
-                value = HOME.sub(r"\1USER", value)
-            for numbers in _NUMBERS if len(value) >= _LEAST_LETTERS else ():
-                value = numbers.sub(lambda found: self.whole(found[0]), value)
-            value = without_secrets(value)
-            if "://" in value:
-                value = NUMERIC_SERVER.sub(
-                    lambda found: self.whole(found[0]) if is_somebodys(found[0]) else found[0],
-                    value,
-                )
-            return value
-        if isinstance(value, (list, tuple)):
-            return [self.inside(item) for item in value]
-        if isinstance(value, dict):
-            # Names of fields stay, even if the user has the same name; keys that are paths do not.
-            return {
-                self.inside(key) if "/" in key or ":" in key else key: self.inside(item)
-                for key, item in value.items()
-            }
-        return value
+        # Names of fields stay, even if the user has the same name; keys that are paths do not.
+        return each_text(value, self._text, lambda key: self._text(key) if "/" in key or ":" in key else key)
+
+    def _text(self, value: str) -> str:
+        for name, whole, stand_in in self._texts:
+            if name in value:
+                value = whole.sub(stand_in, value)
+        if self._user and (f"/{self._user}" in value or f"\\{self._user}" in value):
+            value = self._paths.sub(self._replace_user, value)
+        if "/home/" in value or "sers" in value:  # another user's
+            value = HOME.sub(r"\1USER", value)
+        for numbers in _NUMBERS if len(value) >= _LEAST_LETTERS else ():
+            value = numbers.sub(lambda found: self.whole(found[0]), value)
+        return NUMERIC_SERVER.sub(
+            lambda found: self.whole(found[0]) if is_somebodys(found[0]) else found[0], without_secrets(value)
+        )
 
 
 assert set(_DEVICE_IDENTITY) < set(Device.__struct_fields__)

@@ -27,6 +27,7 @@ from mlbackends.host.recording import excerpts
 from mlbackends.host.redaction import (
     NUMERIC_SERVER,
     Names,
+    each_text,
     host_names,
     in_paths,
     in_texts,
@@ -128,16 +129,7 @@ class Anonymiser:
 
     def value(self, value: Any) -> Any:
         """Return a JSON value, anonymised; names of fields stay."""
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, list | tuple):
-            return [self.value(item) for item in value]
-        if isinstance(value, dict):
-            return {
-                self.text(key) if "/" in key or "\\" in key else key: self.value(item)
-                for key, item in value.items()
-            }
-        return value
+        return each_text(value, self.text, lambda key: self.text(key) if "/" in key or "\\" in key else key)
 
     def description(self, description: dict[str, Any]) -> dict[str, Any]:
         """Return host.json, anonymised: names by what their field means, however short they are."""
