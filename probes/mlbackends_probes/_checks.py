@@ -243,8 +243,6 @@ def use_rocblas(call: Calls, _: Library) -> None:
 def use_hipblaslt(call: Calls, library: Library) -> Answer:
     """Make a handle on the first GPU, ask it for the version, and give it back."""
     version, handle = ctypes.c_int(), call.create("hipblasLtCreate")
-    if not handle.value:
-        raise call.failed("hipblasLtCreate", 0)
     call("hipblasLtGetVersion", handle, ctypes.byref(version))
     call("hipblasLtDestroy", handle)
     return Answer(replace(library, version=decimal_version(version.value, 100_000)))
@@ -260,8 +258,6 @@ def load_miopen(call: Calls, library: Library) -> Answer:
 def use_miopen(call: Calls, _: Library) -> None:
     """Make a handle on the first GPU, and give it back."""
     handle = call.create("miopenCreate")
-    if not handle.value:
-        raise call.failed("miopenCreate", 0)
     call("miopenDestroy", handle)
 
 

@@ -177,6 +177,8 @@ class Calls:
         """Return the handle that a function writes to its first argument, given the others."""
         handle = ctypes.c_void_p()
         self(function, ctypes.byref(handle), *arguments)
+        if not handle.value:
+            raise self.failed(function, 0)
         return handle
 
     def handles(self, function: str, *owners: object, incomplete: int = 0) -> list[int]:
