@@ -162,6 +162,26 @@ def test_a_missing_module_is_installed_as_the_package_that_requires_it_asks(
     assert page.endswith(f"pip install {typed}\n") if typed else "type" not in page
 
 
+@pytest.mark.parametrize(("is_compiled", "verdict"), [(False, "loads"), (True, "does not load")])
+def test_beside_the_module_with_the_packages_name_compiled_ones_count(
+    tmp_path: Path, is_compiled: bool, verdict: str
+) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    (site,) = tmp_path.glob("env/lib/python*/site-packages")
+    compiled(site / "named/_C.so", "void *PyInit__C(void) { return 0; }\n")
+    beside = "_beside.so" if is_compiled else "beside/__init__.py"
+    installed(site, "named", beside, needs="absent")
+    if is_compiled:
+        compiled(site / beside, "void lacking(void);\nvoid *PyInit__beside(void) { lacking(); return 0; }\n")
+    else:
+        (site / beside).parent.mkdir()
+        (site / beside).write_text("import absent\n")
+    assert (
+        json.loads(resolved(tmp_path, "named", "--format", "json").stdout)["packages"][0]["verdict"]
+        == verdict
+    )
+
+
 def test_a_running_process_needs_no_search_for_what_it_has_mapped(folder: Path) -> None:
     library = folder / "mapped/libabsent.so.3"
     compiled(library, "")

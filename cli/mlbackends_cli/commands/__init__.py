@@ -31,6 +31,7 @@ Switches:
 More:
   backends fleet summarize reports/           how machines differ
   backends schema report                      the schema of its JSON
+  backends mcp                                the same for assistants
   backends completion bash                    a script for your shell
   backends help trace show                    the help of a command
 """

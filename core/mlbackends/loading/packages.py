@@ -24,7 +24,14 @@ from mlbackends.loading.environment import (
     providers,
 )
 from mlbackends.loading.fit import driver_faults, explained, glibc_faults
-from mlbackends.loading.imports import imports_of, is_shared_object, lost_files, lost_modules, shared_objects
+from mlbackends.loading.imports import (
+    imports_of,
+    is_shared_object,
+    lost_files,
+    lost_modules,
+    module_file,
+    shared_objects,
+)
 from mlbackends.loading.later import driver_notes, later
 from mlbackends.loading.linker import Opening, Process, object_file
 from mlbackends.loading.preloads import preload_of
@@ -266,17 +273,22 @@ class _Packages:
         """Return the faults that importing a package meets, those that cost it a part, and others.
 
         Where importing it reaches none of its extension modules, its users import them by themselves: it
-        fails if none opens. Of several modules the one with its name counts, and the others are parts.
+        fails if none opens. Beside a module with the package's name, other Python modules are parts.
         failing: those that do not open, by path. roots: all of them, by name.
         """
         own = modules_of(self.host, dist)
-        named = [module for module in own if normalised(module) == dist.name] or own
+        counts = [
+            module
+            for module in own
+            if normalised(module) == dist.name or not module_file(self.host, module).endswith(".py")
+        ]
+        counts = counts if any(normalised(module) == dist.name for module in own) else [*own]
         failed: list[Failure] = []
         beside: list[Failure] = []
         for module in own:
             if not (module.startswith("_") and failed):
                 inner = self.environment.import_module(self.environment.start.copy(), module)
-                (failed if module in named else beside).extend(inner)
+                (failed if module in counts else beside).extend(inner)
         certain = dict.fromkeys(
             fault for step, opening in failed if step.is_certain for fault in opening.faults
         )
