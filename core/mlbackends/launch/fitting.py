@@ -6,7 +6,7 @@ tokens a second with 4 threads and a quota of 4, and 0.27 with 8. fitting.toml h
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil, inf
 
 import msgspec
@@ -52,49 +52,43 @@ def fit(
     topology: Topology,
     quota: cgroups.Limit | None,
     environment: Mapping[str, str],
-    busy: Mapping[int, float],
+    busy: Callable[[], Mapping[int, float]],
 ) -> Fit:
     """Return what a program gets on a machine.
 
     topology: the cores that it may use. quota: the CPU time that its control groups leave. environment: the
-    one that it would get. busy: how busy each CPU is; the least busy ones are chosen.
+    one that it would get. busy: returns how busy each CPU is, if a choice among them is needed.
     """
-    usable = sum(len(core.cpus) for core in topology.cores)
+    rows = variables()
+    usable, online = sum(len(core.cpus) for core in topology.cores), len(topology.online)
     limit = quota.value if quota else inf
-    count = min(usable, ceil(limit)) if limit < inf else usable
-    cpus = chosen(topology.cores, count, busy) if count < usable else ()
+    left = min(limit, usable)
+    cpus = chosen(topology.cores, ceil(left), busy()) if ceil(left) < usable else ()
     # A thread more than the quota can run is enough to have all of them wait: 7.65 CPUs are 7 threads.
-    whole = usable if limit == inf else max(1, min(usable, int(limit)))
+    whole = max(1, int(left))
     threads = {"cores": min(whole, len(topology.cores)), "cpus": whole}
     values, kept = {}, {}
-    is_limited = whole < len(topology.online)
-    for row in variables():
-        if row.of == "cpus" and not is_limited:
+    for row in rows:
+        if row.of == "cpus" and whole >= online:
             continue  # these runtimes start a thread for each CPU anyway
         before = environment.get(row.name, "")
-        if row.option:
-            if row.option in before:
-                kept[row.name] = before
-            else:
-                values[row.name] = f"{before} {row.option}{threads[row.of]}".strip()
-        elif before:
+        if before and row.option in before:
             kept[row.name] = before
         else:
-            values[row.name] = str(threads[row.of])
-    online = len(topology.online)
+            values[row.name] = f"{before} {row.option}{threads[row.of]}".strip()
     if quota is not None and limit < inf:
-        left = f"the CPU quota is {limit:g} of {usable} CPUs ({quota.folder})"
+        why = f"the CPU quota is {limit:g} of {usable} CPUs ({quota.folder})"
     elif usable < online:
-        left = f"the affinity mask and the cpuset leave {usable} of {online} CPUs"
+        why = f"the affinity mask and the cpuset leave {usable} of {online} CPUs"
     else:
-        left = f"nothing limits the {usable} CPUs of this machine"
-    lines = [left]
+        why = f"nothing limits the {usable} CPUs of this machine"
+    lines = [why]
     if cpus:
         nodes = {core.node for core in topology.cores if set(core.cpus) & set(cpus)}
         where = f"NUMA node {min(nodes)}" if len(nodes) == 1 else f"{len(nodes)} NUMA nodes"
         lines.append(f"bound to CPU {format_cpu_list(cpus)}, the least busy of {where}")
     for name, number in threads.items():
-        names = [row.name for row in variables() if row.of == name and row.name in values]
+        names = [row.name for row in rows if row.of == name and row.name in values]
         if names:
             lines.append(f"{number} thread{'s' * (number != 1)}: {', '.join(names)}")
     return Fit(cpus, values, kept, tuple(lines))

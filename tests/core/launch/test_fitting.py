@@ -28,7 +28,7 @@ def quota(cpus: float) -> Limit:
 def test_a_quota_gets_as_many_threads_and_the_least_busy_cores(
     cpus: float, threads: str, bound: tuple[int, ...]
 ) -> None:
-    fitted = fit(LARGE, quota(cpus), {}, BUSY)
+    fitted = fit(LARGE, quota(cpus), {}, BUSY.copy)
     assert fitted.cpus == bound
     assert fitted.variables["OMP_NUM_THREADS"] == fitted.variables["GOMAXPROCS"] == threads
     assert fitted.variables["JAVA_TOOL_OPTIONS"] == f"-XX:ActiveProcessorCount={threads}"
@@ -36,14 +36,14 @@ def test_a_quota_gets_as_many_threads_and_the_least_busy_cores(
 
 
 def test_each_core_is_used_once_before_any_is_used_twice() -> None:
-    assert fit(LARGE, quota(32), {}, BUSY).cpus == tuple(range(32, 64))
-    spanning = fit(LARGE, quota(66), {}, {}).cpus
+    assert fit(LARGE, quota(32), {}, BUSY.copy).cpus == tuple(range(32, 64))
+    spanning = fit(LARGE, quota(66), {}, dict).cpus
     assert (spanning[:64], len(spanning)) == (tuple(range(64)), 66)
 
 
 @pytest.mark.parametrize("limit", [None, Limit(inf), quota(128), quota(500)])
 def test_without_a_limit_only_computing_threads_are_set_to_one_per_core(limit: Limit | None) -> None:
-    fitted = fit(LARGE, limit, {}, BUSY)
+    fitted = fit(LARGE, limit, {}, BUSY.copy)
     assert fitted.cpus == ()
     assert set(fitted.variables.values()) == {"64"}
     assert not fitted.variables.keys() & {row.name for row in variables() if row.of == "cpus"}
@@ -51,18 +51,18 @@ def test_without_a_limit_only_computing_threads_are_set_to_one_per_core(limit: L
 
 def test_a_mask_leaves_its_cpus() -> None:
     masked = Topology(LARGE.cores[:4], (0,), LARGE.online)
-    fitted = fit(masked, None, {}, BUSY)
+    fitted = fit(masked, None, {}, BUSY.copy)
     assert (fitted.cpus, fitted.variables["OMP_NUM_THREADS"]) == ((), "4")
     assert (fitted.variables["RAYON_NUM_THREADS"], fitted.lines[0][:9]) == ("8", "the affin")
 
 
 def test_what_is_set_stays_and_options_are_added_to_others() -> None:
     before = {"OMP_NUM_THREADS": "9", "JAVA_TOOL_OPTIONS": "-Xmx1g"}
-    fitted = fit(LARGE, quota(2), before, BUSY)
+    fitted = fit(LARGE, quota(2), before, BUSY.copy)
     assert fitted.kept == {"OMP_NUM_THREADS": "9"}
     assert "OMP_NUM_THREADS" not in fitted.variables
     assert fitted.variables["JAVA_TOOL_OPTIONS"] == "-Xmx1g -XX:ActiveProcessorCount=2"
-    again = fit(LARGE, quota(4), fitted.variables, BUSY)
+    again = fit(LARGE, quota(4), fitted.variables, BUSY.copy)
     assert again.kept["JAVA_TOOL_OPTIONS"] == "-Xmx1g -XX:ActiveProcessorCount=2"
 
 

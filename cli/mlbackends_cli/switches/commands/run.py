@@ -139,7 +139,7 @@ def _fitted(environment: Mapping[str, str]) -> dict[str, str]:
 
     host = Host()
     topology = read_topology(host)
-    fitted = fit(topology, cpu_quota(host), environment, busy_cpus(topology))
+    fitted = fit(topology, cpu_quota(host), environment, lambda: busy_cpus(topology))
     if fitted.cpus:
         os.sched_setaffinity(0, fitted.cpus)
     for sentence in fitted.lines:
