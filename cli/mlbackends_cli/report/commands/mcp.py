@@ -10,15 +10,16 @@ Examples:
 """
 
 import os
-import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from mlbackends.base.errors import BadInput
 from mlbackends.base.version import __version__
-from mlbackends.host.command import kill_group, start_group
+from mlbackends.host.command import outcome_of
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import documented
 
@@ -46,7 +47,7 @@ def info(probes: list[str] | None = None, depth: str = "usable") -> dict[str, An
 
     probes: names such as cpu, cuda_driver or torch, all by default. depth: found, loadable or usable.
     """
-    return _answer("info", f"--depth={depth}", "--", *(probes or ()))
+    return _answer("info", f"--depth={depth}", operands=probes or ())
 
 
 def doctor() -> dict[str, Any]:
@@ -61,7 +62,7 @@ def resolve(packages: list[str] | None = None, python: str = "", chip: str = "")
     environment. chip: another machine, such as h100, gfx942 or x86-64-v2.
     """
     options = [*([f"--python={python}"] if python else ()), *([f"--for={chip}"] if chip else ())]
-    return _answer("resolve", *options, "--", *(packages or ()))
+    return _answer("resolve", *options, operands=packages or ())
 
 
 def explain(
@@ -83,23 +84,21 @@ def fleet_summarize(paths: list[str]) -> dict[str, Any]:
 
     paths: files and folders with reports of `backends info --format json` or --format frame.
     """
-    return _answer("fleet", "summarize", "--", *paths)
+    return _answer("fleet", "summarize", operands=paths)
 
 
-def _answer(*words: str) -> dict[str, Any]:
+def _answer(*words: str, operands: Sequence[str] = ()) -> dict[str, Any]:
     """Return the JSON of a command in a process of its own, so that a library's crash ends only that."""
-    at = words.index("--") if "--" in words else len(words)
-    command = [sys.executable, "-P", "-m", "mlbackends", *words[:at], "--format=json", *words[at:]]
-    process = start_group(
-        command, os.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    try:
-        output, errors = process.communicate(timeout=_SECONDS)
-    finally:
-        kill_group(process)
-    try:
-        return msgspec.json.decode(output, type=dict[str, Any])
-    except msgspec.DecodeError:
-        from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.server.mcpserver.exceptions import ToolError
 
-        raise ToolError(errors.decode(errors="replace").strip()) from None
+    command = [sys.executable, "-P", "-m", "mlbackends", *words, "--format=json", "--", *operands]
+    with tempfile.TemporaryFile() as errors:
+        outcome = outcome_of(command, _SECONDS, os.environ, errors.fileno())
+        errors.seek(0)
+        complaints = errors.read().decode(errors="replace").strip()
+    if outcome.timed_out:
+        raise ToolError(f"it did not finish within {_SECONDS:g} s")
+    try:
+        return msgspec.json.decode(outcome.output, type=dict[str, Any])
+    except msgspec.DecodeError:
+        raise ToolError(complaints) from None
