@@ -42,12 +42,18 @@ def installed(site: Path, name: str, *files: str, needs: str = "", init: str = "
     (info / "RECORD").write_text("".join(f"{file},,\n" for file in listed))
 
 
+def empty_environment(folder: Path) -> Path:
+    """Make an environment without packages; return where they go."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True)
+    (site,) = folder.glob("env/lib/python*/site-packages")
+    return site
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make an environment of packages that load and packages that do not."""
     folder = tmp_path_factory.mktemp("resolve")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True)
-    (site,) = folder.glob("env/lib/python*/site-packages")
+    site = empty_environment(folder)
     starts = "void *PyInit__C(void) { return 0; }\n"
     absent, lost = folder / "libabsent.so.3", site / "lost/lib/liblost.so.1"
     for library in (absent, lost):
@@ -153,8 +159,7 @@ def test_formats_for_ci_have_each_fault_and_each_package_that_loads(folder: Path
 def test_a_missing_module_is_installed_as_the_package_that_requires_it_asks(
     tmp_path: Path, module: str, needs: str, typed: str
 ) -> None:
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
-    (site,) = tmp_path.glob("env/lib/python*/site-packages")
+    site = empty_environment(tmp_path)
     compiled(site / "asking/_C.so", "void *PyInit__C(void) { return 0; }\n")
     installed(site, "asking", needs=needs, init=f"import {module}\nfrom . import _C\n")
     page = resolved(tmp_path, "asking").stdout
@@ -166,8 +171,7 @@ def test_a_missing_module_is_installed_as_the_package_that_requires_it_asks(
 def test_beside_the_module_with_the_packages_name_compiled_ones_count(
     tmp_path: Path, is_compiled: bool, verdict: str
 ) -> None:
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
-    (site,) = tmp_path.glob("env/lib/python*/site-packages")
+    site = empty_environment(tmp_path)
     compiled(site / "named/_C.so", "void *PyInit__C(void) { return 0; }\n")
     beside = "_beside.so" if is_compiled else "beside/__init__.py"
     installed(site, "named", beside, needs="absent")

@@ -277,18 +277,15 @@ class _Packages:
         failing: those that do not open, by path. roots: all of them, by name.
         """
         own = modules_of(self.host, dist)
-        counts = [
-            module
-            for module in own
-            if normalised(module) == dist.name or not module_file(self.host, module).endswith(".py")
-        ]
-        counts = counts if any(normalised(module) == dist.name for module in own) else [*own]
+        named = [module for module in own if normalised(module) == dist.name]
+        python = [module for module in own if module_file(self.host, module).endswith(".py")]
+        parts = set(python).difference(named) if named else set()
         failed: list[Failure] = []
         beside: list[Failure] = []
         for module in own:
             if not (module.startswith("_") and failed):
                 inner = self.environment.import_module(self.environment.start.copy(), module)
-                (failed if module in counts else beside).extend(inner)
+                (beside if module in parts else failed).extend(inner)
         certain = dict.fromkeys(
             fault for step, opening in failed if step.is_certain for fault in opening.faults
         )
