@@ -19,7 +19,7 @@ PYTHON = "_?Py"
 
 class _Symbols(DynamicSymbols):
     def __init__(self, name: str, beginnings: str, like: DynamicSymbols | None) -> None:
-        self.lacking, self.needs, self.versions = {}, {}, frozenset()
+        self.lacking, self.lacking_by_hash, self.needs, self.versions = {}, {}, {}, frozenset()
         self._own, self._begins, self._like = name, re.compile((beginnings or "(?!)").encode()), like
 
     def may_define(self, hashes: KeysView[int]) -> Collection[int]:

@@ -37,11 +37,12 @@ class DynamicSymbols:
     """The dynamic symbols of one file.
 
     lacking: what it lacks, in the table's order, by the index there; weak symbols are left out, which may
-    stay undefined. needs: the versions that it needs, with whether each is optional, by library. versions:
-    those that it defines.
+    stay undefined. lacking_by_hash: those indices by the hash of the name. needs: the versions that it needs,
+    with whether each is optional, by library. versions: those that it defines.
     """
 
     lacking: dict[int, Symbol]
+    lacking_by_hash: dict[int, list[int]]
     needs: dict[str, dict[str, bool]]
     versions: frozenset[str]
 
@@ -51,7 +52,7 @@ class DynamicSymbols:
         self.needs, self._names = symbol_versions_of(image)
         self.versions = frozenset(version for file, version in self._names.values() if not file)
         self._names.pop(_VER_NDX_GLOBAL, None)  # the base definition: what has it has no version
-        self.lacking = {}
+        self.lacking, self.lacking_by_hash = {}, {}
         #: The first index of each hash with bit 0 set, and the others: versions of one name, or other names.
         self._indices: dict[int, int] = {}
         self._repeated: dict[int, list[int]] = {}
@@ -71,7 +72,8 @@ class DynamicSymbols:
             if section == 0 and bind == _STB_GLOBAL and index:
                 name = self._name(at)
                 file, version = self._names.get(self._version_index(index), ("", ""))
-                self.lacking[index] = Symbol(name, version, file, gnu_hash(name) | 1)
+                self.lacking[index] = Symbol(name, version, file, value := gnu_hash(name) | 1)
+                self.lacking_by_hash.setdefault(value, []).append(index)
         if not has_hash:  # an older table holds no hashes
             chain = [gnu_hash(self._name(at)) | 1 for at, _, _ in self._entries(count)]
         for index, value in enumerate(chain, first):

@@ -43,6 +43,8 @@ class ObjectFile:
     no_default_folders = has_executable_stack = False
     #: The versions of symbols that it needs, as in DynamicSymbols.
     versions_needed: Mapping[str, Mapping[str, bool]] = MappingProxyType({})
+    #: Files that define all that it lacks, once that is known: so it is bound wherever these are.
+    bound_by: "set[ObjectFile] | None" = None
     machine: str
     needed: tuple[str, ...]
     symbols: DynamicSymbols
@@ -212,17 +214,21 @@ class Process:
 
     def _unbound(self, mapped: Mapped, scope: list[Mapped]) -> Iterator[Fault]:
         """Yield the symbols of an object that nothing in its scope defines as one fault, of the first."""
-        symbols = mapped.file.symbols.lacking
-        left: dict[int, list[int]] = {}
-        for index, symbol in symbols.items():
-            left.setdefault(symbol.hash, []).append(index)
+        file = mapped.file
+        if file.bound_by is not None and file.bound_by.issubset(other.file for other in scope):
+            return
+        symbols, left = file.symbols.lacking, dict(file.symbols.lacking_by_hash)
+        definers: set[ObjectFile] = set()
         for other in scope:
             defined = other.file.symbols
             for value in [*defined.may_define(left.keys())]:
-                left[value] = [index for index in left[value] if not defined.defines(symbols[index])]
-                if not left[value]:
+                rest = [index for index in left[value] if not defined.defines(symbols[index])]
+                definers |= {other.file} if len(rest) < len(left[value]) else set()
+                left[value] = rest
+                if not rest:
                     del left[value]
         if not left:
+            file.bound_by = definers
             return
         lacking = {index: str(symbols[index]) for index in sorted(chain.from_iterable(left.values()))}
         with ElfImage(self.host.real(mapped.real)) as image:
