@@ -129,6 +129,17 @@ def test_torchvision_passes_over_its_library_and_fails_at_its_operators(site: Si
     assert "operator torchvision::nms does not exist" in answer.faults[0].cause
 
 
+@pytest.mark.parametrize(("version", "ending"), [("2.8.0", ""), ("2.10.0", ""), ("2.11.0", ".abi3")])
+def test_torchaudio_opens_its_libraries_in_the_order_of_its_release(
+    site: Site, version: str, ending: str
+) -> None:
+    site.torch()
+    first = site.library(f"torchaudio/lib/libtorchaudio{ending}.so")
+    second = site.library(f"torchaudio/lib/_torchaudio{ending}.so", *["libtorchaudio.so"] * (not ending))
+    site.package("torchaudio", version, first, second, torchaudio="import torch\n")
+    assert site.answer("torchaudio").verdict is Verdict.LOADS
+
+
 def test_torchcodec_is_judged_by_the_ffmpeg_that_comes_closest(site: Site) -> None:
     site.torch()
     files = [
