@@ -374,16 +374,15 @@ def _binding_order(closure: list[Mapped]) -> list[Mapped]:
     """
     order: list[Mapped] = []
     visited: set[Mapped] = set()
-
-    def visit(mapped: Mapped) -> None:
-        if mapped not in visited:
-            visited.add(mapped)
-            for needed in mapped.needed:
-                visit(needed)
-            order.append(mapped)
-
     for root in reversed(closure):
-        visit(root)
+        waiting = [root] * (root not in visited)
+        while waiting:  # not by recursion: a chain of libraries may be longer than Python's limit
+            visited.add(waiting[-1])
+            below = next((needed for needed in waiting[-1].needed if needed not in visited), None)
+            if below:
+                waiting.append(below)
+            else:
+                order.append(waiting.pop())
     return order
 
 

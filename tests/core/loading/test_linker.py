@@ -226,6 +226,15 @@ def test_what_fails_leaves_nothing_mapped(tmp_path: Path) -> None:
     assert process.open("libleaf.so").faults  # its name is forgotten with it
 
 
+def test_a_circle_of_libraries_may_be_longer_than_pythons_limit_of_recursion(tmp_path: Path) -> None:
+    libraries = {"libnext.so": ("-nostdlib",), "libatop.so": ("libnext.so", f"{RPATH}$ORIGIN", "-nostdlib")}
+    data, count = built(tmp_path, libraries).read_bytes(), sys.getrecursionlimit()
+    for i in range(count):
+        own, needed = b"lib%04d" % i, b"lib%04d" % ((i + 1) % count)
+        (tmp_path / f"lib{i:04}.so").write_bytes(data.replace(b"libatop", own).replace(b"libnext", needed))
+    assert not opened(tmp_path / "lib0000.so", {}).faults
+
+
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     folder = tmp_path_factory.mktemp("samples")
