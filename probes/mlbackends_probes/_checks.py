@@ -16,7 +16,7 @@ from mlbackends.libraries.c_calls import Calls, ctypes, decimal_version
 from mlbackends.libraries.cuda.device import expect, first_device
 from mlbackends.libraries.cuda.libraries import runtime_version, versioned
 from mlbackends.libraries.library_names import stem_of
-from mlbackends.model.records import Answer, FactValue, Library, nonempty
+from mlbackends.model.records import Answer, Device, FactValue, Library, Presence, nonempty
 from mlbackends_probes._findings import FFTW_PRECISIONS, decode_cupti
 
 # ---- NVIDIA --------------------------------------------------------------------------------------
@@ -477,3 +477,48 @@ def load_ggml(call: Calls, library: Library) -> Answer | None:
     if not call.has("ggml_version"):
         return None
     return Answer(replace(library, version=call.text("ggml_version")), facts=library.facts)
+
+
+# ---- other accelerators --------------------------------------------------------------------------
+
+
+def load_tpu(call: Calls, library: Library) -> Answer:
+    """Ask for the version of the PJRT interface, which takes no chip."""
+    call.opened.GetPjrtApi.restype = ctypes.c_void_p
+    table = call.opened.GetPjrtApi()
+    if not table:
+        raise NotUsable("call-failed", "GetPjrtApi returned no table of functions")
+    version_at = 4  # its own two words and two of its version come first
+    words = ctypes.cast(table, ctypes.POINTER(ctypes.c_size_t))
+    if words[0] < (version_at + 1) * 8:
+        return Answer(library)
+    numbers = ctypes.cast(table + version_at * 8, ctypes.POINTER(ctypes.c_int))
+    return Answer(library, facts={"pjrt_api_version": f"{numbers[0]}.{numbers[1]}"})
+
+
+def use_ascend(call: Calls, library: Library) -> Answer:
+    """Count the devices, then fill memory on the first and read it back."""
+    repeated, no_device, to_host, limit = 100002, (107001, 507000, 507008, 507033), 2, 64
+    if (status := call.status("aclInit", None)) not in (0, repeated):
+        raise call.failed("aclInit", status)
+    count = ctypes.c_uint32()
+    status = call.status("aclrtGetDeviceCount", ctypes.byref(count))
+    if status in no_device or (not status and not count.value):
+        message = f"aclrtGetDeviceCount returned {status} and {count.value} devices"
+        raise NotUsable("no-device", message)
+    if status:
+        raise call.failed("aclrtGetDeviceCount", status)
+    size, back = ctypes.c_size_t(4096), ctypes.create_string_buffer(4096)
+    call("aclrtSetDevice", 0)
+    memory = call.create("aclrtMalloc", size, 0)
+    call("aclrtMemset", memory, size, 0x5A, size)
+    call("aclrtMemcpy", back, size, memory, size, to_host)
+    call("aclrtFree", memory)
+    call.require_filled("NPU 0", back.raw, b"\x5a")
+    soc = call.text("aclrtGetSocName")
+    call.opened.aclrtResetDevice(0)
+    call.opened.aclFinalize()
+    found = range(min(count.value, limit))
+    devices = [Device("npu", i, presence=Presence.LOADABLE, capability=soc) for i in found]
+    devices[0] = replace(devices[0], presence=Presence.USABLE)
+    return Answer(library, tuple(devices), nonempty({"checked_device": 0, "soc": soc}))

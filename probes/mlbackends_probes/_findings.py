@@ -8,9 +8,11 @@ import re
 
 from msgspec.structs import replace
 
+from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import Reason
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
+from mlbackends.host.python.packages import distribution
 from mlbackends.libraries.cuda.libraries import agree
 from mlbackends.libraries.library_names import stem_of
 from mlbackends.libraries.search import inside, with_file_version
@@ -126,3 +128,53 @@ def find_ggml(finding: Finding, host: Host) -> Finding:
         backends = {match[1] for name in names if (match := backend.match(name))} - {"base"}
         libraries.append(replace(library, facts=nonempty({"backends": sorted(backends)})))
     return replace(finding, libraries=tuple(libraries))
+
+
+_NEURON_WHEELS = ("neuronx-cc", "libneuronxla", "torch-neuronx", "jax-neuronx", "neuron-cc")
+
+
+def find_neuron(finding: Finding, host: Host) -> Finding:
+    """Add the wheels of the compiler and of frameworks."""
+    if not (finding.libraries or finding.devices):
+        return finding
+    wheels = [wheel for name in _NEURON_WHEELS if (wheel := distribution(host, name))]
+    listed = [f"{wheel.name} {wheel.version}" for wheel in wheels]
+    return replace(finding, facts=finding.facts | nonempty({"wheels": listed}))
+
+
+def find_tpu(finding: Finding, host: Host) -> Finding:
+    """Add the generation and the wheel's version; without chips, variables only where one is libtpu's."""
+    facts, names = {**finding.facts}, finding.facts.get("environment")
+    is_own = isinstance(names, dict) and any(name.startswith(("TPU_", "LIBTPU_")) for name in names)
+    if not finding.devices and not is_own:
+        facts.pop("environment", None)
+    generations = sorted({device.name.removeprefix("TPU ") for device in finding.devices})
+    facts |= nonempty({"generation": ", ".join(generations)})
+    wheel = distribution(host, "libtpu") or distribution(host, "libtpu-nightly")
+    return replace(finding, facts=facts, version=wheel.version if wheel and finding.libraries else "")
+
+
+_ASCEND_VERSION = pattern(
+    r"^(?:runtime_running_)?version\s*=\s*\[?([0-9][\w.]*)", re.IGNORECASE | re.MULTILINE
+)
+
+
+def find_ascend(finding: Finding, host: Host) -> Finding:
+    """Add the versions of driver and toolkit."""
+    if not (finding.libraries or finding.devices):
+        return finding
+
+    def version_in(path: str) -> str:
+        match = _ASCEND_VERSION.search(host.read(path, 1 << 16))
+        return match[1] if match else ""
+
+    root, machine = "/usr/local/Ascend", "aarch64" if host.machine in ("aarch64", "arm64") else "x86_64"
+    homes = [host.env(name).rstrip("/") for name in ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")]
+    versions = (
+        version_in(f"{home}/{file}")
+        for home in (*filter(None, homes), f"{root}/ascend-toolkit/latest", f"{root}/cann")
+        for file in (f"{machine}-linux/ascend_toolkit_install.info", "version.cfg")
+    )
+    toolkit, driver = next(filter(None, versions), ""), version_in(f"{root}/driver/version.info")
+    facts = nonempty({"driver_version": driver, "toolkit_version": toolkit})
+    return replace(finding, facts=finding.facts | facts, version=toolkit)

@@ -1,11 +1,11 @@
 """Probes that are rows of table.json: `load` returns one with the attributes of a probe in a file.
 
-These libraries differ by names and by a few calls; any other probe is a file, NAME.py, and
-`mlbackends.base.registry` lists both. doc: the lines of what would be the file's docstring. kind: "cuda" and
-"shared" have the fields of CudaLibrary and SharedLibrary, "rocm" those of library_finding, "package" those of
-`_package` here. asks: which of load_NAME and use_NAME in _checks.py are asked of an opened library; what
-completes a finding is in _findings.py, and of a package in _packages.py. unnamed: the name of a
-status that statuses.json lacks.
+These libraries and accelerators differ by names and by a few calls; any other probe is a file, NAME.py, and
+`mlbackends.base.registry` lists both. doc: the lines of what would be the file's docstring. kind: "cuda",
+"shared" and "accelerator" have the fields of CudaLibrary, SharedLibrary and Accelerator, "rocm" those of
+library_finding, "package" those of `_package` here. asks: which of load_NAME and use_NAME in _checks.py are
+asked of an opened library; what completes a finding is in _findings.py, and of a package in _packages.py.
+unnamed: the name of a status that statuses.json lacks.
 """
 
 import os
@@ -23,7 +23,8 @@ from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.cuda.libraries import CudaLibrary
 from mlbackends.libraries.search import SharedLibrary
 from mlbackends.model.records import Answer, Finding, Library, nonempty
-from mlbackends_probes import _findings, _packages
+from mlbackends_probes import _accelerators, _findings, _packages
+from mlbackends_probes._accelerators import Accelerator
 
 _Check = Callable[[Calls, Library], Answer | None]
 
@@ -42,6 +43,10 @@ def load(name: str) -> ModuleType:
     attributes: dict[str, Any] = {}
     if kind == "package":
         attributes = {"GROUP": "framework", "find": partial(_package, name, **row)}
+    elif kind == "accelerator":
+        describe = getattr(_accelerators, f"describe_{name}", None)
+        accelerator = Accelerator(probe=name, **row, describe=describe)
+        attributes = {"GROUP": "accelerator", "find": accelerator.find}
     elif kind == "rocm":
         calls = partial(rocm_calls, namer=row.pop("namer", ""))
         attributes["find"] = partial(library_finding, **row)

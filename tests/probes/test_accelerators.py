@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base import registry
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
-from mlbackends_probes import ascend, gaudi, mtia, neuron, npu, tpu
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 PCI = "/sys/bus/pci/devices"
-NAMES = ("tpu", "gaudi", "ascend", "neuron", "npu")
+ascend, gaudi, mtia, neuron, npu, tpu = (
+    registry.load("mlbackends_probes", name) for name in ("ascend", "gaudi", "mtia", "neuron", "npu", "tpu")
+)
 
 
 def write(root: Path, files: dict[str, str]) -> None:

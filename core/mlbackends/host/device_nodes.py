@@ -30,11 +30,12 @@ def accel_nodes(host: Host) -> dict[str, str]:
 
 
 def device_nodes(host: Host, prefix: str) -> list[str]:
-    """Return the paths directly below /dev of a prefix and a number: /dev/accel0."""
+    """Return the paths below /dev of a prefix and a number: /dev/accel0 of accel, /dev/vfio/0 of vfio/."""
+    folder, _, stem = f"/dev/{prefix}".rpartition("/")
     return [
-        f"/dev/{name}"
-        for name in host.listdir("/dev")
-        if name.startswith(prefix) and name.removeprefix(prefix).isdecimal()
+        f"{folder}/{name}"
+        for name in host.listdir(folder)
+        if name.startswith(stem) and name.removeprefix(stem).isdecimal()
     ]
 
 
