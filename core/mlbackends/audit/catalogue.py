@@ -1,4 +1,4 @@
-"""The catalogue of known hazards: the rows of the tables, with the files of hazards/ that have logic."""
+"""The catalogue of known hazards: the rows of the tables, with the functions of those that have logic."""
 
 from collections.abc import Callable
 from functools import cache, partial
@@ -7,11 +7,14 @@ from msgspec import Struct
 
 from mlbackends.audit import hazard_table
 from mlbackends.audit.hazard import ReportView, Symptoms
+from mlbackends.audit.hazards import _devices, _libraries, _machine, _nvidia, _packages
 from mlbackends.base import registry
 from mlbackends.base.errors import UnknownName
 from mlbackends.model.audit import Problem, Severity
 
 REGISTRY = "mlbackends.audit.hazards"
+#: The files whose functions are named by the codes of hazards.
+WITH_LOGIC = (_devices, _libraries, _machine, _nvidia, _packages)
 _LONGEST_WORD = 20
 
 
@@ -40,8 +43,8 @@ class Hazard(Struct, frozen=True):
 @cache
 def codes() -> tuple[str, ...]:
     """Return the code of every hazard, sorted."""
-    files = (name.replace("_", "-") for name in registry.names(REGISTRY))
-    return tuple(sorted({*files, *hazard_table.rows()}))
+    added = (name.replace("_", "-") for name in registry.names(REGISTRY))
+    return tuple(sorted({*added, *hazard_table.rows()}))
 
 
 @cache
@@ -50,10 +53,9 @@ def load(code: str) -> Hazard:
     if code not in codes():
         raise UnknownName("hazard", code, codes(), "backends explain hazards")
     name = code.replace("-", "_")
-    file = registry.load(REGISTRY, name) if name in registry.names(REGISTRY) else None
     row = hazard_table.rows().get(code)
-    if row is None:
-        assert file is not None  # another distribution's, which may lack the optional attributes
+    if row is None:  # another distribution's, which may lack the optional attributes
+        file = registry.load(REGISTRY, name)
         # Without docstrings (python -OO) the words of the code have to do.
         lines = (file.__doc__ or code.replace("-", " ")).splitlines()
         sections: list[tuple[str, str]] = []
@@ -78,6 +80,7 @@ def load(code: str) -> Hazard:
             symptoms=getattr(file, "symptoms", lambda _report: iter(())),
             error=registry.import_error(file),
         )
+    functions = (found for module in WITH_LOGIC if (found := getattr(module, name, None)))
     return Hazard(
         code=code,
         title=row.title.rstrip("."),
@@ -89,6 +92,6 @@ def load(code: str) -> Hazard:
         fix=row.fix,
         sources=row.sources,
         sections=tuple(hazard_table.sections(row)),
-        warnings=(*row.claimed, *getattr(file, "WARNINGS", ())),
-        symptoms=getattr(file, "symptoms", partial(hazard_table.symptoms, row)),
+        warnings=row.claimed,
+        symptoms=next(functions, partial(hazard_table.symptoms, row)),
     )

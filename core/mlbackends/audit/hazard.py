@@ -1,9 +1,8 @@
-"""The interface of a hazard: what a file of audit/hazards/ defines, and what it yields.
+"""The interface of a hazard: what it yields, and what a file of another distribution defines.
 
 Every hazard of ours has a row in a table (hazard_table.py) with its texts. One that is more than conditions
-has a file too, with `symptoms`, and WARNINGS that are not `claims` of its row. The name of a file, with "-"
-for "_", is the hazard's code, which never changes once it is released. A file of another distribution, which
-has no row, defines
+has a function too, in a file of hazards/. Its name, with "-" for "_", is the hazard's code, which never
+changes once it is released. A file of another distribution, whose name is the code, defines
 
     its docstring     first line: what is wrong, as a title. Below it "Found by: ..." says how it is
                       detected, and "No alarm: ..." which similar conditions are harmless

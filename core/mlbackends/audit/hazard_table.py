@@ -1,7 +1,8 @@
 """The rows of hazards/table/*.toml, which have the texts of hazards, and how a row is evaluated.
 
 A row is a table named by the hazard's code. `Row` has its fields, and `Rule` those that find its symptoms,
-unless hazards/CODE.py does. A row finds one kind of symptom, or several, each in its own `[[CODE.symptoms]]`:
+unless a function in hazards/ does. A row finds one kind of symptom, or several, each in its own
+`[[CODE.symptoms]]`:
 
     warnings = ["cpu:degraded"]    each warning of that probe with that code
     reasons = ["xpu:no-driver"]    the first reason of that probe or its devices with that code
@@ -26,7 +27,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from mlbackends.audit.environment import install, integer, is_on, setting, settings
+from mlbackends.audit.environment import FRAMEWORKS, install, integer, is_on, setting, settings
 from mlbackends.audit.gpus import called, described_gpus, nvidia_gpus
 from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView, Symptom, Symptoms
 from mlbackends.audit.imports import is_named
@@ -105,7 +106,8 @@ class Row(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     platforms: by Python's names. gpus: "nvidia" if it needs NVIDIA GPUs, "described" if NVML must have
     described them. requires: conditions without which it is impossible, and what to report then. needs: facts
-    without which it is unknown. claims: warnings that it reports in its own words.
+    without which it is unknown. claims: warnings that it reports in its own words; "frameworks:" stands for
+    every probe of a framework.
     """
 
     title: str
@@ -138,7 +140,7 @@ class Row(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def _pairs(warnings: Iterable[str]) -> Iterator[tuple[str, str]]:
     for warning in warnings:
         probe, _, code = warning.partition(":")
-        yield probe, code
+        yield from ((name, code) for name in (FRAMEWORKS if probe == "frameworks" else (probe,)))
 
 
 @cache

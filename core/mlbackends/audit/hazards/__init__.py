@@ -1,1 +1,1 @@
-"""Known misconfigurations: one file each (audit/hazard.py), or a row in table/ (hazard_table.py)."""
+"""Known misconfigurations: rows in table/ (hazard_table.py), some with a function of their name here."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.audit.hazards.isa_capped import lost, lost_to_numpy
+from mlbackends.audit.hazards._machine import lost, lost_to_numpy
 
 SAPPHIRE_RAPIDS = frozenset(
     ("avx", "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile")
