@@ -26,12 +26,15 @@ from mlbackends.host.python.packages import (
 
 #: What catches the failure of an extension module, and also that of a module that is not installed.
 _CATCHING = frozenset(["ImportError", "Exception", "BaseException", ""])
+_MOST_ITEMS = 16
 _MODULE_BYTES, _COMPILED_BYTES = 4 << 20, 32 << 20
 _OF_A_PYTHON = pattern(r"\.cpython-\d+t?-[\w-]+\.so$")
 _SHARED = bytes_pattern(rb'\.(?:so|dylib|dll|pyd|DLL)(?=[.,"\s]|\Z)[^\n]*')
 #: How the names of shared objects end, by platform; on Linux a version may follow.
 _ENDINGS = {"win32": (".pyd", ".dll"), "darwin": (".so", ".dylib")}
 _SOURCE = bytes_pattern(rb'\.py(?=[,"\s]|\Z)[^\n]*')
+_LAZY = pattern(r"(?i)lazy|optional|logger")
+_Importing = ast.Import | ast.ImportFrom | ast.Call
 #: A function: its first line, then lines that are indented deeper, are empty, or close its parameters.
 _FUNCTION = bytes_pattern(
     rb"^([ \t]*)(?:async[ \t]+)?def[ \t].*(?:\n(?:\1[ \t]+\S.*|[ \t]*(?:#.*)?$|[ \t]*[)\]}].*))*",
@@ -130,7 +133,10 @@ def _imported_by(host: Host, module: str, path: str) -> tuple[Import, ...]:
             for name in _imported(statement, module, path.endswith("/__init__.py")):
                 parent, _, leaf = name.rpartition(".")
                 words = ""
-                if parent and not (module_file(host, name) or name in lost_modules(host)):
+                file = module_file(host, name) or lost_modules(host).get(name, "")
+                if isinstance(statement, ast.Call) and not Import(name, file).is_extension:
+                    continue
+                if parent and not file:
                     name = parent  # `from .module import function`
                 elif isinstance(statement, ast.ImportFrom) and any(a.name == leaf for a in statement.names):
                     words = f"cannot import name '{leaf}' from '{parent}'"
@@ -275,19 +281,23 @@ def _without_body(function: re.Match[bytes]) -> bytes:
 
 def _statements(
     body: list[ast.stmt], guard: Guard, known: Mapping[str, Any]
-) -> Iterator[tuple[ast.Import | ast.ImportFrom, Guard]]:
+) -> Iterator[tuple[_Importing, Guard]]:
     """Yield the imports among statements, each with its guard. known: the values of expressions."""
     for statement in body:
         match statement:
             case ast.Import() | ast.ImportFrom():
                 yield statement, guard
+            case ast.Expr(ast.Call() as call) | ast.Assign(value=ast.Call() as call):
+                if imported := _by_call(call, known):
+                    yield imported, guard
             case ast.ClassDef():
                 yield from _statements(statement.body, guard, known)
             case ast.With():
                 suppresses = any("suppress" in ast.unparse(item.context_expr) for item in statement.items)
                 yield from _statements(statement.body, Guard.FAILURE if suppresses else guard, known)
             case ast.Try():
-                inner = max(guard, *map(_caught, statement.handlers), Guard.NOTHING)
+                caught = (_caught(handler, known) for handler in statement.handlers)
+                inner = max(guard, *caught, Guard.NOTHING)
                 yield from _statements(statement.body, inner, known)
                 for handler in statement.handlers:
                     yield from _statements(handler.body, Guard.FAILURE, known)
@@ -303,20 +313,72 @@ def _statements(
                         yield from _statements(
                             branch, guard if answer is value else max(guard, unknown), known
                         )
+            case ast.For(ast.Name(name)) if items := _constants(statement, body):
+                # What a handler collects may be raised after the loop.
+                raised = [ast.unparse(it.test) for it in body if isinstance(it, ast.If) and _raises(it.body)]
+                for item in items:
+                    inside = {**known, name: item, "raise": raised}
+                    yield from _statements(statement.body, guard, inside)
             case ast.For() | ast.While():
                 yield from _statements(statement.body, Guard.FAILURE, known)
 
 
-def _caught(handler: ast.ExceptHandler) -> Guard:
+def _raises(body: list[ast.stmt]) -> bool:
+    return any(isinstance(statement, ast.Raise) for statement in body)
+
+
+def _constants(loop: ast.For, body: list[ast.stmt]) -> list[str]:
+    """Return the few texts that a loop goes through to its end, [] for any other. body: what it is in."""
+    values = loop.iter
+    for statement in body:
+        match statement, values:
+            case ast.Assign([ast.Name(name)], value), ast.Name(known) if name == known:
+                values = value
+    items = values.elts if isinstance(values, ast.Tuple | ast.List) else []
+    texts = [item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+    ends = any(isinstance(node, ast.Break) for node in ast.walk(loop))
+    return texts if len(texts) == len(items) <= _MOST_ITEMS and not ends else []
+
+
+def _by_call(call: ast.Call, known: Mapping[str, Any]) -> _Importing | None:
+    """Return the import that a call comes to, None for one that imports nothing.
+
+    A call that names a module of the package may import that, if it is compiled.
+    """
+    function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if function not in ("__import__", "import_module"):
+        top = known["__name__"].partition(".")[0]
+        return call if any(_named(call, top)) and not _LAZY.search(function) else None
+    try:
+        name, *of = [_value(argument, known) for argument in call.args[:2]]
+    except ValueError:
+        return None
+    bare = name.lstrip(".")
+    if bare == name:
+        return ast.Import([ast.alias(name)])
+    parent, _, leaf = bare.rpartition(".")
+    is_own = of == [known["__package__"]]
+    return ast.ImportFrom(parent or None, [ast.alias(leaf)], len(name) - len(bare)) if is_own else None
+
+
+def _named(call: ast.Call, top: str) -> Iterator[str]:
+    """Yield the arguments of a call that may be names of modules of a package."""
+    for argument in call.args:
+        if isinstance(argument, ast.Constant) and str(argument.value).startswith(f"{top}."):
+            yield str(argument.value)
+
+
+def _caught(handler: ast.ExceptHandler, known: Mapping[str, Any]) -> Guard:
     """Return what a handler catches for good.
 
     One that raises again, as most do whose condition asks for the words, catches what is not installed.
     """
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     names = {kind.id if isinstance(kind, ast.Name) else "" for kind in kinds}
-    if any(isinstance(statement, ast.Raise) for statement in handler.body):
-        return Guard.NOTHING
     inner = [node for statement in handler.body for node in ast.walk(statement)]
+    is_collected = any(isinstance(node, ast.Name) and node.id in known["raise"] for node in inner)
+    if _raises(handler.body) or is_collected:
+        return Guard.NOTHING
     raises = any(isinstance(node, ast.Raise) for node in inner)
     tries = any(isinstance(node, ast.Import | ast.ImportFrom | ast.Try) for node in inner)
     if names & _CATCHING and (tries or not raises):
@@ -367,11 +429,15 @@ def _known(host: Host) -> dict[str, Any]:
         "sys.implementation.name": name,
         "TYPE_CHECKING": False,
         "typing.TYPE_CHECKING": False,
+        "raise": (),
     }
 
 
-def _imported(statement: ast.Import | ast.ImportFrom, module: str, is_package: bool) -> Iterator[str]:
+def _imported(statement: _Importing, module: str, is_package: bool) -> Iterator[str]:
     """Yield the modules that a statement may import."""
+    if isinstance(statement, ast.Call):
+        yield from _named(statement, module.partition(".")[0])
+        return
     if isinstance(statement, ast.Import):
         yield from (alias.name for alias in statement.names)
         return

@@ -58,6 +58,17 @@ def test_the_imports_of_a_module_are_those_of_its_whole_text(tmp_path: Path) -> 
         assert imported(parsed(Host(), str(file))) == imported(ast.parse(file.read_bytes())), file
 
 
+def steps(folder: Path, text: str, *files: str) -> dict[str, Guard]:
+    """Return what importing a package imports, each module with its guard."""
+    package = folder / "site-packages" / "pkg"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(text)
+    for file in files:
+        (package / file).write_bytes(b"")
+    host = Host(python={"version": "3.11.7", "path": [str(package.parent)]})
+    return {step.module: step.guard for step in imports_of(host, "pkg")}
+
+
 @pytest.mark.parametrize(
     ("condition", "runs"),
     [
@@ -68,9 +79,50 @@ def test_the_imports_of_a_module_are_those_of_its_whole_text(tmp_path: Path) -> 
     ],
 )
 def test_a_condition_on_the_modules_own_name_is_decided(tmp_path: Path, condition: str, runs: bool) -> None:
-    folder = tmp_path / "site-packages" / "pkg"
-    folder.mkdir(parents=True)
-    (folder / "__init__.py").write_text(f"import sys\nif {condition}:\n    import wanted\n")
-    host = Host(python={"version": "3.11.7", "path": [str(folder.parent)]})
-    found = {step.module: step.guard for step in imports_of(host, "pkg")}
+    found = steps(tmp_path, f"import sys\nif {condition}:\n    import wanted\n")
     assert found.get("wanted") == (Guard.NOTHING if runs else None)
+
+
+LOOP = """
+NAMES = ("wanted", "other")
+for name in NAMES:
+    try:
+        {}(name)
+    except ImportError as error:
+        {}
+"""
+LATER = "lost.append(name)\nif lost:\n    raise ImportError(lost)"
+
+
+@pytest.mark.parametrize(
+    ("text", "guard"),
+    [
+        (LOOP.format("__import__", "raise ImportError('no') from error"), Guard.NOTHING),
+        (LOOP.format("import_module", LATER), Guard.NOTHING),
+        (LOOP.format("import_module", "lost.append(name)"), Guard.FAILURE),
+        ("for name in ['other', 'wanted']:\n    importlib.import_module(name)", Guard.NOTHING),
+        ("for name in ['other', 'wanted']:\n    importlib.import_module(name)\n    break", None),
+        ("for name in found():\n    __import__(name)", None),
+        ("__import__('wanted')", Guard.NOTHING),
+        ("import_module(NAME)", None),
+    ],
+)
+def test_a_call_imports_the_modules_of_constants(tmp_path: Path, text: str, guard: Guard | None) -> None:
+    assert steps(tmp_path, text).get("wanted") == guard
+
+
+@pytest.mark.parametrize(
+    ("text", "is_import"),
+    [
+        ("_lib = load_raw_lib('pkg._C', 'int f(void);')", True),
+        ("import_module('._C', __package__)", True),
+        ("import_module('._C', __name__)", True),
+        ("import_module('._C', 'other')", False),
+        ("_lib = LazyLoader('pkg._C')", False),
+        ("log('pkg.python')", False),
+    ],
+)
+def test_a_call_may_import_a_compiled_module_of_the_package(
+    tmp_path: Path, text: str, is_import: bool
+) -> None:
+    assert [*steps(tmp_path, text, "_C.so", "python.py")] == ["pkg", *["pkg._C"] * is_import]
