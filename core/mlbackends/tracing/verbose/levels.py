@@ -1,14 +1,11 @@
-"""The level that a library starts at, read from the environment as it reads it; and the one that torch set.
+"""The level that a library starts at, read from the environment as it reads it.
 
 Sources: oneMKL developer guide, "Using oneMKL Verbose Mode"; oneDNN documentation, "Verbose Mode";
 tried with oneMKL 2024.2 and oneDNN 3.12, which ignore words that they do not know.
 """
 
-import gc
 import re
-import sys
 from collections.abc import Mapping
-from types import MethodType
 from typing import NamedTuple
 
 from mlbackends.base.tables import table
@@ -53,27 +50,3 @@ def onednn_start(environment: Mapping[str, str], version: Version | None) -> Sta
     level = 2 if flags & _CREATION else flags & _EXECUTION
     has_more = flags not in (0, _EXECUTION, _EXECUTION | _CREATION)
     return Start(level, f"{variable}={value}" if has_more else "")
-
-
-def level_of_torch() -> int | None:
-    """Return the oneDNN level of torch's scopes that were entered and have not ended.
-
-    None where there are none, or they do not agree: which of them is the inner one is unknown. oneDNN
-    does not return its level, but `with torch.backends.mkldnn.verbose(1):` keeps the bound `__exit__`
-    of its object until it ends, up to Python 3.13 at least, and so does an ExitStack. One that is only
-    made, or has ended, is kept by no such method.
-    """
-    scope = getattr(sys.modules.get("torch.backends.mkldnn"), "verbose", None)
-    if not isinstance(scope, type):
-        return None
-    leave = getattr(scope, "__exit__", None)
-    levels = set()
-    for referrer in gc.get_referrers(scope):
-        if type(referrer) is scope and any(
-            isinstance(holder, MethodType) and holder.__func__ is leave
-            for holder in gc.get_referrers(referrer)
-        ):
-            levels.add(getattr(referrer, "level", None))
-    levels.discard(0)  # torch's sets nothing then
-    level = levels.pop() if len(levels) == 1 else None
-    return level if isinstance(level, int) and 0 <= level <= 2 else None
