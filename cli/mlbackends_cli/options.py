@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from mlbackends.base.errors import BadInput, shown
 from mlbackends.base.mounts import mount_of
@@ -41,8 +42,18 @@ def option(
     elif not (values or kind or "/" in spec):
         more["is_flag"] = True
     if not more.get("is_flag"):
+        if "flag_value" not in more:  # with which it has a value where none is typed
+            more.setdefault("callback", _not_empty)
         more |= {"default": usual, "type": kind, "multiple": many, "show_default": bool(usual)}
     return click.option(*names, help=about, **more)
+
+
+def _not_empty(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Return a value; refuses an empty one, which is most often a variable that is not set."""
+    is_typed = ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+    if is_typed and "" in (value if isinstance(value, tuple) else (value,)):
+        raise BadInput(f"{param.opts[0]} has an empty value", "name one, or leave the option out")
+    return value
 
 
 class Seconds(click.FloatRange):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import jsonschema
 import pytest
 from running import backends
 
+from mlbackends_cli.loading.targets import target_machine
 from mlbackends_cli.report.commands.schema import SCHEMAS
 
 if TYPE_CHECKING:
@@ -124,6 +127,7 @@ def test_why_names_who_needs_a_library_or_a_symbol_and_what_has_it(folder: Path)
     symbol = resolved(folder, "--why", SYMBOL, "mangled")
     defined = json.loads(resolved(folder, "--why", "PyInit__C", "good", "--format", "json").stdout)
     unknown = resolved(folder, "--why", "libabsen.so.3", "lacking")
+    python = resolved(folder, "--why", "PyFloat_FromDouble", "good")
 
     assert library.returncode == symbol.returncode == 1
     assert "lacking/_C.so: not found" in library.stdout
@@ -131,6 +135,8 @@ def test_why_names_who_needs_a_library_or_a_symbol_and_what_has_it(folder: Path)
     assert "Who needs _ZN3foo3barEi\n  mangled/_C.so" in symbol.stdout
     assert [*defined["lookups"][0]["definers"].values()] == ["good 1.0"]
     assert (unknown.returncode, "libabsent.so.3" in unknown.stderr) == (2, True)
+    assert python.returncode == 0
+    assert re.search(r"What defines it\n  /\S*python[\w.]*\n", python.stdout)
 
 
 def test_formats_for_ci_have_each_fault_and_each_package_that_loads(folder: Path) -> None:
@@ -208,7 +214,17 @@ def test_a_wrong_question_is_one_line_and_exit_code_2(folder: Path) -> None:
         (["goood"], "there is no package named 'goood'\nhint: did you mean 'good'?\n"),
         ([str(folder / "empty")], "has no shared object in it\n"),
         ([str(folder / "none.so")], "does not exist\n"),
-        (["--root", str(folder), "--pid", "1"], "--root cannot be combined with --pid or --python\n"),
+        (["/"], "/ is a whole file system\n"),
+        (["good", "--for", "glibc-x"], "--for glibc-x has no version\nhint: write it as glibc-2.31\n"),
+        (["--root", str(folder), "--pid", "1"], "--root cannot be combined with --pid\n"),
+        (["--matrix", "--tree"], "--matrix cannot be combined with --tree\n"),
+        (["--matrix", "--why", "libc.so.6"], "--matrix cannot be combined with --why\n"),
+        (["--tree", "--why", "libc.so.6"], "--why cannot be combined with --tree\n"),
+        (["--lock", "a", "--if-installed", "b"], "--if-installed cannot be combined with --lock\n"),
+        (["--index", str(folder)], "--index is for --if-installed alone\n"),
+        (["--pid", str(2**22)], f"there is no process {2**22}\n"),
+        (["--python", ""], "--python has an empty value\n"),
+        (["--why", ""], "--why has an empty value\n"),
     ):
         done = resolved(folder, *arguments)
         assert (done.returncode, done.stdout) == (2, "")
@@ -216,6 +232,30 @@ def test_a_wrong_question_is_one_line_and_exit_code_2(folder: Path) -> None:
     text = resolved(folder, str(folder / "text"))
     assert text.returncode == 1
     assert "the file is a text file, not an ELF library" in " ".join(text.stdout.split())
+
+
+def test_a_process_that_is_not_a_python_has_no_packages_unless_an_interpreter_is_named(folder: Path) -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        alone = backends("resolve", "--pid", str(process.pid))
+        named = resolved(folder, "--pid", str(process.pid), "good")
+        process.kill()
+    assert (alone.returncode, alone.stdout, named.returncode) == (2, "", 0)
+    assert f"process {process.pid} is not a Python interpreter of this user\n" in alone.stderr
+
+
+def test_a_module_of_a_package_is_judged_by_its_own_import(tmp_path: Path) -> None:
+    site = empty_environment(tmp_path)
+    starts = "void *PyInit__C(void) { return 0; }\n"
+    compiled(site / "whole/_C.so", starts)
+    compiled(site / "whole/part/_C.so", f"void lacking(void);\nvoid f(void) {{ lacking(); }}\n{starts}")
+    files = ("whole/part/__init__.py", "whole/part/_C.so", "whole/fine.py")
+    installed(site, "whole", *files)
+    (site / files[0]).write_text("from . import _C\n")
+    (site / files[2]).write_text("")
+    modules = {"whole": "loads, then falls back", "whole.fine": "loads", "whole.part": "does not load"}
+    answer = json.loads(resolved(tmp_path, *modules, "--format", "json").stdout)
+    assert {package["name"]: package["verdict"] for package in answer["packages"]} == modules
+    assert "there is no package named 'whole.none'" in resolved(tmp_path, "whole.none").stderr
 
 
 def test_a_program_is_judged_as_it_starts(folder: Path) -> None:
@@ -276,3 +316,15 @@ def test_matrix_compares_packages_with_chips(folder: Path) -> None:
     assert "did you mean" in done.stderr
     done = backends("resolve", "--python", python, "good", "--for", "x86-64", "--format", "json")
     assert json.loads(done.stdout)["target"] == "x86-64-v1"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="compiles for this machine")
+def test_a_machine_with_an_arm_processor_cannot_load_files_for_x86(folder: Path) -> None:
+    done = resolved(folder, "good", "--for", "gb10")
+    assert (done.returncode, "the file is for x86_64, not for aarch64" in done.stdout) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["gb10", "NVIDIA GB10", "gh200", "Orin", "sm_121", "12.1", "h100", "b200"])
+def test_a_product_with_an_arm_processor_is_such_a_machine(name: str) -> None:
+    is_arm = name.lower().endswith(("gb10", "gh200", "orin"))
+    assert target_machine(name).machine == ("aarch64" if is_arm else "")

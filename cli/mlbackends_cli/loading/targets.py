@@ -10,7 +10,7 @@ from mlbackends.base.quantities import dotted_numbers
 from mlbackends.host.cpu.features import level_features
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distributions
-from mlbackends.loading.chips import chip_matrix, code_name, gpus, package_code
+from mlbackends.loading.chips import ARM_CHIPS, chip_matrix, code_name, gpus, package_code
 from mlbackends.loading.gpu_code import chip_table
 from mlbackends.loading.packages import installed_as
 from mlbackends.model.loading import TargetMachine
@@ -34,7 +34,10 @@ def target_machine(name: str) -> TargetMachine:
     """
     text = name.lower().strip()
     kind, _, release = text.partition("-")
-    if kind in ("driver", "glibc") and dotted_numbers(release):
+    if kind in ("driver", "glibc"):
+        if not dotted_numbers(release):
+            example = {"driver": "driver-550.54", "glibc": "glibc-2.31"}[kind]
+            raise BadInput(f"--for {name} has no version", f"write it as {example}")
         return replace(TargetMachine(text, f"{kind} {release}"), **{kind: release})
     if machine := _MACHINES.get(text):
         return TargetMachine(text, machine, machine=machine)
@@ -50,7 +53,12 @@ def target_machine(name: str) -> TargetMachine:
         raise UnknownName("machine", name, (), "backends sdpa list --devices")
     chip = row.device.capability
     title = text if text in (chip, code_name(chip)) else f"{text} ({code_name(chip)})"
-    return TargetMachine(text, title, chip, vendor="amd" if row.device.kind == "rocm" else "nvidia")
+    # A compiler's name, sm_121, asks about GPU code alone; these products have an ARM processor.
+    is_product = not re.fullmatch(r"(?:cuda[: ])?(?:sm|compute)?_?[\d.]+[af]?", text)
+    is_arm = is_product and (chip in ARM_CHIPS or re.search(r"\bg[bh]\d", text))
+    machine = "aarch64" if is_arm else ""
+    vendor = "amd" if row.device.kind == "rocm" else "nvidia"
+    return TargetMachine(text, title, chip, machine, vendor)
 
 
 def matrix_text(

@@ -158,8 +158,9 @@ class _Text:
             version = f" · version {need.step}" if need.step else ""
             rows.append(("", self._short(path) + (f": {step}" if is_library else version)))
         loaded = {file.path for package in self.resolution.packages for file in package.files}
+        # What is of no package is what the interpreter or a package has mapped.
         definers = [
-            ("", plain.joined(self._short(path), owner, "" if path in loaded else "not loaded"))
+            ("", plain.joined(self._short(path), owner, "not loaded" if owner and path not in loaded else ""))
             for path, owner in found.definers.items()
         ]
         nobody = [("", f"no file of these packages needs the {found.kind}")]

@@ -51,7 +51,7 @@ def query(executable: str, timeout: float = 10.0) -> dict[str, Any]:
     # A bare -I would also hide the user's site-packages.
     outcome = outcome_of((program, "-c", _QUESTION), timeout, os.environ)
     if outcome.timed_out:
-        hint = "--timeout gives it longer"
+        hint = f"see how long `{executable} -c pass` takes, or raise --timeout where a command has it"
         raise BadInput(f"{executable} did not answer within {timeout:g} s", hint)
     kind, how = ending(outcome.status or 0)
     if kind == "crashed":

@@ -23,7 +23,7 @@ from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import distribution, distributions, normalised, record_bytes
 from mlbackends.loading.assumed import PYTHON, Assumed
-from mlbackends.loading.chips import gpus
+from mlbackends.loading.chips import ARM_CHIPS, gpus
 from mlbackends.loading.gpu_code import GpuCode, read_all_gpu_code, read_gpu_code
 from mlbackends.loading.imports import shared_objects
 from mlbackends.loading.linker import ObjectFile, cached_paths
@@ -66,11 +66,9 @@ def before(
     if not wanted and not lock:
         yield Before(host, subjects or None)
         return
-    if wanted and lock:
-        raise BadInput("--lock and --if-installed cannot be combined", "leave one of them out")
     if not host.is_live or host.pid is not None or host.platform != "linux":
         raise BadInput("wheels that are not installed can only be judged for this machine, with Linux")
-    machines = {"aarch64" if target.chip in _ARM_CHIPS else target.machine for target in targets} - {""}
+    machines = {"aarch64" if target.chip in ARM_CHIPS else target.machine for target in targets} - {""}
     if len(machines) > 1:
         raise BadInput(
             f"wheels are chosen for one machine, not for {joined(sorted(machines))}", "name one --for"
@@ -116,11 +114,14 @@ def before(
             dists = [distribution(planned, name) for name in planned.new]
             packages = [dist.name for dist in dists if dist and shared_objects(planned, dist)] or planned.new
         if not packages and not answers:  # it is installed already
-            packages = [re.split(r"[^\w.-]", text)[0] for text in wanted if not text.endswith(".whl")]
+            files = [posixpath.basename(text) for text in wanted]
+            packages = [re.split("-" if name.endswith(".whl") else r"[^\w.-]", name)[0] for name in files]
         if not packages and not answers:
             raise BadInput("nothing would be installed", "leave --lock and --if-installed out")
 
         def read() -> str:
+            if not wheels and not answers:
+                return "nothing would be installed: the environment has it already"
             amount, size = (sum(getattr(wheel.file, name) for wheel in wheels) for name in ("amount", "size"))
             return f"read {amount / 1e6:,.1f} MB of {size / 1e6:,.1f} MB in {counted(len(wheels), 'wheel')}"
 
@@ -264,8 +265,6 @@ class PlannedHost(Host):
         return normal if os.path.exists(f"{self._folder}{normal}") else super().realpath(path)
 
 
-#: Chips of systems that have an ARM processor: Orin, Thor and GB10.
-_ARM_CHIPS = ("8.7", "11.0", "12.1")
 _PYTHON, _NEWEST_GLIBC = "/venv/bin/python", "2.39"
 #: The most that is read of a file that is not a shared object, and of one for its code for GPUs, packed.
 _TEXT_BYTES, _CODE_BYTES = 64 << 20, 64 << 20

@@ -33,6 +33,9 @@ from mlbackends.loading.gpu_code import GpuCode, Target, chip_table, gpu_code
 from mlbackends.loading.imports import shared_objects
 from mlbackends.model.loading import MATRIX_SCHEMA, ChipMatrix, ChipRow, Fault, TargetMachine
 
+#: Chips of systems that have an ARM processor: Orin, Thor and GB10.
+ARM_CHIPS = ("8.7", "11.0", "12.1")
+
 
 def code_for(
     host: Host, dist: Distribution, targets: Sequence[TargetMachine] = ()
@@ -221,7 +224,8 @@ def _processor_faults(host: Host, dist: Distribution, target: TargetMachine) -> 
         if target.machine and machine != target.machine:
             words = f"{path}: cannot open shared object file: No such file or directory"
             cause = f"the file is for {machine}, not for {target.machine}"
-            yield Fault("wrong-architecture", path, words, (path,), cause)
+            hint = "--lock and --if-installed judge the wheels for that machine"
+            yield Fault("wrong-architecture", path, words, (path,), cause, hint)
             return
         if is_old and needed > level:
             message = f"{path}: CPU ISA level is lower than required"

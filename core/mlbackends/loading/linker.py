@@ -257,7 +257,9 @@ class Process:
             if step in ASSUMED_STEPS:
                 return need, None
             if not self.host.exists(path):
-                tried.setdefault(path, ("missing-library", "no such file"))
+                is_closed = "/" in name and self.host.closed_above(path)
+                closed = ("not-read", "Permission denied")
+                tried.setdefault(path, closed if is_closed else ("missing-library", "no such file"))
                 continue
             real = self.host.realpath(path)
             try:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from mlbackends.base.errors import UnknownName
 from mlbackends.host.host import Host
 from mlbackends.loading.dynamic_symbols import symbol
-from mlbackends.loading.environment import providers
+from mlbackends.loading.environment import Environment, providers
 from mlbackends.loading.remedies import elf, owner
 from mlbackends.model.loading import Lookup, Need, PackageLoading
 
@@ -14,7 +14,8 @@ from mlbackends.model.loading import Lookup, Need, PackageLoading
 def lookup(host: Host, packages: Iterable[PackageLoading], name: str) -> Lookup:
     """Return who needs a library, by its file name, or a symbol, among packages' files, and what has it.
 
-    What defines a symbol is looked for among the installed packages only where none of these files does.
+    What defines a symbol is looked for in the interpreter and among the installed packages only where none of
+    these files does.
     Raises UnknownName for what nothing needs and nothing has.
     """
     files = {file.path: file for package in packages for file in package.files}
@@ -33,7 +34,8 @@ def lookup(host: Host, packages: Iterable[PackageLoading], name: str) -> Lookup:
             if lacked.name == asked.name and not table.defines(asked)
         }
         paths = [path for path, table in tables.items() if table.defines(asked)]
-        others = [path for path in provided.values() if path not in files and not paths]
+        started = [mapped.path for mapped in Environment(host).start.mapped]
+        others = [path for path in (*started, *provided.values()) if path not in files and not paths]
         paths += [path for path in others if (file := elf(host, path)) and file.symbols.defines(asked)]
     if not (needs or paths):
         known = [*provided, *(need.name for file in files.values() for need in file.needs)]

@@ -22,9 +22,10 @@ def outcome_of(resolution: Resolution) -> Outcome:
 
 def _checks(package: PackageLoading) -> list[Check]:
     name = f"{package.name} {package.version}".strip()
+    loads = package.verdict in (Verdict.FALLS_BACK, Verdict.BREAKS)
     kinds = (
         (package.faults, str(package.verdict), Severity.ERROR),
-        (package.fallbacks, str(Verdict.FALLS_BACK), Severity.WARNING),
+        (package.fallbacks, str(Verdict.FALLS_BACK) if loads else "also lacks", Severity.WARNING),
         (package.parts, "a part does not load", Severity.NOTE),
     )
     found = [
@@ -43,8 +44,7 @@ def _checks(package: PackageLoading) -> list[Check]:
         for faults, verdict, severity in kinds
         for fault in faults
     ]
-    loads = Check("loads", "The package loads.", message=f"{name} loads", instance=package.name)
-    return found or [loads]
+    return found or [Check("loads", "The package loads.", message=f"{name} loads", instance=package.name)]
 
 
 def fault_rows(resolution: Resolution) -> list[dict[str, str]]:

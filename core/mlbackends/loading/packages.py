@@ -8,10 +8,17 @@ the package fail, one behind a `try` or inside a function costs a part of it. No
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
 
-from mlbackends.base.errors import BadInput, NotALibrary, UnknownName, joined
+from mlbackends.base.errors import BadInput, Incomplete, NotALibrary, UnknownName, joined
 from mlbackends.base.version import __version__
 from mlbackends.host.host import Host
-from mlbackends.host.python.packages import Distribution, distribution, distributions, normalised
+from mlbackends.host.python.packages import (
+    Distribution,
+    distribution,
+    distributions,
+    normalised,
+    python_folders,
+    record_bytes,
+)
 from mlbackends.host.python.requirements import required
 from mlbackends.libraries.cuda.driver import driver_release
 from mlbackends.loading.chips import code_for
@@ -61,12 +68,19 @@ def resolve(
     subjects: all packages with shared objects for None. targets: the machines whose chips the
     packages are judged for instead of this one's. with_files: whether the answer lists
     every file that is mapped. progress: called before each subject with how many are done, of how many.
-    Raises UnknownName for a package that is not installed, BadInput for a file that does not exist.
+    Raises UnknownName for a package that is not installed, BadInput for a file that does not exist,
+    Incomplete if a folder of packages may not be read.
     """
+    distributions(host)
+    _refuse_closed(host, python_folders(host))
     environment = Environment(host)
     packages = _Packages(environment, with_files, tuple(targets))
     answers: list[PackageLoading] = []
-    compiled = (name for name, dists in distributions(host).items() if shared_objects(host, dists[0]))
+    compiled = (
+        name
+        for name, dists in distributions(host).items()
+        if shared_objects(host, dists[0]) or _is_closed(host, dists[0])
+    )
     chosen = [*compiled] if subjects is None else subjects
     for i, subject in enumerate(chosen):
         if progress:
@@ -75,7 +89,9 @@ def resolve(
             paths = _files_of(host, subject)
             answers += [_file(environment, path, with_files) for path in paths]
         else:
-            answers.append(packages.answer(installed_as(host, subject)))
+            dist = installed_as(host, subject)
+            is_part = "." in subject and normalised(subject) != dist.name
+            answers.append(packages.answer(dist, subject if is_part else ""))
     python = host.python
     return Resolution(
         schema=SCHEMA,
@@ -92,15 +108,31 @@ def installed_as(host: Host, name: str) -> Distribution:
     installed = distributions(host)
     if normalised(name) in installed:
         return installed[normalised(name)][0]
+    path = module_file(host, name) or lost_modules(host).get(name, "")
     for dists in installed.values():
-        if name in modules_of(host, dists[0]):
+        line = b"\n%s," % path.removeprefix(f"{dists[0].folder}/").encode()
+        if name in modules_of(host, dists[0]) or (path and line in b"\n" + record_bytes(host, dists[0])):
             return dists[0]
     raise UnknownName("package", name, tuple(installed), "pip list")
+
+
+def _refuse_closed(host: Host, folders: Iterable[str]) -> None:
+    """Raise Incomplete for a folder that was listed and may not be read."""
+    if closed := [folder for folder in folders if folder in host.denied]:
+        raise Incomplete(f"{closed[0]} cannot be read: Permission denied", "run this as its owner")
+
+
+def _is_closed(host: Host, dist: Distribution) -> bool:
+    """Return whether the list of a distribution's files may not be read."""
+    record_bytes(host, dist)
+    return f"{dist.info}/RECORD" in host.denied
 
 
 def _files_of(host: Host, path: str) -> list[str]:
     """Return a file, or the shared objects in a folder and those below it."""
     if host.is_dir(path):
+        if not path.strip("/"):
+            raise BadInput(f"{path} is a whole file system", "name a folder in it")
         found = []
         folders = [path.rstrip("/")]
         for folder in folders:  # grows as it is walked
@@ -110,6 +142,7 @@ def _files_of(host: Host, path: str) -> list[str]:
                     folders.append(at)
                 elif is_shared_object(host, name):
                     found.append(at)
+        _refuse_closed(host, folders)
         if not found:
             raise BadInput(f"{path} has no shared object in it")
         return found
@@ -202,15 +235,21 @@ class _Packages:
         self._with_files, self._targets = with_files, targets
         self._answers: dict[str, PackageLoading] = {}
 
-    def answer(self, dist: Distribution) -> PackageLoading:
-        """Return whether a package loads."""
-        if dist.name not in self._answers:
-            self._answers[dist.name] = PackageLoading(dist.name)  # for requirements that lead back here
-            self._answers[dist.name] = self._answer(dist)
-        return self._answers[dist.name]
+    def answer(self, dist: Distribution, module: str = "") -> PackageLoading:
+        """Return whether a package loads, or one module of it."""
+        name = module or dist.name
+        if name not in self._answers:
+            self._answers[name] = PackageLoading(name)  # for requirements that lead back here
+            self._answers[name] = self._answer(dist, module)
+        return self._answers[name]
 
-    def _answer(self, dist: Distribution) -> PackageLoading:
+    def _answer(self, dist: Distribution, module: str) -> PackageLoading:
         host = self.host
+        if _is_closed(host, dist):
+            path = f"{dist.info}/RECORD"
+            fault = Fault("not-read", path, f"{path}: Permission denied", (path,))
+            faults = remedied(host, (fault,))
+            return PackageLoading(module or dist.name, dist.version, Verdict.UNKNOWN, faults)
         # What is imported before its extension modules.
         preloading = next(filter(None, (preload_of(host, name) for name in modules_of(host, dist))), None)
         before = (*preloading.imports, preloading.module) if preloading else ()
@@ -229,7 +268,7 @@ class _Packages:
                 failing[path] = opening
         own = shared_objects(host, dist)
         faults, fallbacks, parts = (
-            self._judged(dist, failing, roots)
+            self._judged(dist, failing, roots, module)
             if failing or before or set(own) & set(lost_modules(host).values()) or self._is_held_back(dist)
             else ((),) * 3
         )
@@ -245,7 +284,7 @@ class _Packages:
         # Of another machine the chip is what was asked about.
         faults = (*of_chip, *faults) if self._targets else (*faults, *of_chip)
         return PackageLoading(
-            name=dist.name,
+            name=module or dist.name,
             version=dist.version,
             verdict=verdict_of(faults, fallbacks),
             faults=remedied(host, faults),
@@ -268,15 +307,17 @@ class _Packages:
         return False
 
     def _judged(
-        self, dist: Distribution, failing: dict[str, Opening], roots: dict[str, str]
+        self, dist: Distribution, failing: dict[str, Opening], roots: dict[str, str], only: str
     ) -> tuple[tuple[Fault, ...], tuple[Fault, ...], tuple[Fault, ...]]:
         """Return the faults that importing a package meets, those that cost it a part, and others.
 
         Where importing it reaches none of its extension modules, its users import them by themselves: it
         fails if none opens. Beside a module with the package's name, other Python modules are parts.
-        failing: those that do not open, by path. roots: all of them, by name.
+        failing: those that do not open, by path. roots: all of them, by name. only: the one module that is
+        imported, "" for all of the package.
         """
-        own = modules_of(self.host, dist)
+        own = (only,) if only else modules_of(self.host, dist)
+        tops = {module.partition(".")[0] for module in own}
         named = [module for module in own if normalised(module) == dist.name]
         python = [module for module in own if module_file(self.host, module).endswith(".py")]
         parts = set(python).difference(named) if named else set()
@@ -292,19 +333,19 @@ class _Packages:
         caught = dict.fromkeys(
             fault
             for step, opening in failed
-            if not step.is_certain and step.module.partition(".")[0] in own
+            if not step.is_certain and step.module.partition(".")[0] in tops
             for fault in opening.faults
             if fault not in certain
         )
         met = {step.path for step, _ in (*failed, *beside)}
         reached = (step.path for module in own for step in imports_of(self.host, module))
-        if failing and not failed and not any(path in roots.values() for path in reached):
+        if failing and not (failed or only) and not any(path in roots.values() for path in reached):
             public = [path for name, path in roots.items() if not name.startswith("_") and "._" not in name]
             faults = [fault for path in public if path in failing for fault in failing[path].faults]
             (certain if len(failing) == len(roots) else caught).update(dict.fromkeys(faults))
             met.update(public)
         rest = [fault for step, opening in beside if step.is_certain for fault in opening.faults]
-        for path in [path for path in failing if path not in met]:
+        for path in [path for path in failing if not (path in met or only)]:
             # Whether importing the package right around it surely imports it.
             package = posixpath.dirname(path).removeprefix(dist.folder).strip("/").replace("/", ".")
             if any(step.path == path and step.is_certain for step in imports_of(self.host, package)):

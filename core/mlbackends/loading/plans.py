@@ -55,9 +55,8 @@ def locked(host: Host, path: str) -> Plan:
             else:
                 lacking.append(_lacking(host, package, wheels))
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise BadInput(
-            f"{path} is not a valid pylock.toml or uv.lock: {type(error).__name__}: {error}"
-        ) from None
+        why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise BadInput(f"{path} is not a valid pylock.toml or uv.lock: {why}") from None
     return Plan(files, lacking)
 
 
@@ -89,7 +88,7 @@ def _of_uv(host: Host, data: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _wheels(package: dict[str, Any], base: str) -> list[File]:
-    """Return the wheels of a package in a lock, each as its name and its address."""
+    """Return the wheels of a package in a lock, as names and addresses with the sha256 after "#"."""
     source = package.get("source", {})
     folder = local_path(source.get("registry", "https://"))
     files = []
@@ -98,8 +97,9 @@ def _wheels(package: dict[str, Any], base: str) -> list[File]:
         at = wheel.get("url") or wheel.get("path") or source.get("url") or source.get("path")
         address = urljoin(base, os.path.join(folder, at or wheel["filename"]))
         name = wheel.get("name") or unquote(urlsplit(address).path.rpartition("/")[2])
+        digest = re.search(r"sha256\W+([0-9a-f]{64})", str(wheel))
         if name.endswith(".whl"):
-            files.append((name, address))
+            files.append((name, f"{address.partition('#')[0]}#sha256={digest[1] if digest else ''}"))
     return files
 
 
@@ -119,7 +119,9 @@ def if_installed(host: Host, wanted: Sequence[str], index: str, *, alone: bool =
             text.endswith(".whl") or Requirement(text)
         except InvalidRequirement as error:
             raise BadInput(f"{text!r} is not a requirement: {str(error).splitlines()[0]}") from None
-    wanted = [os.path.abspath(text) if text.endswith(".whl") else text for text in wanted]
+    wanted = [
+        os.path.abspath(text) if text.endswith(".whl") and ":/" not in text else text for text in wanted
+    ]
     python = str(host.python.get("executable", ""))
     uv = which("uv", os.pathsep.join([os.path.dirname(python), os.environ.get("PATH", os.defpath)]))
     folder = local_path(index)

@@ -73,7 +73,8 @@ def _remedied(host: Host, fault: Fault, names: list[str]) -> Fault:
     elif fault.code == "unmet-requirement":
         hint, command = _missing_module(host, fault.name)
     elif fault.code == "not-read" and fault.message.endswith("Permission denied"):
-        cause, command = "The file may not be read.", f"chmod a+r {quoted(fault.path[-1])}"
+        closed = host.closed_above(fault.path[-1]) or fault.path[-1]
+        cause, command = "The file may not be read.", f"chmod a+rX {quoted(closed)}"
     elif fault.code in ("missing-file", "not-a-library", "wrong-architecture") and last:
         cause = f"{_versioned(last)} installed it; it is gone." if fault.code == "missing-file" else ""
         command = reinstall(host, last)

@@ -5,6 +5,7 @@ to where it redirects to, and no login and no query of an address is shown.
 """
 
 import base64
+import hashlib
 import os
 import re
 import ssl
@@ -39,6 +40,7 @@ def local_path(address: str) -> str:
 class RangeFile(RawIOBase):
     """A file, read in ranges. Raises Incomplete, OSError and ValueError.
 
+    A sha256 in the fragment of its address is compared where all of the file is there.
     size: in bytes. amount: how many were read. most: how many may still be read.
     """
 
@@ -48,12 +50,23 @@ class RangeFile(RawIOBase):
         self.amount, self.most = 0, MOST_BYTES
         #: The pieces that were read last, with their places.
         self._pieces: list[tuple[int, bytes]] = []
+        wanted = address.partition("#sha256=")[2]
         if self._path:
             self.size = os.path.getsize(self._path)
+            if wanted:
+                with open_named(self._path, waits=False) as file:
+                    self._check(wanted, hashlib.file_digest(file, "sha256").hexdigest())
             return
         body, place = self._answer(f"-{_TAIL_BYTES}", WHOLE_BYTES)
         self.size = to_int(place.rpartition("/")[2]) or 0
         self._keep(self.size - len(body), body, place)
+        if wanted and len(body) == self.size:
+            self._check(wanted, hashlib.sha256(body).hexdigest())
+
+    def _check(self, wanted: str, found: str) -> None:
+        if found != wanted:
+            name = unquote(urlsplit(self._address).path.rpartition("/")[2])
+            raise Incomplete(f"{name} is not the file of the lock: its sha256 is {found}, not {wanted}")
 
     def _failure(self, why: str) -> Incomplete:
         shown = re.sub(r"//[^/]*@", "//", re.split("[?#]", self._address)[0])

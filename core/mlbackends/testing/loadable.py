@@ -28,7 +28,7 @@ def why_not_loadable(package: str) -> str:
     try:
         found = resolve(Host(), (package,)).packages[0]
     except UnknownName:
-        return f"{package} is not installed"
+        return "it is not installed"
     if found.verdict in (Verdict.LOADS, Verdict.FALLS_BACK):
         return ""
     words = [fault.message for fault in found.faults[:1]]

@@ -231,8 +231,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in item.iter_markers(LOADABLE):
         from mlbackends.testing.loadable import why_not_loadable
 
-        for why in filter(None, map(why_not_loadable, mark.args)):
-            _stop(f"requires {why}", is_failure="all" in run.settings.strict)
+        for package in mark.args:
+            if why := why_not_loadable(package):
+                _stop(f"requires that {package} loads: {why}", is_failure="all" in run.settings.strict)
     marks = list(item.iter_markers(REQUIRES))
     if not marks:
         return

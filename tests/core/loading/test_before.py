@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import sys
 import threading
 import zipfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,6 +156,9 @@ def test_a_package_whose_marker_is_false_or_that_has_no_wheel_here(tmp_path: Pat
     for marker in ("sys_platform == 'win32'", "'x' in extras"):
         with pytest.raises(BadInput, match="nothing would be installed"):
             locked(pylock(tmp_path, WHEEL, marker))
+    (tmp_path / "empty.toml").write_text("")
+    with pytest.raises(BadInput, match="it has no 'packages'"):
+        locked(str(tmp_path / "empty.toml"))
     (package,) = locked(pylock(tmp_path, "fast-1.0-cp27-cp27m-manylinux1_x86_64.whl")).packages
     assert package.verdict is Verdict.FAILS
 
@@ -278,6 +282,36 @@ for last; do case $last in */pylock.toml) grep -q '^fast==1.0' "$3" && cp {lock}
         ("fast", Verdict.LOADS),
         ("msgspec", Verdict.LOADS),
     ]
+
+
+@pytest.mark.parametrize("wanted", ["msgspec>=0", "./msgspec-0.19.0-py3-none-any.whl"])
+def test_what_is_installed_already_is_judged_as_it_is(tmp_path: Path, wanted: str) -> None:
+    uv = tmp_path / "uv"
+    uv.write_text(
+        "#!/bin/sh\nfor last; do case $last in */pylock.toml) echo 'packages = []' > $last;; esac; done\n"
+    )
+    uv.chmod(0o755)
+    os.environ["PATH"], before = f"{tmp_path}:{os.environ['PATH']}", os.environ["PATH"]
+    try:
+        answer = resolved(Host(python={**Host().python, "executable": sys.executable}), wanted=[wanted])
+    finally:
+        os.environ["PATH"] = before
+    assert [(package.name, package.verdict) for package in answer.packages] == [("msgspec", Verdict.LOADS)]
+    assert answer.notes[-1] == "nothing would be installed: the environment has it already"
+
+
+@pytest.mark.parametrize("kind", ["ranges", "whole", "path"])
+def test_a_file_that_is_there_as_a_whole_has_the_sha256_of_the_lock(tmp_path: Path, kind: str) -> None:
+    data = wheel(tmp_path).read_bytes()
+    with served(tmp_path, kind) as address:
+        lock = Path(pylock(tmp_path, WHEEL if kind == "path" else f"{address}/{WHEEL}"))
+        text = lock.read_text()
+        for digest in (hashlib.sha256(data).hexdigest(), "0" * 64):
+            lock.write_text(text.replace(" }", f', hashes = {{ sha256 = "{digest}" }} }}'))
+            is_refused = digest.startswith("0000") and kind != "ranges"
+            words = f"{WHEEL} is not the file of the lock: its sha256 is [0-9a-f]*, not 0"
+            with pytest.raises(Incomplete, match=words) if is_refused else nullcontext():
+                assert locked(str(lock)).packages[0].verdict is Verdict.LOADS
 
 
 def test_another_architecture_has_what_its_system_must_have(tmp_path: Path) -> None:

@@ -268,7 +268,7 @@ def test_a_package_that_does_not_load_skips_with_the_reason(pytester: pytest.Pyt
     result = ran(pytester)
 
     result.assert_outcomes(passed=1, skipped=1)
-    result.stdout.fnmatch_lines(["SKIPPED*: requires no-such-package is not installed"])
+    result.stdout.fnmatch_lines(["SKIPPED*: requires that no-such-package loads: it is not installed"])
     ran(pytester, "--backends-strict=all").assert_outcomes(passed=1, errors=1)
 
 

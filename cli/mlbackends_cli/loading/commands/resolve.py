@@ -42,6 +42,13 @@ from mlbackends_cli.output import write
 from mlbackends_cli.report.judgement import write_outcome
 from mlbackends_cli.terminal import ProgressLine, page
 
+#: By option those that would be ignored next to it.
+_NOT_WITH = {
+    "--root": ("--pid", "--python"),
+    "--if-installed": ("--lock",),
+    "--matrix": ("--why", "--tree"),
+    "--why": ("--tree",),
+}
 #: Of the other verdicts it is exits.NO.
 CODES = {
     Verdict.LOADS: exits.YES,
@@ -85,10 +92,20 @@ def command(
     output: str,
     color: str,
 ) -> int:
-    if root and (pid or python):
-        hint = "leave --root or the others out"
-        raise BadInput("--root cannot be combined with --pid or --python", hint)
-    inspected = query(python) if python else of_process(pid, 5.0) if pid else None
+    given = {"--root": root, "--pid": pid, "--python": python, "--if-installed": wanted, "--lock": lock}
+    given |= {"--index": index, "--matrix": matrix, "--why": names, "--tree": tree}
+    for option_name, others in _NOT_WITH.items():
+        for other in others:
+            if given[option_name] and given[other]:
+                raise BadInput(f"{option_name} cannot be combined with {other}", "leave one of them out")
+    if index and not wanted:
+        raise BadInput("--index is for --if-installed alone", "add --if-installed REQUIREMENT")
+    inspected = of_process(pid, 5.0) if pid else None
+    if python:
+        inspected = query(python)
+    elif pid and not inspected:
+        message = f"process {pid} is not a Python interpreter of this user"
+        raise BadInput(message, "name the interpreter whose packages it imports with --python")
     host = Host(root or "/", pid=pid, python=inspected)
     is_recorded = root and (".machine" in os.path.basename(root) or os.path.isfile(f"{root}/host.json"))
     if is_recorded and not any(host.glob(f"{folder}/*/*.py") for folder in python_folders(host)):
