@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import platform
 import re
@@ -18,6 +20,8 @@ from mlbackends_cli.loading.targets import target_machine
 from mlbackends_cli.report.commands.schema import SCHEMAS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 pytestmark = pytest.mark.skipif(
@@ -26,7 +30,7 @@ pytestmark = pytest.mark.skipif(
 SYMBOL = "_ZN3foo3barEi"
 
 
-def compiled(path: Path, code: str, *linked: Path) -> None:
+def compiled(path: Path, code: str, *linked: Path | str) -> None:
     """Compile a library whose soname is its file's name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     options = ["-shared", "-fPIC", f"-Wl,-soname,{path.name}", "-Wl,--no-as-needed"]
@@ -160,6 +164,7 @@ def test_formats_for_ci_have_each_fault_and_each_package_that_loads(folder: Path
         ("torch", "torch==2.9.0", "torch==2.9.0"),
         ("cv2", "other", "opencv-python"),
         ("unheard_of", "other", ""),
+        ("torch", "torch==2.9.0,==2.9.1", ""),
     ],
 )
 def test_a_missing_module_is_installed_as_the_package_that_requires_it_asks(
@@ -171,6 +176,77 @@ def test_a_missing_module_is_installed_as_the_package_that_requires_it_asks(
     page = resolved(tmp_path, "asking").stdout
     assert f"No module named '{module}'" in page
     assert page.endswith(f"pip install {typed}\n") if typed else "type" not in page
+    assert ("no version fits all: asking needs torch" in page) is ("==2.9.1" in needs)
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    """Return the first fault of each package of an environment, all changed after installing."""
+    folder = tmp_path_factory.mktemp("damaged")
+    site = empty_environment(folder)
+    for name in ("replaced", "foreign", "mute", "topmost", "textual"):
+        library, module = site / f"{name}.libs/lib{name}.so.1", site / name / "_C.abi3.so"
+        code = "void f(void);\nvoid *PyInit__C(void) { f(); return 0; }\n"
+        compiled(library, "void f(void) {}\n")
+        compiled(module, code, library, f"-Wl,-rpath,{library.parent}")
+        installed(site, name, init=f"from . import _C, inner\nimport _{name}\n")
+        lines = [f"_{name}.abi3.so,,", f"{name}/__init__.py,,", f"{name}/inner.py,,"]
+        for path in (library, module):
+            digest = base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).decode()
+            lines.append(f"{path.relative_to(site)},sha256={digest.rstrip('=')},")
+        (site / f"{name}-1.0.dist-info/RECORD").write_text("\n".join(lines) + "\n")
+        (site / name / "inner.py").touch()
+        if name != "topmost":
+            shutil.copy(site / "replaced/_C.abi3.so", site / f"_{name}.abi3.so")
+    compiled(site / "replaced.libs/libreplaced.so.1", "void other(void) {}\n")
+    compiled(site / "mute/_C.abi3.so", "void other(void) {}\n")
+    foreign = site / "foreign.libs/libforeign.so.1"
+    foreign.write_bytes(foreign.read_bytes().replace(b"\x03\x00\x3e\x00", b"\x03\x00\xb7\x00", 1))
+    (site / "textual/inner.py").unlink()
+    packages = json.loads(resolved(folder, "--format", "json").stdout)["packages"]
+    return {package["name"]: package["faults"][0] for package in packages}
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "cause"),
+    [
+        (
+            "replaced",
+            "missing-symbol",
+            "replaced.libs/libreplaced.so.1 is not the file that replaced 1.0 installed.",
+        ),
+        ("foreign", "missing-library", "foreign.libs/libforeign.so.1, for aarch64; this process is x86_64."),
+        ("mute", "missing-symbol", "mute/_C.abi3.so is not the file that mute 1.0 installed."),
+        ("topmost", "missing-file", "topmost 1.0 installed it; it is gone."),
+        ("textual", "missing-file", "textual 1.0 installed it; it is gone."),
+    ],
+)
+def test_a_package_whose_files_were_changed_is_installed_again(
+    damaged: dict[str, dict[str, str]], name: str, code: str, cause: str
+) -> None:
+    fault = damaged[name]
+    assert (fault["code"], fault["cause"].endswith(cause)) == (code, True), fault
+    assert fault["command"].endswith(f"-m pip install --force-reinstall --no-deps {name}==1.0")
+
+
+@pytest.mark.parametrize("closed", ["shut", "shut.libs"])
+def test_a_folder_that_may_not_be_read_is_opened_and_not_called_gone(
+    tmp_path: Path, unprivileged: Callable[[], AbstractContextManager[None]], closed: str
+) -> None:
+    site = empty_environment(tmp_path)
+    library = site / "shut.libs/libshut.so.1"
+    compiled(library, "")
+    starts = "void *PyInit__C(void) { return 0; }\n"
+    compiled(site / "shut/_C.so", starts, library, f"-Wl,-rpath,{library.parent}")
+    installed(site, "shut", "shut.libs/libshut.so.1")
+    (site / closed).chmod(0)
+    with unprivileged():
+        done = resolved(tmp_path, "shut", "--format", "json")
+    (site / closed).chmod(0o700)
+    (fault,) = json.loads(done.stdout)["packages"][0]["faults"]
+    assert (done.returncode, fault["code"]) == (3, "not-read")
+    assert f"{site / closed} may not be read; it belongs to " in fault["cause"]
+    assert fault["command"] == f"chmod a+rX {site / closed}"
 
 
 @pytest.mark.parametrize(("is_compiled", "verdict"), [(False, "loads"), (True, "does not load")])

@@ -54,11 +54,12 @@ def modules_of(host: Host, dist: Distribution) -> tuple[str, ...]:
 def extension_modules(host: Host, dist: Distribution) -> dict[str, str]:
     """Return the paths of the extension modules that a distribution installed, by the name of the module."""
     named = ((module_name(host, dist, path), path) for path in shared_objects(host, dist))
-    return {name: path for name, path in named if name and _initialises(host, path, name.rpartition(".")[2])}
+    return {name: path for name, path in named if name and initialises(host, path, name)}
 
 
-def _initialises(host: Host, path: str, name: str) -> bool:
+def initialises(host: Host, path: str, module: str) -> bool:
     """Return whether a file has the function that Python calls; True where it cannot be read."""
+    name = module.rpartition(".")[2]
     try:
         if host.platform in ("win32", "darwin"):
             return bool(extract_symbols(host, host.realpath(path), (f"PyInit_{name}",)))
@@ -114,7 +115,7 @@ class Environment:
         process.imported[module] = []
         failed: list[Failure] = []
         if self._is_nowhere(module):
-            failed = [(Import(module), no_module(module))]
+            failed = [(Import(module), no_module(self.host, module, lost_modules(self.host).get(module, "")))]
         top = module.partition(".")[0]
         row = preload_of(self.host, module) or preload_of(self.host, top)
         for other in () if not row else row.imports if row.module == module else (top,):
@@ -138,15 +139,21 @@ class Environment:
 
     def _failures(self, process: Process, step: Import) -> Iterator[Failure]:
         """Yield what fails in a process at one step of an import."""
-        if step.module in lost_modules(self.host):
+        if lost := lost_modules(self.host).get(step.module, ""):
             # A folder without __init__.py can be imported, with nothing in it. A condition may choose another
             # module; what a handler expects is a ModuleNotFoundError.
-            is_empty = step.path.endswith(f"/{step.module}/__init__.py")
+            opening = no_module(self.host, step.module, lost, step.words)
+            is_gone = opening.faults[0].code == "missing-file"
+            is_empty = is_gone and step.path.endswith(f"/{step.module}/__init__.py")
             passes = step.guard is Guard.CHOICE or (step.guard is Guard.ABSENCE and not step.words)
             guard = Guard.FAILURE if passes or is_empty else step.guard
-            yield step._replace(guard=guard), no_module(step.module, step.path, step.words)
+            yield step._replace(guard=guard), opening
         elif step.is_extension:
             opening = process.open(step.path)
+            if not (opening.faults or initialises(self.host, step.path, step.module)):
+                function = f"PyInit_{step.module.rpartition('.')[2]}"
+                words = f"dynamic module does not define module export function ({function})"
+                opening = Opening((Fault("missing-symbol", function, words, (step.path,)),))
             if opening.faults:
                 yield step, opening
         elif step.module in self.broken_modules:
@@ -183,8 +190,10 @@ class Environment:
         return not is_folder and not editable_location(self.host, module)
 
 
-def no_module(name: str, path: str = "", words: str = "") -> Opening:
+def no_module(host: Host, name: str, path: str = "", words: str = "") -> Opening:
     """Return what importing a module comes to that is not there. path: the file that it had."""
+    if path and host.closed_above(path):
+        return Opening((Fault("not-read", name, f"{path}: Permission denied", (path,)),))
     code = "missing-file" if path else "unmet-requirement"
     words = words or f"No module named '{name}'"
     return Opening((Fault(code, name, words, (path,) * bool(path)),))

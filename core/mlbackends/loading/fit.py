@@ -19,6 +19,7 @@ from mlbackends.libraries.cuda.driver import driver_for, too_old_for
 from mlbackends.libraries.search import libraries_named
 from mlbackends.libraries.symbols import symbol_versions
 from mlbackends.loading import torch_builds
+from mlbackends.loading.environment import providers
 from mlbackends.loading.remedies import elf, owner, reinstall
 from mlbackends.model.loading import Fault, LoadedFile
 
@@ -37,7 +38,10 @@ def explained(host: Host, faults: Iterable[Fault]) -> tuple[Fault, ...]:
     found: list[Fault] = []
     versions: list[Fault] = []
     for fault in faults:
-        if fault.code == "missing-version" and fault.name.startswith(("GLIBC_", "GLIBCXX_", "CXXABI_")):
+        known = providers(host).get(fault.name, ("", ""))[1] if fault.code == "missing-library" else ""
+        if known and not host.exists(known) and host.closed_above(known):
+            found.append(replace(fault, code="not-read", path=(*fault.path[:-1], known)))
+        elif fault.code == "missing-version" and fault.name.startswith(("GLIBC_", "GLIBCXX_", "CXXABI_")):
             found += [fault] * (not versions)
             versions.append(fault)
         elif fault.hint or fault.command or not fault.path:
@@ -81,7 +85,7 @@ def _for_another(host: Host, fault: Fault, at: str, dist: Distribution | None) -
     made, code, own, libc = "", fault.code, python_release(host), c_library(host)[0]
     if code == "missing-file" and (tag := _TAG.search(at)) and host.exists(at):
         made, code = f"Python {tag[1]}.{tag[2]}", "wrong-python"
-    elif code == "missing-symbol" and re.match(r"_?Py[A-Z_]", fault.name):
+    elif code == "missing-symbol" and re.match(r"_?Py(?!Init_)[A-Z_]", fault.name):
         made, code = "another Python", "wrong-python"
         wheel = host.read(f"{dist.info}/WHEEL", _WHEEL_BYTES) if dist else ""
         for minor, abi in re.findall(r"(?m)^Tag:\s*cp3(\d+)-(abi3|cp3\d+t?)-", wheel):

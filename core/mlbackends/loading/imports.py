@@ -244,16 +244,16 @@ def lost_modules(host: Host) -> dict[str, str]:
 
 @once_per_host
 def lost_files(host: Host, dist: Distribution) -> tuple[str, ...]:
-    """Return the modules and shared objects that a distribution's RECORD lists and that are gone."""
+    """Return the modules and shared objects that a distribution's RECORD lists and that are gone.
+
+    Those in a folder that may not be read are among them.
+    """
     sources = (f"{dist.folder}/{name}" for name in listed_files(record_bytes(host, dist), _SOURCE))
     return tuple(
         path
         for path in (*sources, *shared_objects(host, dist))
-        if (
-            posixpath.basename(path) not in _names(host, posixpath.dirname(path))
-            or not (path.endswith(".py") or host.is_file(path))
-        )
-        and not host.closed_above(path)
+        if posixpath.basename(path) not in _names(host, posixpath.dirname(path))
+        or not (path.endswith(".py") or host.is_file(path))
     )
 
 

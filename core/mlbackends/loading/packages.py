@@ -38,6 +38,7 @@ from mlbackends.loading.imports import (
     lost_modules,
     module_file,
     shared_objects,
+    suffixes,
 )
 from mlbackends.loading.later import driver_notes, later
 from mlbackends.loading.linker import Opening, Process, object_file
@@ -259,7 +260,7 @@ class _Packages:
         roots = extension_modules(host, dist) or ({} if before else _bound_libraries(host, dist))
         for name, path in roots.items():
             if name in lost_modules(host):
-                failing[path] = no_module(name, path)
+                failing[path] = no_module(host, name, path)
                 continue
             opening, modules = opened(self.environment, path, before)
             after |= dict.fromkeys(modules)
@@ -267,9 +268,12 @@ class _Packages:
             if opening.faults:
                 failing[path] = opening
         own = shared_objects(host, dist)
+        # What is gone, or is named as an extension module and lacks the function that Python calls.
+        suspect = set(own).intersection(lost_modules(host).values())
+        suspect |= {path for path in own if path.endswith(suffixes(host)[:-2])}.difference(roots.values())
         faults, fallbacks, parts = (
             self._judged(dist, failing, roots, module)
-            if failing or before or set(own) & set(lost_modules(host).values()) or self._is_held_back(dist)
+            if failing or before or suspect or self._is_held_back(dist)
             else ((),) * 3
         )
         if not faults:

@@ -1,8 +1,10 @@
 """Where a fault comes from, and what to type against it, where its finder has not stated that."""
 
+import os
 import posixpath
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -13,9 +15,10 @@ from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.installing import manager_of, package_command, quoted, reinstall_command
 from mlbackends.host.python.packages import Distribution, conda_prefix, distributions, normalised
-from mlbackends.host.python.requirements import unmet
+from mlbackends.host.python.requirements import can_be_met, unmet
+from mlbackends.host.python.wheel_files import is_altered
 from mlbackends.loading.environment import providers
-from mlbackends.loading.imports import shared_objects
+from mlbackends.loading.imports import lost_files, shared_objects
 from mlbackends.loading.linker import ObjectFile, object_file
 from mlbackends.loading.preloads import torch_cuda
 from mlbackends.model.loading import Fault
@@ -72,9 +75,11 @@ def _remedied(host: Host, fault: Fault, names: list[str]) -> Fault:
         cause, hint, command = _missing_library(host, fault, names)
     elif fault.code == "unmet-requirement":
         hint, command = _missing_module(host, fault.name)
-    elif fault.code == "not-read" and fault.message.endswith("Permission denied"):
-        closed = host.closed_above(fault.path[-1]) or fault.path[-1]
-        cause, command = "The file may not be read.", f"chmod a+rX {quoted(closed)}"
+    elif fault.code == "not-read":
+        cause, command = _closed(host, fault) if fault.path else ("", "")
+    elif (altered := _altered(host, fault)) and (its := owner(host, altered)):
+        cause = f"{altered} is not the file that {_versioned(its)} installed."
+        command = reinstall(host, its)
     elif fault.code in ("missing-file", "not-a-library", "wrong-architecture") and last:
         cause = f"{_versioned(last)} installed it; it is gone." if fault.code == "missing-file" else ""
         command = reinstall(host, last)
@@ -87,6 +92,29 @@ def _remedied(host: Host, fault: Fault, names: list[str]) -> Fault:
     return replace(fault, cause=fault.cause or cause, hint=fault.hint or hint, command=command)
 
 
+def _closed(host: Host, fault: Fault) -> tuple[str, str]:
+    """Return the cause and the command for a file that this user may not read."""
+    folder = host.closed_above(fault.path[-1])
+    if not folder and not fault.message.endswith("Permission denied"):
+        return "", ""
+    closed, words = folder or posixpath.normpath(fault.path[-1]), "may not be read"
+    with suppress(OSError, KeyError, ImportError):
+        import pwd  # Windows has none
+
+        words += f"; it belongs to {pwd.getpwuid(os.stat(host.real(closed)).st_uid).pw_name}"
+    return f"{closed} {words}.", f"chmod a+rX {quoted(closed)}"
+
+
+def _altered(host: Host, fault: Fault) -> str:
+    """Return the file that is not the one that was installed and may lack symbols for that, "" for none."""
+    if fault.code not in ("missing-symbol", "missing-version") or not fault.path:
+        return ""
+    file = elf(host, fault.path[-1])
+    needed = [providers(host).get(name, ("", ""))[1] for name in (file.needed if file else ())]
+    owned = [(path, dist) for path in (fault.path[-1], *needed) if path and (dist := owner(host, path))]
+    return next((path for path, dist in owned if is_altered(host, dist, path)), "")
+
+
 def _missing_module(host: Host, name: str) -> tuple[str, str]:
     """Return what to do and the command for a module that no folder has.
 
@@ -95,13 +123,18 @@ def _missing_module(host: Host, name: str) -> tuple[str, str]:
     top = name.partition(".")[0]
     known = table("loading/remedies.toml")["module"].get(top, "")
     wanted = known or normalised(top)
-    lacking: dict[str, set[str]] = {}
+    lacking: dict[str, dict[str, str]] = {}
     for row in unmet(host):
         if "installed" not in row:
-            lacking.setdefault(row["needs"], set()).update(filter(None, row.get("wanted", "").split(",")))
+            lacking.setdefault(row["needs"], {})[row["package"]] = row.get("wanted", "")
     alike = [wanted] if wanted in lacking else [need for need in lacking if wanted in need.split("-")]
     if len(alike) == 1:
-        return "", install(host, alike[0] + ",".join(sorted(lacking[alike[0]])))
+        wishes = {package: wish for package, wish in lacking[alike[0]].items() if wish}
+        clauses = sorted({clause for wish in wishes.values() for clause in wish.split(",")})
+        if can_be_met(",".join(clauses)):
+            return "", install(host, alike[0] + ",".join(clauses))
+        needs = joined([f"{package} needs {alike[0]}{wish}" for package, wish in wishes.items()])
+        return f"no version fits all: {needs}; upgrade or remove one of them", ""
     return ("", install(host, known)) if known else (f"install the package that has the module {top}", "")
 
 
@@ -122,6 +155,10 @@ def _missing_library(host: Host, fault: Fault, names: list[str]) -> tuple[str, s
     wheels.pop("", None)
     if dist and not host.exists(path):
         return f"{_versioned(dist)} installed it as {path}; it is gone.", "", reinstall(host, dist)
+    file = elf(host, path) if dist else None
+    if dist and file and asking and file.machine != asking.machine:
+        cause = f"{_versioned(dist)} has it as {path}, for {file.machine}; this process is {asking.machine}."
+        return cause, "", reinstall(host, dist)
     if dist and not fault.hint:  # an import that comes first is better than a variable
         folder = posixpath.dirname(path)
         cause = f"{_versioned(dist)} has it in {folder}, where no step of the search looks."
@@ -211,12 +248,14 @@ def _row(kind: str, name: str) -> dict[str, Any] | None:
 
 
 def owner(host: Host, path: str) -> Distribution | None:
-    """Return the distribution that installed a shared object, None for any other file."""
+    """Return the distribution that installed a shared object or a file that is gone, else None."""
     return _owners(host).get(path) or _owners(host).get(host.realpath(path))
 
 
 @once_per_host
 def _owners(host: Host) -> dict[str, Distribution]:
     return {
-        path: dists[0] for dists in distributions(host).values() for path in shared_objects(host, dists[0])
+        path: dists[0]
+        for dists in distributions(host).values()
+        for path in (*shared_objects(host, dists[0]), *lost_files(host, dists[0]))
     }

@@ -224,6 +224,13 @@ def satisfies(version: str, clauses: str) -> bool | None:
     return False if False in results else None if None in results else True
 
 
+def can_be_met(clauses: str) -> bool:
+    """Return whether some version may satisfy clauses: one that they name, or the next one after it."""
+    named = [version.removesuffix(".*") for _, version in _CLAUSE.findall(clauses)]
+    versions = ("0", *named, *(f"{version}.0.0.1" for version in named))
+    return not clauses or any(satisfies(version, clauses) is not False for version in versions)
+
+
 def _fits(version: str, sign: str, required: str) -> bool | None:
     if sign == "===":
         return version.strip().lower() == required.lower()

@@ -6,6 +6,8 @@ of RECORD, so they are searched as bytes. Source: PyPA, "Recording installed pro
 427, 513, 571, 599, 600.
 """
 
+import base64
+import hashlib
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
@@ -161,6 +163,27 @@ def damage(host: Host, dist: Distribution) -> str:
                 if not host.closed_above(file):
                     return f"{file} of {dist.name} {dist.version} {state}"
     return ""
+
+
+def is_altered(host: Host, dist: Distribution, path: str) -> bool:
+    """Return whether a file of a distribution is another than its RECORD lists, by size, then by hash.
+
+    conda writes its prefix into files: there it is not known.
+    """
+    name = posixpath.relpath(path, dist.folder).encode()
+    line = re.search(rb'(?m)^"?%b"?,(?:sha256=([\w-]+))?,(\d*)' % re.escape(name), record_bytes(host, dist))
+    if not line or not host.exists(path) or conda_prefix(host):
+        return False
+    if line[2] and int(line[2]) != host.size(path):
+        return True
+    return bool(line[1]) and line[1].decode() != _hash(host, path)
+
+
+def _hash(host: Host, path: str) -> str:
+    """Return a file's hash as a RECORD has it."""
+    with open(host.real(path), "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").digest()
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
 def glibc_needed(host: Host, dists: Sequence[Distribution]) -> dict[str, str]:

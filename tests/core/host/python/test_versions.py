@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from mlbackends.host.python.requirements import same_public_version, satisfies
+from mlbackends.host.python.requirements import can_be_met, same_public_version, satisfies
 
 PUBLIC = st.builds(
     "".join,
@@ -72,3 +72,20 @@ def test_a_local_part_alone_makes_no_other_public_version() -> None:
     assert same_public_version("2.13", "2.13.0")
     assert not same_public_version("2.13.0", "2.13.1")
     assert same_public_version("no version", "no version")
+
+
+@pytest.mark.parametrize(
+    ("clauses", "can_be"),
+    [
+        ("", True),
+        ("==2.9.0,==2.9.1", False),
+        ("==2.9.1,>=2.5,<3", True),
+        (">2,<2.1,!=2.0.1", True),
+        (">=2.1,<2", False),
+        ("~=2.4,==2.8.*", True),
+        ("<1", True),
+        ("==2.9.0,==2.9.0+cu130", True),
+    ],
+)
+def test_clauses_contradict_each_other_if_no_version_fits_all(clauses: str, can_be: bool) -> None:
+    assert can_be_met(clauses) is can_be
