@@ -5,17 +5,22 @@ describe_NAME and decode_NAME are fields of SharedLibrary and CudaLibrary.
 
 import os
 import re
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from mlbackends.base.errors import NotALibrary
 from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import Reason
 from mlbackends.base.tables import table
+from mlbackends.host.cpu.cpuinfo import cpu_flags
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distribution
+from mlbackends.libraries.blas_symbols import implementation_of
 from mlbackends.libraries.cuda.libraries import agree
 from mlbackends.libraries.library_names import stem_of
 from mlbackends.libraries.search import inside, with_file_version
+from mlbackends.libraries.symbols import extract_symbols
 from mlbackends.model.records import Finding, Library, nonempty
 
 
@@ -178,3 +183,105 @@ def find_ascend(finding: Finding, host: Host) -> Finding:
     toolkit, driver = next(filter(None, versions), ""), version_in(f"{root}/driver/version.info")
     facts = nonempty({"driver_version": driver, "toolkit_version": toolkit})
     return replace(finding, facts=finding.facts | facts, version=toolkit)
+
+
+def describe_blas(host: Host, library: Library) -> Library:
+    """Add what a name resolves to, and which implementation that is."""
+    real = host.realpath(library.path)
+    facts = {
+        "real_path": real if real != library.path else "",
+        "implementation": "" if library.reasons else implementation_of(host, library),
+    }
+    return replace(library, facts=nonempty(facts))
+
+
+def find_blas(finding: Finding, _: Host) -> Finding:
+    """Add what the names that programs ask for lead to."""
+    facts = {**finding.facts}
+    for library in finding.libraries:
+        name = stem_of(os.path.basename(library.path)).removeprefix("lib")
+        if name in ("blas", "cblas", "lapack") and "implementation" in library.facts:
+            facts.setdefault(name, library.facts["implementation"])
+    return replace(finding, facts=facts)
+
+
+_MKL_KERNEL = pattern(
+    r"(?:lib)?mkl_(def|mc|mc3|avx|avx2|avx512|avx10|avx512_mic)\.(?:so|(?:\d+\.)?(?:dylib|dll))"
+)
+
+
+def mkl_kernels(names: Iterable[str]) -> list[str]:
+    """Return the sets of kernels in files of these names."""
+    return sorted({match[1] for name in names if (match := _MKL_KERNEL.match(name))})
+
+
+def describe_mkl(host: Host, library: Library) -> Library:
+    """Add the kernels next to a copy, and its package's version."""
+    kernels = mkl_kernels(host.listdir(os.path.dirname(host.realpath(library.path))))
+    package, _, version = library.owner.partition(" ")  # until it is opened, its package's
+    version = version if package == "mkl" else library.version
+    return replace(library, version=version, facts=nonempty({"kernel_libraries": kernels}))
+
+
+def find_mkl(finding: Finding, host: Host) -> Finding:
+    """Warn of variables that request what this processor lacks."""
+    if not finding.libraries:
+        return finding
+    warnings = [*finding.warnings]
+    if host.env("MKL_DEBUG_CPU_TYPE"):
+        message = "MKL_DEBUG_CPU_TYPE is set; MKL ignores it since 2020 update 1"
+        warnings.append(Reason("override-invalid", message, "unset it"))
+    for name, value in (
+        ("MKL_ENABLE_INSTRUCTIONS", host.env("MKL_ENABLE_INSTRUCTIONS").upper()),
+        ("MKL_CBWR", host.env("MKL_CBWR").removeprefix("BRANCH=")),
+    ):
+        for word, flag in (("AVX512", "avx512f"), ("AVX2", "avx2")):
+            if value.startswith(word) and (flags := cpu_flags(host)) and flag not in flags:
+                message = f"{name} is {host.env(name)}, and this processor has no {word}"
+                warnings.append(Reason("override-exceeds-hardware", message))
+    return replace(finding, warnings=tuple(warnings))
+
+
+_MPI_SIGNS = {
+    "ompi_mpi_comm_world": "openmpi",
+    "MPIR_Process": "mpich",
+    "MPIR_Err_create_code": "mpich",
+}
+
+
+def describe_mpi(host: Host, library: Library) -> Library:
+    """Add the implementation, by a function that only one of them has."""
+    if library.reasons or host.platform != "linux":
+        return library
+    try:
+        defined = extract_symbols(host, library.path, _MPI_SIGNS)
+    except (NotALibrary, OSError):
+        return library
+    makers = {_MPI_SIGNS[name] for name in defined}
+    return replace(library, facts={"implementation": makers.pop()}) if len(makers) == 1 else library
+
+
+def find_mpi(finding: Finding, host: Host) -> Finding:
+    """Add the launchers on PATH; nothing is started."""
+    ending = ".exe" if host.platform == "win32" else ""
+    launchers = [
+        {"name": name, "path": path, "real_path": host.realpath(path)}
+        for folder in dict.fromkeys(host.folders("PATH"))
+        for name in ("mpirun", "mpiexec")
+        if (folder[:1] == "/" or folder[1:2] == ":")
+        and host.is_file(path := f"{folder.rstrip('/')}/{name}{ending}")
+    ]
+    if not launchers:
+        return finding
+    # The first mpirun may belong to another implementation than the library that wins.
+    winner = next((library for library in finding.libraries if library.wins), None)
+    ours = winner.facts.get("implementation") if winner else None
+    first, real = launchers[0]["path"], os.path.basename(launchers[0]["real_path"])
+    is_openmpi = re.search(r"orterun|prterun|openmpi", real)
+    theirs = "openmpi" if is_openmpi else "mpich" if re.search(r"hydra|mpich", real) else ""
+    warnings = [*finding.warnings]
+    if winner and ours and theirs and theirs != ours:
+        message = f"{first} belongs to {theirs}, and {winner.path} is {ours}"
+        hint = "start programs with the launcher of the library that they are linked with"
+        warnings.append(Reason("conflict", message, hint))
+    return replace(finding, facts={**finding.facts, "launchers": launchers}, warnings=tuple(warnings))

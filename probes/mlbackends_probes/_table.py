@@ -3,9 +3,9 @@
 These libraries and accelerators differ by names and by a few calls; any other probe is a file, NAME.py, and
 `mlbackends.base.registry` lists both. doc: the lines of what would be the file's docstring. kind: "cuda",
 "shared" and "accelerator" have the fields of CudaLibrary, SharedLibrary and Accelerator, "rocm" those of
-library_finding, "package" those of `_package` here. asks: which of load_NAME and use_NAME in _checks.py are
-asked of an opened library; what completes a finding is in _findings.py, and of a package in _packages.py.
-unnamed: the name of a status that statuses.json lacks.
+library_finding, "package" those of `_package` here. asks: which of load_NAME and use_NAME in _checks.py or
+_processor_checks.py are asked of an opened library; what completes a finding is in _findings.py, and of a
+package in _packages.py. unnamed: the name of a status that statuses.json lacks.
 """
 
 import os
@@ -63,9 +63,10 @@ def load(name: str) -> ModuleType:
         attributes = {"LIBRARY": shared, "find": shared.find}
 
     def answer(step: str, opened: CDLL, library: Library) -> Answer:
-        from mlbackends_probes import _checks  # only where a library is opened
+        from mlbackends_probes import _checks, _processor_checks  # only where a library is opened
 
-        check: _Check = getattr(_checks, f"{step}_{name}")
+        function = f"{step}_{name}"
+        check: _Check = getattr(_checks, function, None) or getattr(_processor_checks, function)
         return check(calls(opened), library) or Answer(library)
 
     attributes |= {step: partial(answer, step) for step in asks}

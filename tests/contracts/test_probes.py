@@ -20,7 +20,7 @@ from mlbackends.model.records import Fact, Finding, Presence, Report
 from mlbackends.survey import all_codes, survey
 from mlbackends_cli.report import probes
 from mlbackends_cli.report.commands.schema import report_schema
-from mlbackends_probes import _checks
+from mlbackends_probes import _checks, _processor_checks
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Our own: other distributions may add to them.
@@ -190,4 +190,4 @@ def test_a_check_of_a_package_has_the_name_of_its_probe() -> None:
 def test_a_row_lists_what_its_library_is_asked() -> None:
     rows = json.loads((ROOT / "probes/mlbackends_probes/table.json").read_bytes())
     listed = {f"{step}_{name}" for name, row in rows.items() for step in row.get("asks", ())}
-    assert listed == {name for name in vars(_checks) if name.startswith(("load_", "use_"))}
+    assert listed == {name for name in vars(_checks) | vars(_processor_checks) if name.startswith(("load_", "use_"))}

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base import registry
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
 from mlbackends.survey import survey
-from mlbackends_probes import accelerate, blas, mkl, openblas
+from mlbackends_probes import accelerate, openblas
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -231,7 +232,7 @@ def test_what_variables_ask_of_mkl_is_held_against_what_it_takes(
     (tmp_path / "root" / "proc" / "cpuinfo").write_text("processor : 0\nflags : fpu avx avx2 fma\n")
     (tmp_path / "host.json").write_text(json.dumps({"environment": {variable: value}}))
 
-    finding = mkl.find(Host(str(tmp_path)))
+    finding = registry.load("mlbackends_probes", "mkl").find(Host(str(tmp_path)))
 
     assert len(finding.libraries) == 1
     assert finding.facts == {"environment": {variable: value}}
@@ -342,7 +343,9 @@ def test_a_libblas_is_told_by_the_functions_inside(
 ) -> None:
     path = fake_library("blas", "libblas.so.3", source=sign + "\n")
 
-    finding = blas.find(Host(python={"path": []}, environment={"LD_LIBRARY_PATH": str(path.parent)}))
+    finding = registry.load("mlbackends_probes", "blas").find(
+        Host(python={"path": []}, environment={"LD_LIBRARY_PATH": str(path.parent)})
+    )
 
     (library,) = (library for library in finding.libraries if library.path == str(path))
     assert library.facts.get("implementation") == implementation
@@ -360,7 +363,7 @@ def test_the_links_of_the_alternatives_are_followed(tmp_path: Path, fake_library
     (tmp_path / "etc/alternatives/libblas.so.3").symlink_to("/usr/lib/openblas-pthread/libblas.so.3")
     (tmp_path / "usr/lib/libblas.so.3").symlink_to("/etc/alternatives/libblas.so.3")
 
-    finding = blas.find(Host(str(tmp_path)))
+    finding = registry.load("mlbackends_probes", "blas").find(Host(str(tmp_path)))
 
     (library,) = finding.libraries
     assert library.path == "/usr/lib/libblas.so.3"

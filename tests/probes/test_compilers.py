@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mlbackends.base import registry
 from mlbackends.model.records import Presence
-from mlbackends_probes import compilers, mpi, python
+from mlbackends_probes import compilers, python
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -189,7 +190,7 @@ def test_paths_of_windows_have_semicolons_backslashes_and_blanks(machine: Machin
     host = machine(files, platform="win32", environment=environment, python=inspected)
 
     found = compilers.find(host)
-    launchers: Any = mpi.find(host).facts["launchers"]
+    launchers: Any = registry.load("mlbackends_probes", "mpi").find(host).facts["launchers"]
     warnings = [warning.message for warning in python.find(host).warnings]
 
     assert found.warnings == ()

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base import registry
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
 from mlbackends.survey import survey
-from mlbackends_probes import onednn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,7 +132,9 @@ def test_variables_of_both_prefixes_are_facts(fake_library: FakeLibrary) -> None
         "DNNL_MAX_CPU_ISA": "AVX10_3_512",
     }
 
-    finding = onednn.find(Host(python={"path": []}, environment=environment))
+    finding = registry.load("mlbackends_probes", "onednn").find(
+        Host(python={"path": []}, environment=environment)
+    )
 
     told = finding.facts["environment"]
     assert told == {name: value for name, value in environment.items() if "DNN" in name}

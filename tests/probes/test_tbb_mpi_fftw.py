@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base import registry
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
-from mlbackends_probes import mpi
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,7 +106,7 @@ def recorded(tmp_path: Path, built: Path, launcher: str) -> Host:
 def test_launchers_are_found_and_not_started(tmp_path: Path, fake_library: FakeLibrary) -> None:
     built = fake_library("mpi", "libmpi.so.40", source=mpi_source("ompi_mpi_comm_world", ""))
 
-    finding = mpi.find(recorded(tmp_path, built, "orterun"))
+    finding = registry.load("mlbackends_probes", "mpi").find(recorded(tmp_path, built, "orterun"))
 
     assert finding.warnings == ()
     assert finding.facts == {
@@ -120,7 +120,9 @@ def test_a_launcher_of_another_implementation_is_a_conflict(
 ) -> None:
     built = fake_library("mpi", "libmpi.so.40", source=mpi_source("ompi_mpi_comm_world", ""))
 
-    (warning,) = mpi.find(recorded(tmp_path, built, "mpiexec.hydra")).warnings
+    (warning,) = (
+        registry.load("mlbackends_probes", "mpi").find(recorded(tmp_path, built, "mpiexec.hydra")).warnings
+    )
 
     assert warning.code == "conflict"
     assert warning.message == "/usr/bin/mpirun belongs to mpich, and /usr/lib/libmpi.so.40 is openmpi"

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlbackends_probes import cudnn, mkl, openmp, packages, python, torch
+from mlbackends.base import registry
+from mlbackends_probes import cudnn, openmp, packages, python, torch
 
 if TYPE_CHECKING:
     from tests.conftest import WindowsMachine
@@ -65,7 +66,7 @@ def test_one_libiomp5md_for_all_is_no_conflict(windows_machine: WindowsMachine) 
 
 
 def test_mkl_has_its_version_and_kernels_from_its_files(windows_machine: WindowsMachine) -> None:
-    (library,) = mkl.find(windows_machine(TWO, MODULES)).libraries
+    (library,) = registry.load("mlbackends_probes", "mkl").find(windows_machine(TWO, MODULES)).libraries
 
     assert (library.version, library.wins, library.used_by) == ("2024.2.0", True, ("numpy",))
     assert library.facts["kernel_libraries"] == ["avx2", "def"]
