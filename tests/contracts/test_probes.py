@@ -190,4 +190,5 @@ def test_a_check_of_a_package_has_the_name_of_its_probe() -> None:
 def test_a_row_lists_what_its_library_is_asked() -> None:
     rows = json.loads((ROOT / "probes/mlbackends_probes/table.json").read_bytes())
     listed = {f"{step}_{name}" for name, row in rows.items() for step in row.get("asks", ())}
-    assert listed == {name for name in vars(_checks) | vars(_processor_checks) if name.startswith(("load_", "use_"))}
+    functions = vars(_checks) | vars(_processor_checks)
+    assert listed == {name for name in functions if name.startswith(("load_", "use_"))}
