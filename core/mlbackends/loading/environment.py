@@ -19,6 +19,7 @@ from mlbackends.host.python.requirements import required
 from mlbackends.libraries.symbols import extract_symbols
 from mlbackends.loading.dynamic_symbols import symbol
 from mlbackends.loading.imports import (
+    LIBRARY,
     Guard,
     Import,
     imports_of,
@@ -58,14 +59,14 @@ def extension_modules(host: Host, dist: Distribution) -> dict[str, str]:
 
 
 def initialises(host: Host, path: str, module: str) -> bool:
-    """Return whether a file has the function that Python calls; True where it cannot be read."""
+    """Return whether a file has the function that Python calls; where it cannot be read, by its name."""
     name = module.rpartition(".")[2]
     try:
         if host.platform in ("win32", "darwin"):
             return bool(extract_symbols(host, host.realpath(path), (f"PyInit_{name}",)))
         symbols = object_file(host, host.realpath(path)).symbols
     except (NotALibrary, OSError):
-        return True
+        return not LIBRARY.search(path)
     return symbols.defines(symbol(f"PyInit_{name}"))
 
 
@@ -91,19 +92,18 @@ class Environment:
             from mlbackends.loading.macos import MacProcess as kind  # noqa: N813
         self.start = kind(host, str(host.python.get("executable", "")))
         self.start.adopt(path for path, is_there in host.mapped_files().items() if is_there)
-        self._after: dict[str, Process] = {}
+        self._after: dict[tuple[str, ...], Process] = {}
 
     def after(self, modules: Iterable[str]) -> Process:
         """Return a process in which some modules were imported, one after the other."""
-        process = self.start.copy()
-        for i, module in enumerate(modules):
-            if i == 0 and module in self._after:
-                process = self._after[module].copy()
-                continue
-            self.import_module(process, module)
-            if i == 0:
-                self._after[module] = process.copy()
-        return process
+        *before, last = ("", *modules)
+        if not before:
+            return self.start.copy()
+        key = (*before[1:], last)
+        if key not in self._after:
+            self._after[key] = self.after(key[:-1])
+            self.import_module(self._after[key], last)
+        return self._after[key].copy()
 
     def import_module(self, process: Process, module: str) -> list[Failure]:
         """Do to a process what `import module` does, and return what could not be opened.

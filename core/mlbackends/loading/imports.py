@@ -29,6 +29,8 @@ _CATCHING = frozenset(["ImportError", "Exception", "BaseException", ""])
 _MOST_ITEMS = 16
 _MODULE_BYTES, _COMPILED_BYTES = 4 << 20, 32 << 20
 _OF_A_PYTHON = pattern(r"\.cpython-\d+t?-[\w-]+\.so$")
+#: What is a library, and not an extension module, by its name alone.
+LIBRARY = pattern(r"/lib[^./]*\.so$")
 _SHARED = bytes_pattern(rb'\.(?:so|dylib|dll|pyd|DLL)(?=[.,"\s]|\Z)[^\n]*')
 #: How the names of shared objects end, by platform; on Linux a version may follow.
 _ENDINGS = {"win32": (".pyd", ".dll"), "darwin": (".so", ".dylib")}
@@ -237,7 +239,8 @@ def lost_modules(host: Host) -> dict[str, str]:
     for dists in distributions(host).values():
         tagged = filter(_OF_A_PYTHON.search, shared_objects(host, dists[0]))
         for path in (*lost_files(host, dists[0]), *(path for path in tagged if not path.endswith(own))):
-            lost.setdefault(module_name(host, dists[0], _OF_A_PYTHON.sub(own, path)), path)
+            if not LIBRARY.search(path):
+                lost.setdefault(module_name(host, dists[0], _OF_A_PYTHON.sub(own, path)), path)
     lost.pop("", None)
     return {module: path for module, path in lost.items() if not module_file(host, module)}
 

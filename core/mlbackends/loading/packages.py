@@ -7,6 +7,7 @@ the package fail, one behind a `try` or inside a function costs a part of it. No
 
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 
 from mlbackends.base.errors import BadInput, Incomplete, NotALibrary, UnknownName, joined
 from mlbackends.base.version import __version__
@@ -32,6 +33,7 @@ from mlbackends.loading.environment import (
 )
 from mlbackends.loading.fit import driver_faults, explained, glibc_faults
 from mlbackends.loading.imports import (
+    Guard,
     imports_of,
     is_shared_object,
     lost_files,
@@ -42,7 +44,7 @@ from mlbackends.loading.imports import (
 )
 from mlbackends.loading.later import driver_notes, later
 from mlbackends.loading.linker import Opening, Process, object_file
-from mlbackends.loading.preloads import preload_of
+from mlbackends.loading.preloads import preload_of, rows
 from mlbackends.loading.remedies import remedied
 from mlbackends.loading.torch_builds import stable_notes
 from mlbackends.model.loading import (
@@ -77,10 +79,12 @@ def resolve(
     environment = Environment(host)
     packages = _Packages(environment, with_files, tuple(targets))
     answers: list[PackageLoading] = []
+    # A package without compiled files may open a library of the system.
+    opening = {name for row in rows() if row.platform == host.platform for name in row.distributions}
     compiled = (
         name
         for name, dists in distributions(host).items()
-        if shared_objects(host, dists[0]) or _is_closed(host, dists[0])
+        if name in opening or shared_objects(host, dists[0]) or _is_closed(host, dists[0])
     )
     chosen = [*compiled] if subjects is None else subjects
     for i, subject in enumerate(chosen):
@@ -251,13 +255,14 @@ class _Packages:
             fault = Fault("not-read", path, f"{path}: Permission denied", (path,))
             faults = remedied(host, (fault,))
             return PackageLoading(module or dist.name, dist.version, Verdict.UNKNOWN, faults)
-        # What is imported before its extension modules.
         preloading = next(filter(None, (preload_of(host, name) for name in modules_of(host, dist))), None)
+        roots = extension_modules(host, dist) or ({} if preloading else _bound_libraries(host, dist))
         before = (*preloading.imports, preloading.module) if preloading else ()
+        before = before or (_imported_first(host, dist) if roots else ())
         failing: dict[str, Opening] = {}
         after: dict[str, None] = {}
-        files: dict[str, LoadedFile] = {}
-        roots = extension_modules(host, dist) or ({} if before else _bound_libraries(host, dist))
+        mapped = self.environment.after(before).mapped if preloading else ()
+        files = {it.path: LoadedFile(it.path, tuple(it.needs)) for it in mapped}
         for name, path in roots.items():
             if name in lost_modules(host):
                 failing[path] = no_module(host, name, path)
@@ -273,7 +278,7 @@ class _Packages:
         suspect |= {path for path in own if path.endswith(suffixes(host)[:-2])}.difference(roots.values())
         faults, fallbacks, parts = (
             self._judged(dist, failing, roots, module)
-            if failing or before or suspect or self._is_held_back(dist)
+            if failing or preloading or suspect or self._is_held_back(dist)
             else ((),) * 3
         )
         if not faults:
@@ -357,6 +362,18 @@ class _Packages:
             else:
                 rest += failing[path].faults
         return tuple(certain), tuple(caught), tuple(rest)
+
+
+def _imported_first(host: Host, dist: Distribution) -> tuple[str, ...]:
+    """Return the modules of other packages with shared objects that a package imports before its own ones."""
+    first: dict[str, None] = {}
+    for module in modules_of(host, dist)[:1]:
+        for step in takewhile(lambda step: not step.is_extension, imports_of(host, module)):
+            top = step.module.partition(".")[0]
+            owner = distribution(host, top) if top != module and step.guard is Guard.NOTHING else None
+            if owner and shared_objects(host, owner):
+                first[top] = None
+    return tuple(first)
 
 
 def _bound_libraries(host: Host, dist: Distribution) -> dict[str, str]:

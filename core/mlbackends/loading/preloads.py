@@ -26,12 +26,13 @@ from mlbackends.model.loading import Fault
 class Open(Struct, frozen=True, forbid_unknown_fields=True):
     """Files that are opened, one after the other.
 
-    files: patterns below the import folders, where the first match is opened, or absolute ones. below: the
-    patterns that each file "FOLDER/NAME" stands for, the first with a match is used. one_of: only the first
-    entry that opens counts; "A + B" opens both. visible: as RTLD_GLOBAL. every: all matches are opened. when:
-    only after a `try` failed, or if none did. named: only if the words of that failure have one of the names.
-    mapped, having: only if a file with this in its path is mapped, or such a file installed. missing, fails:
-    what a file does that is not there, or cannot be opened. says: what the package then does.
+    files: patterns below the import folders, where the first match is opened, absolute ones, or names such as
+    "libcairo.so.2" that the loader searches for. below: the patterns that each file "FOLDER/NAME" stands for,
+    the first with a match is used. one_of: only the first entry that opens counts; "A + B" opens both.
+    visible: as RTLD_GLOBAL. every: all matches are opened. when: only after a `try` failed, or if none did.
+    named: only if the words of that failure have one of the names. mapped, having: only if a file with this
+    in its path is mapped, or such a file installed. missing, fails: what a file does that is not there, or
+    cannot be opened. says: what the package then does.
     """
 
     files: tuple[str, ...]
@@ -117,12 +118,12 @@ def preloaded(host: Host, process: Process, row: Preload) -> list[tuple[Import, 
             return [*failed, (Import(row.module, step.files[0]), tried)]
         for path, opening in _openings(host, process, step):
             does, says = step.fails, step.says.replace("{name}", path)
-            if opening is None and does != "try":
-                does = step.missing
-                opening = tried or Opening((Fault("missing-library", path.rpartition("/")[2], says),))
-            elif opening is None:
-                words = f"{path}: cannot open shared object file: No such file or directory"
+            words = f"{path}: cannot open shared object file: No such file or directory"
+            if opening is None and does == "try":
                 opening = Opening((Fault("missing-file", path, words, (path,)),))
+            elif opening is None:
+                does, name = step.missing, path.rpartition("/")[2]
+                opening = tried or Opening((Fault("missing-library", name, says or words),))
             if not opening.faults:
                 continue
             if does in ("raise", "part"):
@@ -141,8 +142,8 @@ def preloaded(host: Host, process: Process, row: Preload) -> list[tuple[Import, 
 def _openings(host: Host, process: Process, step: Open) -> Iterator[tuple[str, Opening | None]]:
     """Open the files of a step, and yield how each ended; None for a file that is not there."""
     if step.one_of:
-        if best := closest(process, step.files, lambda file: matches(host, file), visible=step.visible):
-            yield best
+        best = closest(process, step.files, lambda file: matches(host, file), visible=step.visible)
+        yield best or (step.files[0], None)
         return
     for file in step.files:
         paths = matches(host, file, step.below, step.every)
@@ -175,8 +176,13 @@ def closest(
 
 
 def matches(host: Host, file: str, below: tuple[str, ...] = (), every: bool = False) -> list[str]:
-    """Return the files that a pattern of a row finds in the import folders: the first, or all of them."""
+    """Return the files that a pattern of a row finds in the import folders: the first, or all of them.
+
+    A library's name is returned as it is.
+    """
     folder, _, name = file.rpartition("/")
+    if not folder and name.startswith("lib"):
+        return [name]
     found: list[str] = []
     for base in ("",) if file.startswith("/") else python_folders(host):
         for text in below or (file,):

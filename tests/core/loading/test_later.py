@@ -309,6 +309,82 @@ def test_torchao_opens_its_kernels_beside_the_torch_of_its_table_alone(
     assert all("incompatible torch version 2.7.1" in fault.message for fault in answer.fallbacks)
 
 
+def test_a_library_of_the_system_that_a_package_without_compiled_files_opens_is_searched_for(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.package("sounddevice", "0.5.6", "sounddevice.py")
+    (site.folder / "sounddevice.py").write_text("")
+    library = site.folder / site.library("system/libportaudio.so.2")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library.parent))
+    [answer] = resolve(site.host()).packages
+    assert (answer.name, answer.verdict) == ("sounddevice", Verdict.LOADS)
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    answer = site.answer("sounddevice")
+    if answer.verdict is Verdict.LOADS:
+        pytest.skip("this system has PortAudio")
+    assert (answer.verdict, answer.faults[0].cause) == (Verdict.FAILS, "PortAudio library not found")
+
+
+def test_usearch_finds_the_functions_that_numkong_makes_visible(site: Site) -> None:
+    code = "int nk_dot(void); int use(void) { return nk_dot(); }"
+    compiled = site.library("usearch/compiled.so", module="compiled", code=code)
+    site.package("usearch", "2.26.6", compiled, usearch="from usearch import compiled\n")
+    assert (site.answer("usearch").verdict, site.answer("usearch").faults[0].name) == (
+        Verdict.FAILS,
+        "nk_dot",
+    )
+    numkong = site.library("numkong/_numkong.so", module="_numkong", code="int nk_dot(void) { return 1; }")
+    site.package("numkong", "7.8.6", numkong, numkong="")
+    assert site.answer("usearch").verdict is Verdict.LOADS
+
+
+def test_a_library_that_is_opened_where_it_is_needed_first_and_is_gone(site: Site) -> None:
+    """The package llvmlite can be imported without its library; llvmlite.binding, and so numba, cannot."""
+    library = site.library("llvmlite/binding/libllvmlite.so")
+    (site.folder / "llvmlite/binding/__init__.py").write_text("")
+    site.package("llvmlite", "0.50.0", library, llvmlite="")
+    site.package("numba", "0.68.1", numba="import llvmlite.binding\n")
+    with (site.folder / "numba-0.68.1.dist-info/METADATA").open("a") as file:
+        file.write("Requires-Dist: llvmlite\n")
+    assert site.answer("numba").verdict is site.answer("llvmlite").verdict is Verdict.LOADS
+    (site.folder / library).unlink()
+    assert site.answer("numba").verdict is Verdict.FAILS
+    answer = site.answer("llvmlite")
+    assert (answer.verdict, answer.fallbacks[0].name) == (Verdict.FALLS_BACK, "libllvmlite.so")
+
+
+def test_a_copy_of_a_library_that_is_mapped_already_is_not_searched_for(site: Site) -> None:
+    """Importing scipy imports numpy first, whose copy of a library it then gets."""
+    names = [f"{name}.libs/libgfortran-0352e75f.so.5" for name in ("numpy", "scipy")]
+    for name, library in zip(("numpy", "scipy"), map(site.library, names), strict=True):
+        extension = site.library(f"{name}/_core.so", module="_core")
+        options = ["-shared", "-Wl,--no-as-needed", f"-Wl,-rpath,$ORIGIN/../{name}.libs"]
+        command = ["cc", *options, "-o", str(site.folder / extension), "-xc", "-", "-xnone"]
+        code = b"void *PyInit__core(void) { return 0; }"
+        subprocess.run([*command, str(site.folder / library)], input=code, check=True)
+        text = "import numpy\n" * (name == "scipy") + f"from {name} import _core\n"
+        site.package(name, "1.0", extension, library, **{name: text})
+    [answer] = resolve(site.host(), ["scipy"], with_files=True).packages
+    needs = {need.name: need for file in answer.files for need in file.needs if "scipy" in file.path}
+    found = needs["libgfortran-0352e75f.so.5"]
+    assert (found.path, found.step) == (f"{site.folder}/{names[0]}", "already loaded")
+
+
+def test_the_tree_has_what_a_row_opens(site: Site) -> None:
+    library = site.library("wasmtime/linux-x86_64/_libwasmtime.so")
+    site.package("wasmtime", "50.0.1", library, wasmtime="")
+    [answer] = resolve(site.host(), ["wasmtime"], with_files=True).packages
+    assert f"{site.folder}/{library}" in [file.path for file in answer.files]
+    (site.folder / library).unlink()
+    assert site.answer("wasmtime").verdict is Verdict.FAILS
+
+
+def test_one_of_some_libraries_has_to_be_there(site: Site) -> None:
+    site.torch()
+    site.package("torchcodec", "0.7.0", torchcodec="import torch\n")
+    assert "needs FFmpeg" in site.answer("torchcodec").faults[0].message
+
+
 def test_a_search_path_as_long_as_tensorflows_is_read_whole(site: Site, no_cublas: None) -> None:
     """TensorFlow 2.21 has one of 20,000 characters."""
     site.library("far/libfar.so.9")
