@@ -10,9 +10,12 @@ from click.core import ParameterSource
 
 from mlbackends.base.errors import BadInput, shown
 from mlbackends.base.mounts import mount_of
+from mlbackends.base.tables import table
 from mlbackends.model.records import Presence, Report
 from mlbackends_cli import formats
 from mlbackends_cli.terminal import ProgressLine
+
+_TEXTS: dict[str, str] = table(os.path.join(os.path.dirname(__file__), "options"))
 
 Command = Callable[..., Any]
 Completion = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -31,7 +34,8 @@ def option(
     """Return an option; one without a metavar or a kind of value is a flag.
 
     spec: its names, that of the parameter if it is another, and a metavar: "--policy policies FILE".
-    about: the help. usual: the default, which the help shows. many: the option is repeatable.
+    about: the help, or its name in options.json. usual: the default, which the help shows. many: the option
+    is repeatable.
     """
     words = spec.split()
     names = [word for word in words if word[0] == "-" or (word.isidentifier() and word.islower())]
@@ -45,7 +49,7 @@ def option(
         if "flag_value" not in more:  # with which it has a value where none is typed
             more.setdefault("callback", _not_empty)
         more |= {"default": usual, "type": kind, "multiple": many, "show_default": bool(usual)}
-    return click.option(*names, help=about, **more)
+    return click.option(*names, help=_TEXTS.get(about, about), **more)
 
 
 def _not_empty(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
@@ -177,25 +181,12 @@ def root_option(about: str = "") -> Callable[[Command], Command]:
 
 
 OUTPUT = option("--output FILE", "Write to FILE, completely or not at all; - is stdout.", usual="")
-COLOR = option(
-    "--color",
-    "Colour; auto respects NO_COLOR, FORCE_COLOR, CLICOLOR and the terminal.",
-    usual="auto",
-    one_of=["auto", "always", "never"],
-)
+COLOR = option("--color", "color", usual="auto", one_of=["auto", "always", "never"])
 TIMEOUT = timeout_option(5.0)
-PYTHON = option(
-    "--python EXE",
-    "Inspect the packages of another Python environment, by its interpreter.",
-    usual="",
-)
+PYTHON = option("--python EXE", "python", usual="")
 DEPTH = depth_option(Presence.USABLE.value)
 PID = option("--pid", "Inspect a running process: what it has loaded.", kind=click.IntRange(min=1))
-REDACT = option(
-    "--redact/--no-redact",
-    "Replace host name, user, home folder, serial numbers, UUIDs and addresses.",
-    usual=True,
-)
+REDACT = option("--redact/--no-redact", "redact", usual=True)
 
 
 def written(*kinds: str, **how: Any) -> Callable[[Command], Command]:

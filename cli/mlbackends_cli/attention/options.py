@@ -23,12 +23,7 @@ _VALUES = {
 
 def problem_options(command: Command) -> Command:
     """Give a command the words of a problem, and --problems; `wordings_of` reads them."""
-    command = option(
-        "--problems FILE",
-        "Read problems from a file, one per line in the words of these options, - for standard"
-        " input; options on the command line are defaults for the lines.",
-        many=True,
-    )(command)
+    command = option("--problems FILE", "problems", many=True)(command)
     for name, word in reversed(WORDS.items()):
         kind: dict[str, Any] = {"is_flag": True}
         if not word.flag:
@@ -82,11 +77,7 @@ def backend_option(about: str, spec: str = "--backend names NAME") -> Callable[[
     return option(spec, about, many=True, shell_complete=complete_backend)
 
 
-PYTHON = option(
-    "--python pythons [PEER=]EXE",
-    "Look for peers, or for one of them, in another Python environment, by its interpreter (repeatable).",
-    many=True,
-)
+PYTHON = option("--python pythons [PEER=]EXE", "peers python", many=True)
 FORMAT = written(also=("table", "markdown"))
 
 
@@ -102,9 +93,5 @@ def run_options(least_rounds: int, rounds: int, seconds: float) -> Callable[[Com
         PYTHON,
         option("--rounds N", f"Number of timing rounds{no_timing}.", usual=rounds, kind=kind),
         timeout_option(seconds, about, most=86400),
-        option(
-            "--from saved FILE",
-            "Show a run that --format json saved in FILE; nothing is computed.",
-            usual="",
-        ),
+        option("--from saved FILE", "from", usual=""),
     )

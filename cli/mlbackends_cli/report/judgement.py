@@ -50,10 +50,7 @@ _WRITTEN = ("form", "fail_on", "strict", "details", "output", "color")
 def fail_on_option(default: str) -> Callable[[Command], Command]:
     """Return the option for the severity from which findings end the command with 1."""
     return option(
-        "--fail-on",
-        "Exit 1 if a check of this severity or worse failed.",
-        usual=default,
-        one_of=[*(severity.value for severity in Severity), NEVER],
+        "--fail-on", "fail-on", usual=default, one_of=[*(severity.value for severity in Severity), NEVER]
     )
 
 
@@ -88,28 +85,11 @@ _options = together(
     PYTHON,
     DEPTH,
     TIMEOUT,
-    option(
-        "--within SECONDS",
-        "Give up after this time; the result is then undetermined.  [default: no limit; with"
-        " another --exit-code than plain 50]",
-        kind=Seconds(min=0.1, max=86400),
-    ),
+    option("--within SECONDS", "within", kind=Seconds(min=0.1, max=86400)),
     REDACT,
     format_option("outcome", about="Output format: for people, for programs, or for CI and monitoring."),
-    option(
-        "--exit-code codes",
-        "Convention of the exit codes. nagios: 0 OK, 1 a warning failed, 2 an error failed, 3"
-        " undetermined, regardless of --fail-on. npd (node-problem-detector): 0 OK, 1 a problem"
-        " of the node, 2 undetermined. slurm: 1 a problem of the node, else 0.",
-        usual=PLAIN,
-        one_of=[*UNKNOWN_CODES],
-    ),
-    option(
-        "--problem",
-        "Report only problems of the node (hardware, driver, limits) or of the user (packages,"
-        " variables).  [default: any; with --exit-code npd or slurm, node]",
-        one_of=[ANY, *(problem.value for problem in Problem)],
-    ),
+    option("--exit-code codes", "exit-code", usual=PLAIN, one_of=[*UNKNOWN_CODES]),
+    option("--problem", "problem", one_of=[ANY, *(problem.value for problem in Problem)]),
     OUTCOME,
 )
 

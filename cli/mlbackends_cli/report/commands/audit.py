@@ -33,11 +33,7 @@ from mlbackends_cli.report.judgement import POLICIES, judging
 @documented()
 @click.argument("subject", metavar="[FILE|DIR|-]", default="-")
 @POLICIES
-@option(
-    "--require requirements ASSERTION",
-    "Check this without a file, such as 'cpu.capability >= AVX2' (repeatable).",
-    many=True,
-)
+@option("--require requirements ASSERTION", "require", many=True)
 @option("--init write_policy", "Write a policy that this machine satisfies.")
 @judging
 def command(

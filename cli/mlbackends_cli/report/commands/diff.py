@@ -58,18 +58,8 @@ _COLOURS = {Kind.ADDED: "green", Kind.REMOVED: "red", Kind.CHANGED: "yellow"}
 @documented()
 @click.argument("before", metavar="A", required=False, default="")
 @click.argument("after", metavar="B", required=False, default="")
-@option(
-    "--python pythons EXE",
-    "Inspect the packages of another Python environment, by its interpreter. Given twice,"
-    " the two environments are compared; given once without A and B, ours is compared with"
-    " it.",
-    many=True,
-)
-@option(
-    "--only GLOB",
-    "Compare only matching names, such as 'cpu.*' or cudnn; a name includes all names below it.",
-    many=True,
-)
+@option("--python pythons EXE", "diff python", many=True)
+@option("--only GLOB", "only", many=True)
 @option("--ignore GLOB", "Ignore matching names, and all names below them.", many=True)
 @format_option("outcome", about="Output format; json has every value in full.")
 @fail_on_option("note")

@@ -59,10 +59,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @documented()
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1, shell_complete=_complete)
 @format_option(also=("text", "markdown"), default="text", about="Output format; json is for devices.")
-@option(
-    "--report --root subject FILE|DIR|-",
-    "For devices: compare with this saved report or recorded machine; - is the live one.  [default: -]",
-)
+@option("--report --root subject FILE|DIR|-", "report")
 @OUTPUT
 @COLOR
 def command(topics: tuple[str, ...], form: str, subject: str | None, output: str, color: str) -> None:

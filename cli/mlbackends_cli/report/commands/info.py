@@ -76,35 +76,15 @@ def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str
 @documented()
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=completing(_probes))
 @format_option("report", also=("frame", "slurm"), about="Output format of the report.")
-@option(
-    "--get wanted DOTTED.NAME",
-    "Print only this value, such as cpu.capability; exit 1 if there is no such value, 3 if"
-    " it could not be determined. Repeatable: one line for each, empty if there is no value.",
-    many=True,
-    shell_complete=_complete_values,
-)
+@option("--get wanted DOTTED.NAME", "get", many=True, shell_complete=_complete_values)
 @depth_option(None, "usable; with --pid only for versions; with --root found")
-@option(
-    "--deep",
-    "At --depth usable, import every package, as `backends doctor` does, and compute with"
-    " torch, jax and tensorflow.",
-)
-@option(
-    "--require requirements NAME[SPEC]",
-    "Exit 1 with the reason unless NAME reaches the presence level of --depth, and its"
-    " version or value satisfies SPEC, such as cudnn>=9.10 or cpu.cores>=8.",
-    many=True,
-    shell_complete=_complete_values,
-)
+@option("--deep", "deep")
+@option("--require requirements NAME[SPEC]", "info require", many=True, shell_complete=_complete_values)
 @option("--strict", "Exit 3 if something could not be determined.")
 @root_option()
-@option("--python EXE", "Inspect the packages of another Python environment, by its interpreter.")
+@option("--python EXE", "python")
 @PID
-@option(
-    "--redact/--no-redact",
-    "Replace host name, user, home folder, serial numbers, UUIDs and addresses.  [default: --redact;"
-    " with --get --no-redact]",
-)
+@option("--redact/--no-redact", "info redact")
 @TIMEOUT
 @option("--absent", "List what was not found, with a description of each, instead of the page.")
 @option("--timing", "Show how long each probe took.")

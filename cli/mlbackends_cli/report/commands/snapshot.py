@@ -44,10 +44,7 @@ _NOTHING_REPLACED = "nothing was replaced: this names the machine and its user"
 
 @documented()
 @click.argument("target", metavar="FILE.json|FILE.machine|DIR")
-@option(
-    "--keep-identity",
-    "Keep host name, user, home folders, serial numbers, UUIDs and hardware addresses as they are.",
-)
+@option("--keep-identity", "keep-identity")
 @option("--overwrite", "Replace an existing file or recorded machine.")
 @root_option("Save a recorded machine, not this one.")
 @PYTHON

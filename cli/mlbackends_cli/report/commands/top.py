@@ -52,22 +52,10 @@ _HELP = (__doc__ or "").partition("Keys:\n")[2].partition("\n\n")[0].splitlines(
 @option("--once", "Print one page, measured over --interval, and exit.")
 @option("--interval SECONDS", "Time between two samples.", usual=1.0, kind=Seconds(min=0.1, max=3600))
 @option("--sort", "Sort key of the processes.", usual="cpu", one_of=[*SORTS])
-@option(
-    "--pid pids",
-    "Show only this process (repeatable). With --once, exit 2 if it does not exist.",
-    kind=click.IntRange(min=1),
-    many=True,
-)
-@option(
-    "--filter text TEXT",
-    "Only processes with this text in their PID, name, user, command or libraries.",
-    usual="",
-)
+@option("--pid pids", "pid", kind=click.IntRange(min=1), many=True)
+@option("--filter text TEXT", "filter", usual="")
 @format_option(also=("table",), about="Output format of --once.")
-@option(
-    "--redact/--no-redact",
-    "Replace user names and home folders, and omit commands.  [default: --redact with --once]",
-)
+@option("--redact/--no-redact", "top redact")
 @OUTPUT
 @COLOR
 def command(

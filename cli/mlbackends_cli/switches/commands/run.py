@@ -83,18 +83,8 @@ _launch_options = together(
         "token_normalize_func": lambda name: name.replace("_", "-"),
     }
 )
-@option(
-    "--set texts NAME=VALUE",
-    "Set a switch, such as cudnn.benchmark=true. `backends flags list` has the names; none"
-    " as the VALUE of a number leaves it to the library. May be given again.",
-    many=True,
-    shell_complete=complete_setting,
-)
-@option(
-    "--flags files FILE.toml",
-    "Set the switches of a file; --set goes before it. May be given again.",
-    many=True,
-)
+@option("--set texts NAME=VALUE", "set", many=True, shell_complete=complete_setting)
+@option("--flags files FILE.toml", "flags", many=True)
 @option("--fit fits", "Set the threads of every runtime, and the CPUs, to what the limits leave.")
 @_launch_options
 @click.argument("command_line", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)

@@ -49,26 +49,10 @@ from mlbackends_cli.terminal import ProgressLine, page
 
 @documented()
 @run_options(1, 11, 120.0)
-@option(
-    "--against NAME",
-    "The backend that the others are compared with.  [default: the first peer, else the slowest]",
-    usual="",
-    shell_complete=complete_backend,
-)
-@option(
-    "--plot plots [FILE.svg|FILE.png]",
-    "Draw speed over length, and a roofline; bars on the terminal without a FILE. PNG needs extra png.",
-    many=True,
-    is_flag=False,
-    flag_value="",
-)
+@option("--against NAME", "against", usual="", shell_complete=complete_backend)
+@option("--plot plots [FILE.svg|FILE.png]", "plot", many=True, is_flag=False, flag_value="")
 @option("--compare then FILE", "Compare with a run that was saved by --format json.", usual="")
-@option(
-    "--fail-below RATIO",
-    "With --compare, exit 1 if a backend has less than RATIO times its saved share of the peak.",
-    usual=0.0,
-    kind=click.FloatRange(min=0, max=100),
-)
+@option("--fail-below RATIO", "fail-below", usual=0.0, kind=click.FloatRange(min=0, max=100))
 @written(also=("table", "markdown", "html"))
 def command(
     against: str,

@@ -169,11 +169,7 @@ def _print(name: str, values: Mapping[str, object]) -> None:
     default="shell",
     about="shell is for eval, dotenv for docker --env-file.",
 )
-@option(
-    "--shell",
-    "The shell that will read it.  [default: sh; on Windows the shell that runs backends]",
-    one_of=SHELLS,
-)
+@option("--shell", "shell", one_of=SHELLS)
 @with_values
 @OUTPUT
 def env(form: str, shell: str | None, files: tuple[str, ...], settings: tuple[str, ...], output: str) -> int:
