@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib.machinery
 import json
+import os
 import platform
 import re
 import shutil
@@ -16,6 +18,8 @@ import jsonschema
 import pytest
 from running import backends
 
+from mlbackends.host.host import Host
+from mlbackends.loading.linker import Process
 from mlbackends_cli.loading.targets import target_machine
 from mlbackends_cli.report.commands.schema import SCHEMAS
 
@@ -347,11 +351,43 @@ def test_a_program_is_judged_as_it_starts(folder: Path) -> None:
 
 
 def test_a_recording_has_no_files_to_follow(tmp_path: Path) -> None:
-    (tmp_path / "host.json").write_text("{}")
-    done = backends("resolve", "--root", str(tmp_path))
+    for described, words in (
+        ('{"python": {"path": ["/usr/lib"]}}', "is a recording, which does not have the files of packages\n"),
+        ('{"platform": "darwin"}', "is a recording, which does not have the files of packages\n"),
+        ("{}", "this root has no Python in /usr/local/bin, /usr/bin, /opt/conda/bin\n"),
+    ):
+        (tmp_path / "host.json").write_text(described)
+        done = backends("resolve", "--root", str(tmp_path))
+        assert (done.returncode, done.stdout, words in done.stderr) == (3, "", True)
 
-    assert (done.returncode, done.stdout) == (3, "")
-    assert "is a recording, which does not have the files of packages" in done.stderr
+
+def test_an_unpacked_image_is_followed_with_the_libraries_that_it_has(tmp_path: Path) -> None:
+    image, real = tmp_path / "image", os.path.realpath(sys.executable)
+    library = f"usr/lib/python{sys.version_info[0]}.{sys.version_info[1]}"
+    site, absent = image / library / "site-packages", tmp_path / "libabsent.so.3"
+    compiled(absent, "")
+    tag = importlib.machinery.EXTENSION_SUFFIXES[0]
+    for name, linked in (("good", ()), ("lacking", (absent,))):
+        compiled(site / name / "_C.so", "void *PyInit__C(void) { return 0; }\n", *linked)
+        (site / name / "_C.so").rename(site / name / f"_C{tag}")
+        installed(site, name, f"{name}/_C{tag}")
+    (image / library / "os.py").write_text("")
+    (image / "root").mkdir()
+    for path in (*(mapped.path for mapped in Process(Host(), real).mapped), "/etc/ld.so.cache"):
+        at = image / (f"usr/bin/{library[8:]}" if path == real else path[1:])
+        at.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, at)
+    for described in ("", '{"uname": {"sysname": "Linux"}}'):
+        if described:
+            (image / "host.json").write_text(described)
+        done = backends("resolve", "--root", str(image), "--all")
+        assert done.returncode == 1
+        assert "✓ good 1.0 loads\n" in done.stdout
+        assert "libabsent.so.3: cannot open shared object file" in done.stdout
+    (image / f"usr/bin/{library[8:]}").unlink()
+    file = f"/{library}/site-packages/good/_C{tag}"
+    assert backends("resolve", "--root", str(image), file).stdout == f"✓ {file} loads\n"
+    assert backends("resolve", "--root", str(image)).returncode == 3
 
 
 def test_info_and_doctor_show_what_does_not_load_once_for_each_cause(folder: Path) -> None:

@@ -337,8 +337,11 @@ class Host:
 
     @property
     def machine(self) -> str:
-        """The processor as the kernel spells it: x86_64, aarch64, ppc64le, s390x, riscv64."""
-        return self.uname().get("machine", "")
+        """The processor as the kernel spells it: x86_64, aarch64, ppc64le, s390x, riscv64.
+
+        Where no kernel names it, as in an image, it is that of the interpreter.
+        """
+        return self.uname().get("machine", "") or str(self.python.get("machine", ""))
 
     def affinity(self) -> tuple[int, ...] | None:
         """Return the CPUs that the process may run on, None if that is not known."""

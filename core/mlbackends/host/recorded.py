@@ -177,7 +177,8 @@ def opened(folder: str, has_environment: bool) -> Opened:
     extracts = _decoded(call, folder, "extracts.json", dict[str, dict[str, Any]])
     commands = inside(call, folder, "commands")
     inner = inside(call, folder, "root")
-    top = inner if call(os.path.isdir, inner) else folder
+    is_system = call(os.path.isdir, posixpath.join(folder, "usr"))  # whose /root is a home folder
+    top = inner if not is_system and call(os.path.isdir, inner) else folder
     looked_for = (*TOP_FOLDERS, *_OF_ENVIRONMENTS)
     present = {name for name in looked_for if call(os.path.lexists, posixpath.join(top, name))}
     if has_environment or has_description:

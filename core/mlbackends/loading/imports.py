@@ -23,6 +23,7 @@ from mlbackends.host.python.packages import (
     python_release,
     record_bytes,
 )
+from mlbackends.libraries.c_runtime import c_library
 
 #: What catches the failure of an extension module, and also that of a module that is not installed.
 _CATCHING = frozenset(["ImportError", "Exception", "BaseException", ""])
@@ -190,7 +191,7 @@ def suffixes(host: Host) -> tuple[str, ...]:
         return (f".cp{major}{minor}-{tag}.pyd", ".pyd", ".py")
     if host.platform == "darwin":
         return (f".cpython-{major}{minor}-darwin.so", f".abi{major}.so", ".so", ".py")
-    libc = "musl" if "musl" in str(host.system("libc") or "") else "gnu"
+    libc = "musl" if c_library(host)[0] == "musl" else "gnu"
     tag = f"cpython-{major}{minor}"
     return (f".{tag}-{host.machine}-linux-{libc}.so", f".{tag}.so", f".abi{major}.so", ".so", ".py")
 

@@ -28,6 +28,7 @@ from msgspec.structs import replace
 from mlbackends.base.errors import NotALibrary
 from mlbackends.base.quantities import dotted_numbers
 from mlbackends.host.host import Host, once_per_host
+from mlbackends.libraries.c_runtime import c_library
 from mlbackends.libraries.elf import ElfImage, text_of
 from mlbackends.libraries.loader_cache import cache_entries
 from mlbackends.loading.dynamic_symbols import DynamicSymbols
@@ -131,6 +132,9 @@ class Process:
         self.faults: tuple[Fault, ...] = ()
         if program:
             self._start(program)
+        elif loaders := [path for pattern in _LOADERS for path in host.glob(pattern)]:
+            self.loader_file = loaders[0]
+            self._find(self.loader_file, None, [])
 
     def copy(self) -> "Process":
         """Return a process in the same state, which goes its own way from here."""
@@ -292,11 +296,10 @@ class Process:
         if own and (file.machine, file.bits) != (own.machine, own.bits):
             words = f"the file is for {file.machine}; this process is {own.machine}"
             raise Refused("wrong-architecture", words)
-        if file.has_executable_stack and self.root:
-            libc = self.host.system("libc") or ("", "")
-            if dotted_numbers(str(libc[1])) >= _NO_EXECUTABLE_STACKS:
-                words = "cannot enable executable stack as shared object requires: Invalid argument"
-                raise Refused("executable-stack", words)
+        asks = file.has_executable_stack and self.root
+        if asks and dotted_numbers(c_library(self.host)[1]) >= _NO_EXECUTABLE_STACKS:
+            words = "cannot enable executable stack as shared object requires: Invalid argument"
+            raise Refused("executable-stack", words)
         return file
 
     def _refusal(self, name: str, asking: Mapped | None, tried: dict[str, tuple[str, str]]) -> Fault | None:
@@ -433,6 +436,7 @@ def _current_folder(host: Host) -> str:
     return os.getcwd() if host.is_live else "/"
 
 
+_LOADERS = ("/lib64/ld-linux-*.so.*", "/lib/ld-linux-*.so.*", "/lib/ld-musl-*.so.1")
 _FOLDERS = re.compile(rb"(?:/[\w./+-]*lib[\w./+-]*/\0){2,}")
 _LOADER_BYTES = 4 << 20
 _NO_EXECUTABLE_STACKS = (2, 41)

@@ -235,6 +235,16 @@ def test_a_circle_of_libraries_may_be_longer_than_pythons_limit_of_recursion(tmp
     assert not opened(tmp_path / "lib0000.so", {}).faults
 
 
+@pytest.mark.parametrize(("glibc", "is_refused"), [("2.40", False), ("2.41", True)])
+def test_glibc_2_41_and_newer_refuse_an_executable_stack(
+    tmp_path: Path, glibc: str, is_refused: bool
+) -> None:
+    built(tmp_path, {"top.so": ("-nostdlib", "-Wl,-z,execstack")})
+    (tmp_path / "host.json").write_text(f'{{"system": {{"libc": "glibc {glibc}"}}}}')
+    opening = Process(Host(str(tmp_path))).open("/top.so")
+    assert [fault.code for fault in opening.faults] == ["executable-stack"] * is_refused
+
+
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     folder = tmp_path_factory.mktemp("samples")

@@ -20,6 +20,7 @@ Examples:
 """
 
 import os
+from contextlib import suppress
 
 import click
 from msgspec.structs import replace
@@ -29,6 +30,7 @@ from mlbackends.host.host import Host
 from mlbackends.host.interpreter import of_process, query
 from mlbackends.host.python.packages import python_folders
 from mlbackends.loading.before import before
+from mlbackends.loading.image import python_below
 from mlbackends.loading.lookup import lookup
 from mlbackends.loading.outcome import outcome_of
 from mlbackends.loading.packages import resolve
@@ -44,7 +46,7 @@ from mlbackends_cli.terminal import ProgressLine, page
 
 #: By option those that would be ignored next to it.
 _NOT_WITH = {
-    "--root": ("--pid", "--python"),
+    "--root": ("--pid",),
     "--if-installed": ("--lock",),
     "--matrix": ("--why", "--tree"),
     "--why": ("--tree",),
@@ -100,17 +102,19 @@ def command(
                 raise BadInput(f"{option_name} cannot be combined with {other}", "leave one of them out")
     if index and not wanted:
         raise BadInput("--index is for --if-installed alone", "add --if-installed REQUIREMENT")
+    root = root if root and os.path.abspath(root) != "/" else None
     inspected = of_process(pid, 5.0) if pid else None
-    if python:
+    notes: tuple[str, ...] = ()
+    if root:
+        # Files need no Python.
+        with suppress(*[Incomplete] * (subjects != () and all("/" in subject for subject in subjects))):
+            inspected, notes = python_below(Host(root), python)
+    elif python:
         inspected = query(python)
     elif pid and not inspected:
         message = f"process {pid} is not a Python interpreter of this user"
         raise BadInput(message, "name the interpreter whose packages it imports with --python")
     host = Host(root or "/", pid=pid, python=inspected)
-    is_recorded = root and (".machine" in os.path.basename(root) or os.path.isfile(f"{root}/host.json"))
-    if is_recorded and not any(host.glob(f"{folder}/*/*.py") for folder in python_folders(host)):
-        message = f"{root} is a recording, which does not have the files of packages"
-        raise Incomplete(message, "run this on the machine itself, or give --root its whole file system")
     paths = [os.path.abspath(subject) if "/" in subject and not root else subject for subject in subjects]
     targets = tuple(target_machine(name) for name in machines)
     style = page(color, output, details=details)
@@ -124,7 +128,9 @@ def command(
             return exits.YES
         answer = resolve(host, plan.packages, targets=targets, with_files=whole, progress=progress)
         lookups = tuple(lookup(host, answer.packages, name) for name in names)
-        resolution = replace(answer, packages=(*plan.lacking, *answer.packages), notes=plan.notes())
+        resolution = replace(
+            answer, packages=(*plan.lacking, *answer.packages), notes=(*notes, *plan.notes())
+        )
     code = CODES.get(resolution.verdict, exits.NO)
     if names:
         code = exits.YES if all(found.definers for found in lookups) else exits.NO
