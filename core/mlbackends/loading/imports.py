@@ -35,6 +35,7 @@ LIBRARY = pattern(r"/lib[^./]*\.so$")
 _SHARED = bytes_pattern(rb'\.(?:so|dylib|dll|pyd|DLL)(?=[.,"\s]|\Z)[^\n]*')
 #: How the names of shared objects end, by platform; on Linux a version may follow.
 _ENDINGS = {"win32": (".pyd", ".dll"), "darwin": (".so", ".dylib")}
+_OPENS = bytes_pattern(rb"\b(?:CDLL|PyDLL|dlopen|LoadLibrary|load_library)\(")
 _SOURCE = bytes_pattern(rb'\.py(?=[,"\s]|\Z)[^\n]*')
 _LAZY = pattern(r"(?i)lazy|optional|logger")
 _Importing = ast.Import | ast.ImportFrom | ast.Call
@@ -210,6 +211,12 @@ def shared_objects(host: Host, dist: Distribution) -> tuple[str, ...]:
         if is_shared_object(host, name)
     )
     return tuple(dict.fromkeys(paths))
+
+
+def opens_libraries(host: Host, dist: Distribution) -> bool:
+    """Return whether a distribution's Python code has a call that opens a library."""
+    paths = (f"{dist.folder}/{name}" for name in listed_files(record_bytes(host, dist), _SOURCE))
+    return any(_OPENS.search(host.read_bytes(path, _MODULE_BYTES)) for path in paths)
 
 
 def is_shared_object(host: Host, path: str) -> bool:

@@ -14,10 +14,12 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mlbackends.base.patterns import pattern
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
+from mlbackends.host.python.frameworks import nvidia_gpus
 from mlbackends.host.python.packages import Distribution, distribution, distributions, python_folders
 from mlbackends.loading.assumed import Assumed
 from mlbackends.loading.environment import Environment, modules_of, providers
@@ -66,6 +68,11 @@ def rows() -> tuple[Later, ...]:
     """Return every row."""
     data: dict[str, list[dict[str, Any]]] = table("loading/later.toml")
     return msgspec.convert(data["open"], tuple[Later, ...])
+
+
+def is_known_later(dist: Distribution) -> bool:
+    """Return whether a row has what a package opens while it runs."""
+    return any(dist.name in row.distributions for row in rows())
 
 
 def later(environment: Environment, dist: Distribution) -> tuple[Fault, ...]:
@@ -125,15 +132,24 @@ def _rows_of(host: Host, dist: Distribution) -> Iterator[Later]:
 @once_per_host
 def has_driver(host: Host) -> bool:
     """Return whether NVIDIA's driver library is found in this environment."""
-    return not Process(host, str(host.python.get("executable", ""))).open(_DRIVER[0]).faults
+    return not _driver_faults(host)
 
 
-def driver_notes(host: Host, dist: Distribution) -> tuple[str, ...]:
-    """Return the note that a package which is for NVIDIA's GPUs alone has no driver here, or nothing."""
-    is_for_gpus = any(dist.name in row.distributions and not row.both for row in rows())
-    if host.platform != "linux" or not is_for_gpus or not _FOR_GPUS.search(dist.name) or has_driver(host):
-        return ()
-    return ("No NVIDIA driver is installed here, without which it uses no GPU.",)
+@once_per_host
+def _driver_faults(host: Host) -> tuple[Fault, ...]:
+    return Process(host, str(host.python.get("executable", ""))).open(_DRIVER[0]).faults
+
+
+def without_driver(host: Host, dist: Distribution) -> tuple[tuple[Fault, ...], tuple[str, ...]]:
+    """Return that a package for NVIDIA's GPUs finds no driver: a fault where there is a GPU, else a note."""
+    named = any(dist.name in row.distributions and not row.both for row in rows())
+    is_for_gpus = torch_cuda(host) if dist.name == "torch" else named and _FOR_GPUS.search(dist.name)
+    if host.platform != "linux" or not is_for_gpus or has_driver(host):
+        return (), ()
+    if gpus := nvidia_gpus(host):
+        costs = f"for the NVIDIA GPU at {gpus[0].address}: {dist.name} uses the CPU only"
+        return tuple(replace(f, code="not-opened-later", cause=costs) for f in _driver_faults(host)), ()
+    return (), ("No NVIDIA driver is installed here, without which it uses no GPU.",)
 
 
 _FOR_GPUS = pattern(r"-gpu$|cuda1\d")

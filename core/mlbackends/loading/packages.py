@@ -39,10 +39,11 @@ from mlbackends.loading.imports import (
     lost_files,
     lost_modules,
     module_file,
+    opens_libraries,
     shared_objects,
     suffixes,
 )
-from mlbackends.loading.later import driver_notes, later
+from mlbackends.loading.later import is_known_later, later, without_driver
 from mlbackends.loading.linker import Opening, Process, object_file
 from mlbackends.loading.preloads import preload_of, rows
 from mlbackends.loading.remedies import remedied
@@ -56,6 +57,9 @@ from mlbackends.model.loading import (
     TargetMachine,
     Verdict,
 )
+
+#: So many libraries are named in a note.
+_NAMED = 3
 
 
 def resolve(
@@ -289,7 +293,11 @@ class _Packages:
         drivers = [target.driver for target in self._targets] or [driver_release(host)]
         fallbacks += tuple(fault for driver in drivers for fault in driver_faults(dist, its_own, driver))
         of_chip, notes = code_for(host, dist, self._targets)
-        notes = (*notes, *(() if self._targets else driver_notes(host, dist)))
+        if own and not (roots or preloading or is_known_later(dist)) and opens_libraries(host, dist):
+            names = joined(sorted(set(map(posixpath.basename, own)))[:_NAMED])
+            notes = (f"It has shared libraries that nothing here was seen to open: {names}.", *notes)
+        without, of_driver = ((), ()) if self._targets or faults else without_driver(host, dist)
+        notes, fallbacks = (*notes, *of_driver), (*without, *fallbacks)
         # Of another machine the chip is what was asked about.
         faults = (*of_chip, *faults) if self._targets else (*faults, *of_chip)
         return PackageLoading(

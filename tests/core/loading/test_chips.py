@@ -19,6 +19,7 @@ from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distribution
 from mlbackends.loading.chips import code_for, gpus
 from mlbackends.loading.gpu_code import Target, read_all_gpu_code, read_gpu_code
+from mlbackends.loading.later import without_driver
 from mlbackends.loading.packages import resolve
 from mlbackends.model.loading import Fault, TargetMachine, Verdict
 
@@ -196,6 +197,27 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
+
+
+def test_without_a_driver_a_build_for_gpus_falls_back_where_there_is_one(machine: Machine) -> None:
+    for name in ("torch", "onnxruntime-gpu", "onnxruntime"):
+        machine.install({}, name=name)
+    machine.write("site/torch/version.py", "cuda: str = '13.0'\n")
+
+    def answers() -> list[tuple[list[str], int]]:
+        host = machine.host()
+        dists = [distribution(host, name) for name in ("torch", "onnxruntime-gpu", "onnxruntime")]
+        found = [without_driver(host, dist) for dist in dists if dist]
+        return [([fault.name for fault in faults], len(notes)) for faults, notes in found]
+
+    assert answers() == [([], 1), ([], 1), ([], 0)]
+    for name, text in (("vendor", "0x10de"), ("device", "0x2330"), ("class", "0x030200")):
+        machine.write(f"sys/bus/pci/devices/0000:65:00.0/{name}", f"{text}\n")
+    assert answers() == [(["libcuda.so.1"], 0), (["libcuda.so.1"], 0), ([], 0)]
+    (package,) = resolve(machine.host(), ["onnxruntime-gpu"]).packages
+    assert package.verdict is Verdict.FALLS_BACK
+    assert "0000:65:00.0" in package.fallbacks[0].cause
+    assert "install the driver" in package.fallbacks[0].hint
 
 
 OLD = elf({".nv_fatbin": container((CUBIN, 80, 0)) + container((CUBIN, 80, 0), (CUBIN, 90, ARCHITECTURE))})

@@ -447,3 +447,7 @@ def test_a_library_that_the_package_names_is_opened_without_extension_modules(si
     )
     (site.folder / "bound/__init__.py").write_text("")
     assert site.answer("bound").verdict is Verdict.LOADS
+    assert not site.answer("bound").notes
+    (site.folder / "bound/__init__.py").write_text("import ctypes\nctypes.CDLL(f'{folder}/libbound.so')\n")
+    [note] = site.answer("bound").notes
+    assert note == "It has shared libraries that nothing here was seen to open: libbound.so."

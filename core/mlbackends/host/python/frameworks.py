@@ -17,7 +17,7 @@ from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import Reason
 from mlbackends.host.declared import not_valid, steering
 from mlbackends.host.host import Host
-from mlbackends.host.pci import of_vendor
+from mlbackends.host.pci import PciDevice, of_vendor
 from mlbackends.host.python.packages import (
     Distribution,
     distributions,
@@ -287,14 +287,17 @@ def torch_version_file(host: Host) -> str:
     return host.read(f"{location}/version.py", 1 << 16) if location else ""
 
 
-def gpu_unused(host: Host, build: str, hint: str) -> Reason | None:
-    """Return the warning that a CPU-only build is installed on a machine with an NVIDIA GPU, or None.
-
-    A GPU that is passed on to virtual machines, or was not given to this container, does not count.
-    """
+def nvidia_gpus(host: Host) -> list[PciDevice]:
+    """Return the NVIDIA GPUs, without those passed on to virtual machines or not given to this container."""
     cards = (device for device in of_vendor(host, "10de") if device.is_display)
     gpus = [device for device in cards if not device.is_for_guests]
-    if not gpus or (container_signs(host) and not host.glob("/dev/nvidia[0-9]*")):
+    return [] if container_signs(host) and not host.glob("/dev/nvidia[0-9]*") else gpus
+
+
+def gpu_unused(host: Host, build: str, hint: str) -> Reason | None:
+    """Return the warning that a CPU-only build is installed on a machine with an NVIDIA GPU, or None."""
+    gpus = nvidia_gpus(host)
+    if not gpus:
         return None
     first = f"there is an NVIDIA GPU at {gpus[0].address}"
     place = first if len(gpus) == 1 else f"there are {len(gpus)} NVIDIA GPUs"
