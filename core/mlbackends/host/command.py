@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 #: How often to check whether a silent command has ended and left its pipe to another process.
 _ENDED_SECONDS = 0.05
@@ -74,12 +74,12 @@ def outcome_of(
         return Outcome(None)
     running.add(process)
     try:
-        output = _output(process, timeout)
-        if output is None:
+        ended, (output,) = read_to_end(process, timeout)
+        if len(output) >= OUTPUT_LIMIT:
             return Outcome(None)
-        return Outcome(process.returncode, output.decode(errors="replace"))
-    except subprocess.TimeoutExpired:
-        return Outcome(None, timed_out=True)
+        return (
+            Outcome(process.returncode, output.decode(errors="replace")) if ended else Outcome(None, "", True)
+        )
     finally:  # also where we are interrupted
         running.discard(process)
         kill_group(process)
@@ -87,35 +87,46 @@ def outcome_of(
             process.stdout.close()
 
 
-def _output(process: "subprocess.Popen[bytes]", timeout: float) -> bytes | None:
-    """Return what a process prints until it ends, None if that exceeds the limit.
+def read_to_end(
+    process: "subprocess.Popen[bytes]", timeout: float, question: bytes = b"", grace: float = _ENDED_SECONDS
+) -> tuple[bool, list[bytes]]:
+    """Return whether a process ended in time, and what it printed to each of its pipes; it is killed then.
 
-    Processes that it started and left behind may hold the pipe for longer; they are not waited for.
-    A thread reads, because a read of a pipe cannot be interrupted on Windows.
+    Processes that it started and left behind, as Wine's explorer.exe, may hold the pipes for longer; they
+    are waited for only for `grace` seconds. question: what it gets on its standard input. Threads read,
+    because a read of a pipe cannot be interrupted on Windows.
     """
     import threading
 
-    output = bytearray()
-
-    def read() -> None:
-        assert process.stdout is not None
+    def read(stream: IO[bytes], output: bytearray) -> None:
         with contextlib.suppress(OSError, ValueError):
-            while len(output) < OUTPUT_LIMIT and (piece := os.read(process.stdout.fileno(), 65536)):
+            while len(output) < OUTPUT_LIMIT and (piece := os.read(stream.fileno(), 65536)):
                 output.extend(piece)
 
-    thread = threading.Thread(target=read, daemon=True)
-    thread.start()
-    deadline = time.monotonic() + timeout
+    readers = []
+    for stream in filter(None, (process.stdout, process.stderr)):
+        output = bytearray()
+        readers.append((threading.Thread(target=read, args=(stream, output), daemon=True), output, stream))
+        readers[-1][0].start()
+    if process.stdin is not None:
+        with contextlib.suppress(OSError), process.stdin as pipe:  # it may have ended already
+            pipe.write(question)
+    first, deadline = readers[0][0], time.monotonic() + timeout
     has_ended = False
-    while thread.is_alive() and not has_ended and time.monotonic() < deadline:
+    while first.is_alive() and not has_ended and time.monotonic() < deadline:
         has_ended = process.poll() is not None
-        thread.join(_ENDED_SECONDS)
-    if len(output) >= OUTPUT_LIMIT:
-        return None
-    if thread.is_alive() and not has_ended:
-        raise subprocess.TimeoutExpired(process.args, timeout)
-    process.wait(max(0.0, deadline - time.monotonic()))
-    return bytes(output)
+        first.join(_ENDED_SECONDS)
+    if len(readers[0][1]) < OUTPUT_LIMIT:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, deadline - time.monotonic()))
+            has_ended = True
+    kill_group(process)
+    deadline = time.monotonic() + grace
+    for thread, _, stream in readers:
+        thread.join(max(0.0, deadline - time.monotonic()))
+        if not thread.is_alive():  # no stream can be closed while it is read
+            stream.close()
+    return has_ended, [bytes(output) for _, output, _ in readers]
 
 
 def ending(code: int) -> tuple[str, str]:

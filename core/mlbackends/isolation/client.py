@@ -13,8 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from threading import Thread
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -22,7 +21,7 @@ from msgspec.structs import replace
 from mlbackends.base.mounts import environment
 from mlbackends.base.reader import python_command
 from mlbackends.base.reasons import Reason
-from mlbackends.host.command import ending, kill_group, start_group
+from mlbackends.host.command import ending, kill_group, read_to_end, start_group
 from mlbackends.isolation.protocol import (
     REPLY_LIMIT,
     Reply,
@@ -240,7 +239,8 @@ def _send_alone(request: Request) -> list[Reply]:
             return [*replies, *_all_of([sealed], Reason("not-asked", message))]
         running.add(process)
         try:
-            ended, output, noise = _merged(process, msgspec.json.encode(sealed), request.timeout * len(jobs))
+            question, seconds = msgspec.json.encode(sealed), request.timeout * len(jobs)
+            ended, (output, noise) = read_to_end(process, seconds, question, EXIT_SECONDS)
         finally:
             running.discard(process)
         sent = [reply for line in output.split(b"\n") if (reply := read_reply(line, sealed.seal))]
@@ -253,43 +253,6 @@ def _send_alone(request: Request) -> list[Reply]:
             reason = reason_of(process.returncode if ended else None, request.timeout, noise)
             replies.append(unanswered(job, before, reason, time.monotonic() - start))
     return replies
-
-
-def _merged(process: subprocess.Popen[bytes], question: bytes, timeout: float) -> tuple[bool, bytes, bytes]:
-    """Return whether a child ended in time, and what it printed to its two streams.
-
-    Processes that a library started may keep the streams open, as Wine's explorer.exe does; their
-    end is not waited for.
-    """
-
-    def read(stream: IO[bytes], printed: bytearray) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            while piece := os.read(stream.fileno(), 65536):
-                printed.extend(piece)
-
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    readers = []
-    for stream in (process.stdout, process.stderr):
-        printed = bytearray()
-        readers.append((Thread(target=read, args=(stream, printed), daemon=True), printed, stream))
-        readers[-1][0].start()
-    with contextlib.suppress(OSError), process.stdin as pipe:  # it may have ended already
-        pipe.write(question)
-    ended = True
-    try:
-        process.wait(timeout)
-    except subprocess.TimeoutExpired:
-        ended = False
-    kill_group(process)
-    deadline = time.monotonic() + EXIT_SECONDS
-    for thread, _, stream in readers:
-        thread.join(max(0.0, deadline - time.monotonic()))
-        if not thread.is_alive():  # no stream can be closed while it is read
-            stream.close()
-    output, noise = (bytes(printed) for _, printed, _ in readers)
-    return ended, output, noise
 
 
 def _start(module: str, **streams: Any) -> subprocess.Popen[bytes]:
