@@ -38,6 +38,7 @@ from mlbackends.host.host import Host
 from mlbackends.host.interpreter import query
 from mlbackends.host.python.packages import distributions, normalised
 from mlbackends.loading.environment import extension_modules, modules_of
+from mlbackends.loading.imports import module_name, sources
 from mlbackends.loading.packages import resolve
 from mlbackends.model.loading import PackageLoading, Verdict
 
@@ -86,10 +87,10 @@ class Sources:
             return
         for wheel in sorted(wheels.glob("wheels/*.whl")):
             self._add(unpacked(wheel, wheels))
-        for kind, sources in self.others.items():
+        for kind, foreign in self.others.items():
             for wheel in sorted(wheels.glob(f"{kind}/*.whl")):
                 source = unpacked(wheel, wheels)
-                sources[source.name] = source
+                foreign[source.name] = source
 
     def _add(self, source: Source) -> None:
         versions = self.by_name.setdefault(source.name, [])
@@ -273,8 +274,14 @@ def compared(environment: Environment, most: int) -> list[str]:
         return [f"truth: {answers['error']}"]
     by_module = {job["import"]: answer for job, answer in zip(jobs, answers["jobs"], strict=True)}
     for dist, package in zip(dists, packages, strict=True):
-        errors = {m: by_module[m]["error"] for m in modules_of(host, dist) if by_module[m]["error"]}
-        gone = set().union(*(by_module[m]["missing"] for m in modules_of(host, dist)))
+        own = modules_of(host, dist)
+        if package.verdict is Verdict.FAILS and not any(by_module[m]["error"] for m in own):
+            # Its users import other modules.
+            own = tuple(filter(None, (module_name(host, dist, path) for path in sources(host, dist))))
+            answers = truth(environment, (), [{"import": module} for module in own])["jobs"]
+            by_module |= dict(zip(own, answers, strict=True))
+        errors = {m: by_module[m]["error"] for m in own if by_module[m]["error"]}
+        gone = set().union(*(by_module[m]["missing"] for m in own))
         different += _package_differs(package, errors, gone)
     for after in {file.after for file in files}:
         some = [file for file in files if file.after == after]

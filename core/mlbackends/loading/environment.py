@@ -39,23 +39,43 @@ Failure = tuple[Import, Opening]
 
 @once_per_host
 def modules_of(host: Host, dist: Distribution) -> tuple[str, ...]:
-    """Return the importable names at the top of a distribution, its own first, private ones last."""
+    """Return the importable names at the top of a distribution, its own first, private ones last.
+
+    One that has its packages in folders of a namespace, as google and zope are, has the names of those.
+    """
     names: dict[str, None] = {}
+    inner: dict[str, None] = {}
     for line in record_bytes(host, dist).decode(errors="replace").splitlines():
-        top, slash, rest = line.rsplit(",", 2)[0].strip('"').partition("/")
+        path = line.rsplit(",", 2)[0].strip('"')
+        top, slash, rest = path.partition("/")
         if slash and rest == "__init__.py" and "." not in top:
             names[top] = None
         elif not slash and any(top.endswith(suffix) for suffix in suffixes(host)):
             names[top.partition(".")[0]] = None
+        elif (
+            rest.endswith("/__init__.py")
+            and path.removesuffix("/__init__.py").replace("/", "").isidentifier()
+        ):
+            inner[path.removesuffix("/__init__.py").replace("/", ".")] = None
+    outer = (
+        name for name in inner if not any(name[:i] in inner for i, sign in enumerate(name) if sign == ".")
+    )
+    names = names or dict.fromkeys(outer)
     own = dist.name.replace("-", "_")
     return tuple(sorted(names, key=lambda name: (name.startswith("_"), name.lower() != own)))
 
 
 @once_per_host
+def named_modules(host: Host, dist: Distribution) -> dict[str, str]:
+    """Return the shared objects of a distribution that Python looks at for a module, by the module's name."""
+    named = ((module_name(host, dist, path), path) for path in shared_objects(host, dist))
+    return {name: path for name, path in named if name and module_file(host, name) in ("", path)}
+
+
+@once_per_host
 def extension_modules(host: Host, dist: Distribution) -> dict[str, str]:
     """Return the paths of the extension modules that a distribution installed, by the name of the module."""
-    named = ((module_name(host, dist, path), path) for path in shared_objects(host, dist))
-    return {name: path for name, path in named if name and initialises(host, path, name)}
+    return {name: path for name, path in named_modules(host, dist).items() if initialises(host, path, name)}
 
 
 def initialises(host: Host, path: str, module: str) -> bool:
@@ -142,15 +162,16 @@ class Environment:
         if lost := lost_modules(self.host).get(step.module, ""):
             # A folder without __init__.py can be imported, with nothing in it. A condition may choose another
             # module; what a handler expects is a ModuleNotFoundError.
-            opening = no_module(self.host, step.module, lost, step.words)
+            is_empty = lost.endswith("/__init__.py") and "(unknown" not in step.words
+            words = f"{lost}: No such file or directory" if is_empty else step.words
+            opening = no_module(self.host, step.module, lost, words)
             is_gone = opening.faults[0].code == "missing-file"
-            is_empty = is_gone and step.path.endswith(f"/{step.module}/__init__.py")
             passes = step.guard is Guard.CHOICE or (step.guard is Guard.ABSENCE and not step.words)
-            guard = Guard.FAILURE if passes or is_empty else step.guard
+            guard = Guard.FAILURE if passes or (is_empty and is_gone) else step.guard
             yield step._replace(guard=guard), opening
         elif step.is_extension:
             opening = process.open(step.path)
-            if not (opening.faults or initialises(self.host, step.path, step.module)):
+            if not (opening.faults or step.by_function or initialises(self.host, step.path, step.module)):
                 function = f"PyInit_{step.module.rpartition('.')[2]}"
                 words = f"dynamic module does not define module export function ({function})"
                 opening = Opening((Fault("missing-symbol", function, words, (step.path,)),))

@@ -36,8 +36,11 @@ _SHARED = bytes_pattern(rb'\.(?:so|dylib|dll|pyd|DLL)(?=[.,"\s]|\Z)[^\n]*')
 #: How the names of shared objects end, by platform; on Linux a version may follow.
 _ENDINGS = {"win32": (".pyd", ".dll"), "darwin": (".so", ".dylib")}
 _OPENS = bytes_pattern(rb"\b(?:CDLL|PyDLL|dlopen|LoadLibrary|load_library)\(")
-_SOURCE = bytes_pattern(rb'\.py(?=[,"\s]|\Z)[^\n]*')
+#: Without an empty __init__.py: a folder without one can be imported.
+_SOURCE = bytes_pattern(rb'(?!(?<=__init__)\.py,[^,\n]*,0\s)\.py(?=[,"\s]|\Z)[^\n]*')
 _LAZY = pattern(r"(?i)lazy|optional|logger")
+#: How Python's words end about a package whose __init__.py is not there.
+_NOT_A_FILE = "(unknown location)"
 _Importing = ast.Import | ast.ImportFrom | ast.Call
 #: A function: its first line, then lines that are indented deeper, are empty, or close its parameters.
 _FUNCTION = bytes_pattern(
@@ -70,13 +73,15 @@ class Guard(IntEnum):
 class Import(NamedTuple):
     """A module that another one imports. path: its file, "" if there is none, or for one of another package.
 
-    words: what Python says where it is not there.
+    words: what Python says where it is not there. by_function: a function of the package opens it, which may
+    do so as with a library.
     """
 
     module: str
     path: str = ""
     guard: Guard = Guard.NOTHING
     words: str = ""
+    by_function: bool = False
 
     @property
     def is_certain(self) -> bool:
@@ -104,7 +109,7 @@ def imports_of(host: Host, module: str, met: dict[str, Guard] | None = None) -> 
             waiting.pop()
         elif step.module.partition(".")[0] != top:
             yield step
-        elif step.module not in met or step.guard < met[step.module]:
+        elif step.module not in met or step.guard < met[step.module] or step.words.endswith(_NOT_A_FILE):
             met[step.module] = step.guard
             yield step
             inner = _imported_by(host, step.module, step.path)
@@ -136,15 +141,18 @@ def _imported_by(host: Host, module: str, path: str) -> tuple[Import, ...]:
         for statement, guard in _statements(tree.body if tree else [], Guard.NOTHING, known):
             for name in _imported(statement, module, path.endswith("/__init__.py")):
                 parent, _, leaf = name.rpartition(".")
-                words = ""
-                file = module_file(host, name) or lost_modules(host).get(name, "")
+                words, lost = "", lost_modules(host)
+                file = module_file(host, name) or lost.get(name, "")
                 if isinstance(statement, ast.Call) and not Import(name, file).is_extension:
                     continue
                 if parent and not file:
                     name = parent  # `from .module import function`
+                    if lost.get(parent, "").endswith("/__init__.py"):
+                        words = f"cannot import name '{leaf}' from '{parent}' {_NOT_A_FILE}"
                 elif isinstance(statement, ast.ImportFrom) and any(a.name == leaf for a in statement.names):
                     words = f"cannot import name '{leaf}' from '{parent}'"
-                found += _steps(host, name, module, guard, words)
+                *above, last = _steps(host, name, module, guard, words)
+                found += [*above, last._replace(by_function=isinstance(statement, ast.Call))]
     elif path:
         # Compiled code has the full names of the modules whose types it uses, and imports them at its start.
         top = re.escape(module.partition(".")[0].encode())
@@ -202,6 +210,11 @@ def _names(host: Host, folder: str) -> frozenset[str]:
     return frozenset(host.listdir(folder))
 
 
+def sources(host: Host, dist: Distribution) -> Iterator[str]:
+    """Yield the paths of the Python modules that a distribution installed."""
+    yield from (f"{dist.folder}/{name}" for name in listed_files(record_bytes(host, dist), _SOURCE))
+
+
 @once_per_host
 def shared_objects(host: Host, dist: Distribution) -> tuple[str, ...]:
     """Return the paths of the shared objects that a distribution installed, as its RECORD lists them."""
@@ -215,8 +228,7 @@ def shared_objects(host: Host, dist: Distribution) -> tuple[str, ...]:
 
 def opens_libraries(host: Host, dist: Distribution) -> bool:
     """Return whether a distribution's Python code has a call that opens a library."""
-    paths = (f"{dist.folder}/{name}" for name in listed_files(record_bytes(host, dist), _SOURCE))
-    return any(_OPENS.search(host.read_bytes(path, _MODULE_BYTES)) for path in paths)
+    return any(_OPENS.search(host.read_bytes(path, _MODULE_BYTES)) for path in sources(host, dist))
 
 
 def is_shared_object(host: Host, path: str) -> bool:
@@ -259,10 +271,9 @@ def lost_files(host: Host, dist: Distribution) -> tuple[str, ...]:
 
     Those in a folder that may not be read are among them.
     """
-    sources = (f"{dist.folder}/{name}" for name in listed_files(record_bytes(host, dist), _SOURCE))
     return tuple(
         path
-        for path in (*sources, *shared_objects(host, dist))
+        for path in (*sources(host, dist), *shared_objects(host, dist))
         if posixpath.basename(path) not in _names(host, posixpath.dirname(path))
         or not (path.endswith(".py") or host.is_file(path))
     )
@@ -458,5 +469,4 @@ def _imported(statement: _Importing, module: str, is_package: bool) -> Iterator[
         parts = parts[: len(parts) - statement.level + is_package]
         base = ".".join([*parts, *([base] if base else [])])
     if base:
-        yield base
-        yield from (f"{base}.{alias.name}" for alias in statement.names if alias.name != "*")
+        yield from (base if alias.name == "*" else f"{base}.{alias.name}" for alias in statement.names)

@@ -6,10 +6,12 @@ the package fail, one behind a `try` or inside a function costs a part of it. No
 """
 
 import posixpath
-from collections.abc import Callable, Iterable, Sequence
-from itertools import takewhile
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import filterfalse, takewhile
 
 from mlbackends.base.errors import BadInput, Incomplete, NotALibrary, UnknownName, joined
+from mlbackends.base.patterns import pattern
 from mlbackends.base.version import __version__
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import (
@@ -28,20 +30,24 @@ from mlbackends.loading.environment import (
     Failure,
     extension_modules,
     modules_of,
+    named_modules,
     no_module,
     providers,
 )
 from mlbackends.loading.fit import driver_faults, explained, glibc_faults
 from mlbackends.loading.imports import (
+    LIBRARY,
     Guard,
+    Import,
     imports_of,
     is_shared_object,
     lost_files,
     lost_modules,
     module_file,
+    module_name,
     opens_libraries,
     shared_objects,
-    suffixes,
+    sources,
 )
 from mlbackends.loading.later import is_known_later, later, without_driver
 from mlbackends.loading.linker import Opening, Process, object_file
@@ -60,6 +66,8 @@ from mlbackends.model.loading import (
 
 #: So many libraries are named in a note.
 _NAMED = 3
+#: A folder of tests, in a path or the name of a module.
+_IN_TESTS = pattern(r"[/.](?:self)?tests?[/.]", re.IGNORECASE)
 
 
 def resolve(
@@ -264,7 +272,7 @@ class _Packages:
         before = (*preloading.imports, preloading.module) if preloading else ()
         before = before or (_imported_first(host, dist) if roots else ())
         failing: dict[str, Opening] = {}
-        after: dict[str, None] = {}
+        helped: dict[str, tuple[str, ...]] = {}
         mapped = self.environment.after(before).mapped if preloading else ()
         files = {it.path: LoadedFile(it.path, tuple(it.needs)) for it in mapped}
         for name, path in roots.items():
@@ -272,17 +280,14 @@ class _Packages:
                 failing[path] = no_module(host, name, path)
                 continue
             opening, modules = opened(self.environment, path, before)
-            after |= dict.fromkeys(modules)
+            helped |= {path: modules} if modules else {}
             files |= {file.path: file for file in opening.files()}
             if opening.faults:
                 failing[path] = opening
         own = shared_objects(host, dist)
-        # What is gone, or is named as an extension module and lacks the function that Python calls.
-        suspect = set(own).intersection(lost_modules(host).values())
-        suspect |= {path for path in own if path.endswith(suffixes(host)[:-2])}.difference(roots.values())
         faults, fallbacks, parts = (
             self._judged(dist, failing, roots, module)
-            if failing or preloading or suspect or self._is_held_back(dist)
+            if failing or preloading or self._is_held_back(dist)
             else ((),) * 3
         )
         if not faults:
@@ -307,31 +312,49 @@ class _Packages:
             faults=remedied(host, faults),
             fallbacks=remedied(host, fallbacks),
             parts=remedied(host, parts),
-            after=() if faults else tuple(after),
+            after=() if faults else self._after(dist, helped),
             notes=(*stable_notes(host, own), *notes),
             files=tuple(files.values()) if self._with_files else (),
         )
 
     def _is_held_back(self, dist: Distribution) -> bool:
-        """Return whether files are gone, or something that this package requires is missing or has faults."""
-        if self.environment.broken_modules or lost_files(self.host, dist):
+        """Return whether files are gone or of another kind, or what the package requires is or has faults."""
+        host = self.host
+        lost = lost_files(host, dist) or set(shared_objects(host, dist)).intersection(
+            lost_modules(host).values()
+        )
+        if self.environment.broken_modules or lost or _others(host, dist):
             return True
-        for need in required(self.host, dist):
-            other = distribution(self.host, need.name)
+        for need in required(host, dist):
+            other = distribution(host, need.name)
             answer = self.answer(other) if other else None
             if answer is None or answer.faults or answer.fallbacks or answer.parts:
                 return True
         return False
 
+    def _after(self, dist: Distribution, helped: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+        """Return what has to be imported before a package. helped: that of its extension modules, by path."""
+        steps = self._steps(dist) if helped else ()
+        reached = {step.path: step.is_certain for step in steps}
+        needed = (helped[path] for path in helped if reached.get(path, not reached))
+        return tuple(dict.fromkeys(module for modules in needed for module in modules))
+
+    def _steps(self, dist: Distribution) -> Iterator[Import]:
+        """Yield the compiled modules of its own that importing a package imports."""
+        for module in modules_of(self.host, dist):
+            steps = imports_of(self.host, module)
+            yield from (step for step in steps if step.path in _compiled(self.host, dist))
+
     def _judged(
         self, dist: Distribution, failing: dict[str, Opening], roots: dict[str, str], only: str
-    ) -> tuple[tuple[Fault, ...], tuple[Fault, ...], tuple[Fault, ...]]:
+    ) -> tuple[tuple[Fault, ...], ...]:
         """Return the faults that importing a package meets, those that cost it a part, and others.
 
-        Where importing it reaches none of its extension modules, its users import them by themselves: it
-        fails if none opens. Beside a module with the package's name, other Python modules are parts.
-        failing: those that do not open, by path. roots: all of them, by name. only: the one module that is
-        imported, "" for all of the package.
+        Where importing it reaches none of its extension modules, its users import its modules themselves: it
+        fails if none works. Beside a module with the package's name, other Python modules are parts. A
+        compiled file that is gone or damaged costs at least a part.
+        failing: those that do not open, by path. roots: all of them, or the libraries that it opens, by name.
+        only: the one module that is imported, "" for all of the package.
         """
         own = (only,) if only else modules_of(self.host, dist)
         tops = {module.partition(".")[0] for module in own}
@@ -352,15 +375,17 @@ class _Packages:
             for step, opening in failed
             if not step.is_certain and step.module.partition(".")[0] in tops
             for fault in opening.faults
-            if fault not in certain
         )
         met = {step.path for step, _ in (*failed, *beside)}
-        reached = (step.path for module in own for step in imports_of(self.host, module))
-        if failing and not (failed or only) and not any(path in roots.values() for path in reached):
-            public = [path for name, path in roots.items() if not name.startswith("_") and "._" not in name]
-            faults = [fault for path in public if path in failing for fault in failing[path].faults]
-            (certain if len(failing) == len(roots) else caught).update(dict.fromkeys(faults))
-            met.update(public)
+        lost = () if only else lost_files(self.host, dist)
+        broken = {*failing, *lost, *_others(self.host, dist)}
+        if broken and not (failed or only or any(self._steps(dist))):
+            bound = set(roots.values()) - _compiled(self.host, dist)
+            faults, works = self._used(dist, broken)
+            faults += [fault for path in bound.intersection(failing) for fault in failing[path].faults]
+            works |= bool(bound.difference(failing))
+            (caught if works else certain).update(dict.fromkeys(faults))
+            met.update(fault.path[0] for fault in faults if fault.path)
         rest = [fault for step, opening in beside if step.is_certain for fault in opening.faults]
         for path in [path for path in failing if not (path in met or only)]:
             # Whether importing the package right around it surely imports it.
@@ -369,7 +394,62 @@ class _Packages:
                 caught |= dict.fromkeys(failing[path].faults)
             else:
                 rest += failing[path].faults
-        return tuple(certain), tuple(caught), tuple(rest)
+        caught |= dict.fromkeys(fault for fault in rest if self._is_damage(fault))
+        known = {posixpath.basename(path) for fault in (*certain, *caught, *rest) for path in fault.path}
+        for path in filterfalse(self.host.closed_above, lost):
+            name = posixpath.basename(path)
+            if is_shared_object(self.host, path) and name not in known and not _IN_TESTS.search(path):
+                words = f"{path}: cannot open shared object file: No such file or directory"
+                caught[Fault("missing-file", name, words, (path,))] = None
+        return _once(certain, caught, rest)
+
+    def _used(self, dist: Distribution, broken: set[str]) -> tuple[list[Fault], bool]:
+        """Return what fails of the modules that a package's users import, and whether one works.
+
+        Of modules of Python only those count that import a compiled one, or one that is gone. broken: files
+        that are gone, do not open, or are others.
+        """
+        host, faults, works = self.host, list[Fault](), False
+        compiled = _compiled(host, dist)
+        names = (module_name(host, dist, path) for path in (*sources(host, dist), *compiled))
+        for module in dict.fromkeys(names):
+            is_public = module and "._" not in f".{module}" and not _IN_TESTS.search(f".{module}.")
+            steps = imports_of(host, module) if is_public else ()
+            if any(step.is_certain and step.path in broken | compiled for step in steps):
+                inner = self.environment.import_module(self.environment.start.copy(), module)
+                ended = [failing for failing in inner if failing[0].is_certain]
+                works |= not ended
+                faults += [
+                    fault for step, opening in ended if step.path in broken for fault in opening.faults
+                ]
+        return faults, works
+
+    def _is_damage(self, fault: Fault) -> bool:
+        """Return whether a file that a package installed is gone or damaged, other than one of its tests."""
+        path = providers(self.host).get(fault.name, ("", ""))[1] if fault.code == "missing-library" else ""
+        is_lost = path and not self.host.exists(path) and not self.host.closed_above(path)
+        is_test = any(map(_IN_TESTS.search, fault.path))
+        return (is_lost or fault.code in ("missing-file", "not-a-library")) and not is_test
+
+
+def _once(*kinds: Iterable[Fault]) -> tuple[tuple[Fault, ...], ...]:
+    """Return the faults of each kind that no kind before has. A file that is gone is one fault."""
+    known: dict[object, tuple[int, Fault]] = {}
+    for kind, faults in enumerate(kinds):
+        for fault in faults:
+            known.setdefault(fault.path if fault.code == "missing-file" else fault, (kind, fault))
+    return tuple(tuple(fault for its, fault in known.values() if its == kind) for kind in range(len(kinds)))
+
+
+def _compiled(host: Host, dist: Distribution) -> set[str]:
+    """Return the paths of what a distribution installed as extension modules."""
+    return {*extension_modules(host, dist).values(), *_others(host, dist)}
+
+
+def _others(host: Host, dist: Distribution) -> set[str]:
+    """Return the paths of what has the name of an extension module and is none."""
+    named = {*named_modules(host, dist).values()}.difference(extension_modules(host, dist).values())
+    return set(filterfalse(LIBRARY.search, named))
 
 
 def _imported_first(host: Host, dist: Distribution) -> tuple[str, ...]:

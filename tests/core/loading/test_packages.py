@@ -1,0 +1,129 @@
+"""What becomes of packages whose files are gone, damaged or others; the words are those of a real import."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.core.loading.test_later import Site
+
+from mlbackends.model.loading import PackageLoading, Verdict
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"
+)
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    return Site(tmp_path)
+
+
+def python_says(site: Site, module: str) -> str:
+    """Return what importing a module fails with."""
+    program = f"import sys; sys.path.insert(0, {str(site.folder)!r}); import {module}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    return done.stderr
+
+
+def installed(site: Site, files: dict[str, str]) -> None:
+    """Install the package pack of modules with a text each, and of compiled ones."""
+    for path, text in files.items():
+        (site.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        if path.endswith((".py", ".1")):
+            (site.folder / path).write_text(text)
+        else:
+            site.library(path, module=text)
+    site.package("pack", "1.0", *files)
+
+
+IMAGES = {
+    "pack/__init__.py": "",
+    "pack/image.py": "from . import _imaging",
+    "pack/font.py": "from . import image\ntry:\n    from . import _font\nexcept ImportError:\n    pass",
+    "pack/_imaging.so": "_imaging",
+    "pack/_font.so": "_font",
+    "pack/tests/_checks.so": "_checks",
+    "pack.libs/libextra.so.1": "",
+}
+
+
+def test_a_lost_file_costs_what_users_import_or_a_part(site: Site) -> None:
+    installed(site, IMAGES)
+    assert site.answer("pack").verdict is Verdict.LOADS
+    for lost, verdict in (
+        ("pack/_imaging.so", Verdict.FAILS),
+        ("pack/image.py", Verdict.FAILS),
+        ("pack/_font.so", Verdict.FALLS_BACK),
+        ("pack.libs/libextra.so.1", Verdict.FALLS_BACK),
+        ("pack/tests/_checks.so", Verdict.LOADS),
+    ):
+        path = site.folder / lost
+        path.rename(site.folder / "kept")
+        answer = site.answer("pack")
+        [fault] = answer.faults or answer.fallbacks or answer.parts
+        assert (answer.verdict, fault.path) == (verdict, (str(path),))
+        assert verdict is not Verdict.FAILS or fault.message in python_says(site, "pack.image")
+        (site.folder / "kept").rename(path)
+    (site.folder / "pack/_font.so").write_bytes(b"")
+    assert site.answer("pack").fallbacks[0].code == "not-a-library"
+
+
+@pytest.mark.parametrize("init", ["from . import _C", "import pack._C", ""])
+def test_another_file_in_the_place_of_a_module(site: Site, init: str) -> None:
+    installed(site, {"pack/__init__.py": init, "pack/tool.py": "from pack import _C", "pack/_C.so": "_B"})
+    answer = site.answer("pack")
+    assert (answer.verdict, len(answer.faults)) == (Verdict.FAILS, 1)
+    assert answer.faults[0].message in python_says(site, "pack.tool")
+
+
+def test_what_a_function_of_the_package_opens_needs_not_be_a_module(site: Site) -> None:
+    texts = {
+        "pack/__init__.py": "",
+        "pack/tool.py": "from .raw import load\nlib = load('pack._raw', 'int f();')",
+    }
+    installed(site, {**texts, "pack/_raw.so": ""})
+    assert site.answer("pack").verdict is Verdict.LOADS
+    (site.folder / "pack/_raw.so").unlink()
+    assert site.answer("pack").verdict is Verdict.FAILS
+
+
+def test_a_package_without_its_init_is_empty_and_one_without_an_empty_init_is_whole(site: Site) -> None:
+    installed(site, {"pack/__init__.py": "f = 1", "pack/_C.so": "_C"})
+    (site.folder / "pack/__init__.py").unlink()
+    [fault] = site.answer("pack").fallbacks
+    assert fault.message == f"{site.folder}/pack/__init__.py: No such file or directory"
+    assert fault.cause == "pack 1.0 installed it; it is gone."
+    assert not python_says(site, "pack")
+    (site.folder / "pack-1.0.dist-info/RECORD").write_text("pack/__init__.py,sha256=47DEQ,0\npack/_C.so,,\n")
+    assert site.answer("pack").verdict is Verdict.LOADS
+
+
+@pytest.mark.parametrize(
+    ("text", "fails"),
+    [("from .sub import name", True), ("from . import sub", False), ("import pack.sub", False)],
+)
+def test_names_of_a_folder_without_its_init_cannot_be_imported(site: Site, text: str, fails: bool) -> None:
+    installed(site, {"pack/__init__.py": f"import pack.sub\n{text}", "pack/sub/__init__.py": "name = 1"})
+    (site.folder / "pack/sub/__init__.py").unlink()
+    answer: PackageLoading = site.answer("pack")
+    assert answer.verdict is (Verdict.FAILS if fails else Verdict.FALLS_BACK)
+    assert bool(python_says(site, "pack")) is fails
+    assert not fails or answer.faults[0].message in python_says(site, "pack")
+
+
+def test_packages_in_a_namespace_are_followed(site: Site) -> None:
+    installed(site, {"space/pack/__init__.py": "import space.pack._C", "space/pack/_C.so": "_C"})
+    (site.folder / "space/pack/_C.so").unlink()
+    [fault] = site.answer("pack").faults
+    assert fault.message in python_says(site, "space.pack")
+
+
+@pytest.mark.parametrize("init", ["from . import _C, pool", "from . import _C"])
+def test_only_a_module_that_is_needed_makes_another_package_come_first(site: Site, init: str) -> None:
+    site.package("vino", "1.0", site.library("vino/_vino.so", module="_vino"), vino="from . import _vino")
+    files = [site.library("pack/_C.so", module="_C"), site.library("pack/pool.so", "_vino.so", module="pool")]
+    site.package("pack", "1.0", *files, pack=init)
+    assert site.answer("pack").after == ("vino",) * ("pool" in init)
