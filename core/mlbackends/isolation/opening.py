@@ -21,6 +21,8 @@ from mlbackends.isolation.protocol import EXTENSION, Reply, Request, send
 from mlbackends.libraries.c_calls import open_driver
 from mlbackends.model.records import Answer, Library, Presence
 
+_MISSING = re.compile(r"(\S+): cannot open shared object file: No such file")
+
 
 def answer_one() -> None:
     """Be the child of one file: read one request from stdin, answer on a duplicate of stdout."""
@@ -79,7 +81,7 @@ def open_library(job: int, probe: str, library: Library, depth: Presence) -> Ite
             folder = os.path.dirname(os.path.normpath(library.path))
             os.add_dll_directory(folder)
             os.environ["PATH"] = f"{folder};{os.environ.get('PATH', '')}"
-        opened, missing = open_driver(library.path) if is_driver else (ctypes.CDLL(library.path), "")
+        opened, missing = open_driver(library.path) if is_driver else (_opened(library.path), "")
         if missing:
             message = f"{library.path} needs the function {missing}, which no library defines"
             hint = "install the driver's libraries again, all of one release"
@@ -103,6 +105,24 @@ def open_library(job: int, probe: str, library: Library, depth: Presence) -> Ite
             reason = Reason("probe-error", message)
             failure = "".join(traceback.format_exception(error))
     yield reply()
+
+
+def _opened(path: str, *above: str) -> ctypes.CDLL:
+    """Open a library; one in a wheel's folder NAME.libs after what it needs of that folder.
+
+    The package's own files find these there by an RPATH, which the library itself may not have.
+    """
+    folder, tried = os.path.dirname(path), ""
+    while True:
+        try:
+            return ctypes.CDLL(path)
+        except OSError as error:
+            missing = _MISSING.match(str(error))
+            needed = os.path.join(folder, missing[1]) if missing and folder.endswith(".libs") else ""
+            if needed in (path, tried, *above) or not os.path.exists(needed):
+                raise
+            _opened(needed, path, *above)
+            tried = needed
 
 
 def _joined(first: Answer, second: Answer) -> Answer:
@@ -136,7 +156,7 @@ def _refusal(library: Library, error: Exception) -> Reason | None:
         return windows.refusal(Host(), library.path, code or windows.NO_MODULE)
     if error.errno is not None:
         return None
-    missing = re.match(r"(\S+): cannot open shared object file: No such file", message)
+    missing = _MISSING.match(message)
     if missing and missing[1] != library.path:
         hint = f"install the package with {missing[1]}, or name its folder in LD_LIBRARY_PATH"
         return Reason("missing-dependency", f"it needs {missing[1]}, which the loader does not find", hint)

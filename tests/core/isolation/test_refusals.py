@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from mlbackends.isolation.opening import _refusal
-from mlbackends.model.records import Library
+from mlbackends.isolation.opening import _refusal, open_library
+from mlbackends.model.records import Library, Presence
 
 LIBRARY = Library("fake", "C:/a/fake.dll")
 
@@ -43,3 +48,21 @@ def test_a_refusal_has_a_reason(error: Exception, code: str, words: str) -> None
 
 def test_an_error_of_a_file_of_ours_is_none() -> None:
     assert _refusal(LIBRARY, OSError(24, "Too many open files")) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not shutil.which("cc"), reason="needs Linux and a C compiler")
+@pytest.mark.parametrize("folder", ["cvxopt.libs", "elsewhere"])
+def test_what_a_wheel_has_beside_a_library_is_opened_before_it(tmp_path: Path, folder: str) -> None:
+    """Programs find libgfortran of the wheel by the RPATH of what they open, and libsatlas has none."""
+    (tmp_path / folder).mkdir()
+    needed, library = (f"{tmp_path}/{folder}/lib{name}.so.3" for name in (f"needed_{folder}", "satlas"))
+    name = f"-Wl,--no-as-needed,-soname,{Path(needed).name}"
+    for options in ([name, "-o", needed], ["-Wl,--no-as-needed", "-o", library, needed]):
+        subprocess.run(["cc", "-shared", "-xc", "/dev/null", "-xnone", *options], check=True)
+
+    (reply,) = open_library(
+        0, "blas", Library("libsatlas.so.3", library, found_by="extension"), Presence.LOADABLE
+    )
+
+    assert reply.presence is (Presence.LOADABLE if folder == "cvxopt.libs" else Presence.FOUND)
+    assert (reply.reason is None) is (folder == "cvxopt.libs")
