@@ -1,12 +1,12 @@
 """Where Python on Windows looks for a DLL, and which file it gets.
 
-Python opens an extension module, and ctypes a library, with LOAD_LIBRARY_SEARCH_DEFAULT_DIRS and the file's
-own folder. Windows looks for each DLL that this needs, in this order: among the modules that the process has
-already, by name without folder; among the system's own (KnownDLLs, API sets); in the folder of the file that
-needs it, in that of the program, in those of os.add_dll_directory, in System32. PATH is searched only in the
-old mode: by ctypes with winmode=0 and ctypes.util.find_library, by torch's second try, by conda's Python, and
-by other programs. SafeDllSearchMode moves only the current folder, and KnownDLLs and side-by-side manifests
-name no library that computes: they are left out.
+Python opens an extension module, and ctypes a library, with LOAD_LIBRARY_SEARCH_DEFAULT_DIRS and
+LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR. Windows looks for each DLL that this needs, in this order: among the modules
+that the process has already, by name without folder; among the system's own (KnownDLLs, API sets); in the
+folder of the file that Python opens, in that of the program, in those of os.add_dll_directory, in System32.
+PATH is searched only in the old mode: by ctypes with winmode=0 and ctypes.util.find_library, by torch's
+second try, by conda's Python, and by other programs. SafeDllSearchMode moves only the current folder, and
+KnownDLLs and side-by-side manifests name no library that computes: they are left out.
 
 Sources: Microsoft, "Dynamic-link library search order"; CPython, Python/dynload_win.c and
 Modules/_ctypes/callproc.c; torch/__init__.py, _load_dll_libraries; delvewheel; conda-forge/python-feedstock,
@@ -15,7 +15,7 @@ Add-CondaEcosystemModifyDllSearchPath.
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from mlbackends.base.errors import NotALibrary, joined
@@ -62,6 +62,26 @@ def program_folder(host: Host) -> str:
     """Return the folder of the interpreter's program; a virtual environment's starts that of its base."""
     base = str(host.python.get("base_prefix", ""))
     return base or os.path.dirname(str(host.python.get("executable", "")))
+
+
+def searched(
+    host: Host, file: str = "", added: Iterable[str] = (), *, by_python: bool = True
+) -> Iterator[tuple[str, str]]:
+    """Yield the folders in which Windows looks for a DLL that is not open yet, each with the step.
+
+    file: what is opened, by its path; "" for a name. added: the folders of os.add_dll_directory. by_python:
+    whether Python's code opens it; other code calls LoadLibraryW, or with LOAD_WITH_ALTERED_SEARCH_PATH.
+    """
+    if file:
+        yield os.path.dirname(file), "folder of the module"
+    steps = ["application", "conda", "system-folder", *["PATH"] * bool(conda_prefix(host))]
+    if not by_python:
+        steps = [*["application"] * (not file), "system-folder", "PATH"]
+    for folder, step in folders(host):
+        if step in steps:
+            yield folder, step
+        if step == "application" and by_python:
+            yield from ((folder, "os.add_dll_directory") for folder in added)
 
 
 def folders(host: Host) -> Iterator[tuple[str, str]]:
@@ -128,12 +148,12 @@ def needs(host: Host, path: str) -> list[str]:
 
 
 def resolved(host: Host, path: str, name: str, opened: tuple[str, ...] = ()) -> str:
-    """Return the file that is opened for a name that another file needs, "" if none is found.
+    """Return the file that is opened for a name that a file needs which Python opens, "" if none is found.
 
-    opened: folders whose files the package has opened by then, or has added to the search.
+    opened: folders whose files the package has opened by then, or has added to the search. What has its
+    libraries in Library/bin adds that folder.
     """
-    usual = (folder for folder, step in folders(host) if step != "PATH" or conda_prefix(host))
-    for folder in (*opened, os.path.dirname(path), *usual):
+    for folder in (*opened, *(folder for folder, _ in searched(host, path, library_folders(host)))):
         if file := file_names(host, folder).get(name.lower()):
             return f"{folder}/{file}"
     return ""
@@ -160,7 +180,7 @@ def missing(host: Host, path: str, opened: tuple[str, ...] = ()) -> list[tuple[s
                 if name.lower() in met or name.lower().startswith(("api-ms-", "ext-ms-")):
                     continue
                 met.add(name.lower())
-                target = resolved(host, file, name, opened)
+                target = resolved(host, path, name, opened)
                 if not target:
                     lacking[name] = file
                 elif os.path.dirname(target).lower() != system:

@@ -1,12 +1,10 @@
 """What Windows' loader would do in a process, from files alone.
 
-Python opens an extension module, and ctypes a path, with LOAD_LIBRARY_SEARCH_DEFAULT_DIRS and
-LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR. The search for each DLL that this needs, in this order: what the process has
-already, by name without folder; API sets, which are no files; the folder of the file that Python opens; that
-of the program; those of os.add_dll_directory; System32. conda's Python searches PATH too. The first file of
-that name is taken, and one for another processor ends the search. Functions are looked up in the DLL that
-they are imported from, by name or number, or where that forwards them to. What is imported with delay is not
-looked at. Of the system's own DLLs only the exports are read, where the machine has them.
+The search is that of libraries/windows.py; what the process has already is found by its name without a
+folder, and API sets are no files. The first file of that name is taken, and one for another processor ends
+the search. Functions are looked up in the DLL that they are imported from, by name or number, or where that
+forwards them to. What is imported with delay is not looked at. Of the system's own DLLs only the exports are
+read, where the machine has them.
 
 Sources: Microsoft, "Dynamic-link library search order", "LoadLibraryExW", "Windows API sets" and "PE Format";
 CPython, Python/dynload_win.c and Modules/_ctypes/callproc.c.
@@ -17,18 +15,20 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from mlbackends.base.errors import NotALibrary
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.host.python.packages import conda_prefix, distributions, python_folders
+from mlbackends.host.python.packages import distributions, python_folders
 from mlbackends.libraries.pe import exports, imported_functions, pe_headers
 from mlbackends.libraries.windows import (
     file_names,
-    folders,
+    library_folders,
     process_machine,
     program_folder,
+    searched,
     system_folder,
 )
 from mlbackends.loading.imports import module_file, shared_objects
@@ -42,8 +42,6 @@ _WORDS = {
     193: "%1 is not a valid Win32 application.",
 }
 _MOST_STEPS = 8
-#: The steps of Python's search (conda's has PATH too), and of LoadLibrary's, as other code calls it.
-_STEPS, _OTHER_STEPS = ("application", "conda", "system-folder"), ("application", "system-folder", "PATH")
 _NAMES = {"application": "application folder", "system-folder": "System32"}
 _PYTHON = re.compile(r"python(3)(\d+t?)\.dll")
 #: What a machine has in System32, without its being a part of Windows: Visual C++'s runtime, and drivers.
@@ -102,19 +100,11 @@ class WindowsProcess(Process):
         if "/" in name:
             yield posixpath.dirname(name), "path"
             return
-        is_path = "/" in self.root
-        if is_path:
-            yield posixpath.dirname(self.root), "folder of the module"
-        steps = _STEPS + ("PATH",) * bool(conda_prefix(self.host))
-        if self.opener:  # LOAD_WITH_ALTERED_SEARCH_PATH, or for a name LoadLibraryW
-            steps = _OTHER_STEPS[is_path:]
-        for folder, step in folders(self.host):
-            if step in steps:
-                yield folder, _NAMES.get(step, step)
-            if step == "application" and not self.opener:
-                tops = (module.partition(".")[0] for module in self.imported)
-                for top in dict.fromkeys([_top_of(self.host, self.root), *tops]):
-                    yield from ((added, "os.add_dll_directory") for added in added_folders(self.host, top))
+        tops = [_top_of(self.host, self.root), *(module.partition(".")[0] for module in self.imported)]
+        added = chain.from_iterable(added_folders(self.host, top) for top in dict.fromkeys(tops))
+        file = self.root if "/" in self.root else ""
+        for folder, step in searched(self.host, file, added, by_python=not self.opener):
+            yield folder, _NAMES.get(step, step)
 
     def _refusal(self, name: str, asking: Mapped | None, tried: dict[str, tuple[str, str]]) -> Fault | None:
         route = asking.route if asking else ()
@@ -186,8 +176,8 @@ def _top_of(host: Host, path: str) -> str:
 def added_folders(host: Host, module: str) -> tuple[str, ...]:
     """Return the folders that importing a package adds to the search, or opens the DLLs of.
 
-    They are those of its distribution's DLLs that are named in code which calls os.add_dll_directory, as
-    delvewheel's does, and the module's own folder.
+    They are those of its distribution's DLLs, and Library/bin, that are named in code which calls
+    os.add_dll_directory, as delvewheel's and torch's does, and the module's own folder.
     """
     own = posixpath.dirname(module_file(host, module))
     texts = [host.read(f"{own}/{name}.py") for name in ("__init__", "_distributor_init") if own]
@@ -196,7 +186,7 @@ def added_folders(host: Host, module: str) -> tuple[str, ...]:
     paths = (path for dist in dists for path in shared_objects(host, dist) if path.lower().endswith(".dll"))
     return tuple(
         folder
-        for folder in dict.fromkeys(map(posixpath.dirname, paths))
-        if f"{folder}/".startswith(f"{own}/") or folder.endswith(".libs")
+        for folder in dict.fromkeys([*map(posixpath.dirname, paths), *library_folders(host)])
+        if f"{folder}/".startswith(f"{own}/") or folder.endswith((".libs", "/Library/bin"))
         if folder == own or re.search(rf"[\"'/\\]{re.escape(posixpath.basename(folder))}[\"'/\\]", text)
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.core.libraries.test_pe import forged
 
+from mlbackends.libraries import windows
 from mlbackends.loading.packages import resolve
 from mlbackends.loading.windows import WindowsProcess
 from mlbackends.model.loading import PackageLoading, Verdict
@@ -51,6 +52,24 @@ def test_a_package_that_adds_its_folder_of_dlls_loads(windows_machine: WindowsMa
     package = resolved(windows_machine, {PLACE: EXTENSION, LIBRARY: BLAS})
 
     assert (package.verdict, package.faults) == (Verdict.LOADS, ())
+
+
+def test_a_dll_of_a_dll_is_not_searched_in_that_ones_folder(windows_machine: WindowsMachine) -> None:
+    """Windows looks in the folder of the file that Python opens; Library/bin only where code adds it."""
+    blas = {LIBRARY: forged({"mkl.dll": ["f"]}, exports=["dgemm"])}
+    beside = {PLACE: EXTENSION, **blas, f"{SITE}/other/mkl.dll": forged(exports=["f"])}
+    place = "C:/Python311/Library/bin/mkl.dll"
+    library = {PLACE: EXTENSION, **blas, place: forged(exports=["f"])}
+    adding = PATCH.replace(b"_delvewheel_patch_1_12_0()\nfrom", b"os.path.join(p, 'Library', 'bin')\nfrom")
+
+    answers = [resolved(windows_machine, *case) for case in ((beside,), (library,), (library, adding))]
+
+    assert [[fault.name for fault in answer.faults] for answer in answers] == [["mkl.dll"], ["mkl.dll"], []]
+    host = windows_machine({}, library)
+    assert windows.resolved(host, PLACE, "mkl.dll") == place
+    files = {f"{SITE}/a.pyd": {"b.dll": ["f"]}, "C:/Python311/b.dll": {"c.dll": ["f"]}, f"{SITE}/c.dll": {}}
+    host = windows_machine({}, {path: forged(needed, exports=["f"]) for path, needed in files.items()})
+    assert windows.missing(host, f"{SITE}/a.pyd") == []
 
 
 @pytest.mark.parametrize(
