@@ -8,6 +8,7 @@ the package fail, one behind a `try` or inside a function costs a part of it. No
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import filterfalse, takewhile
 
 from mlbackends.base.errors import BadInput, Incomplete, NotALibrary, UnknownName, joined
@@ -396,9 +397,10 @@ class _Packages:
                 rest += failing[path].faults
         caught |= dict.fromkeys(fault for fault in rest if self._is_damage(fault))
         known = {posixpath.basename(path) for fault in (*certain, *caught, *rest) for path in fault.path}
-        for path in filterfalse(self.host.closed_above, lost):
+        for path in filter(partial(is_shared_object, self.host), lost):
             name = posixpath.basename(path)
-            if is_shared_object(self.host, path) and name not in known and not _IN_TESTS.search(path):
+            is_known = name in known or module_file(self.host, module_name(self.host, dist, path))
+            if not (is_known or _IN_TESTS.search(path) or self.host.closed_above(path)):
                 words = f"{path}: cannot open shared object file: No such file or directory"
                 caught[Fault("missing-file", name, words, (path,))] = None
         return _once(certain, caught, rest)
