@@ -121,7 +121,7 @@ def test_requirements_need_no_file() -> None:
     [
         ("cpu.capabilty>=AVX2", "did you mean cpu.capability?"),
         ("cpu.capability >= AVX3", "did you mean 'AVX2'?"),
-        ("", "a name such as cpu.capability"),
+        (" ", "a name such as cpu.capability"),
     ],
 )
 def test_a_wrong_requirement_is_named(assertion: str, said: str) -> None:

@@ -432,8 +432,11 @@ def test_matrix_compares_packages_with_chips(folder: Path) -> None:
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="compiles for this machine")
 def test_a_machine_with_an_arm_processor_cannot_load_files_for_x86(folder: Path) -> None:
-    done = resolved(folder, "good", "--for", "gb10")
-    assert (done.returncode, "the file is for x86_64, not for aarch64" in done.stdout) == (1, True)
+    (file,) = folder.glob("env/lib/python*/site-packages/good/_C.so")
+    for subject in ("good", str(file)):
+        done = resolved(folder, subject, "--for", "gb10")
+        assert (done.returncode, "the file is for x86_64, not for aarch64" in done.stdout) == (1, True)
+        assert resolved(folder, subject, "--for", "sm_121").returncode == 0
 
 
 @pytest.mark.parametrize("name", ["gb10", "NVIDIA GB10", "gh200", "Orin", "sm_121", "12.1", "h100", "b200"])

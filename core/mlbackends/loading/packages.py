@@ -105,7 +105,7 @@ def resolve(
             progress(i, len(chosen), subject)
         if "/" in subject:
             paths = _files_of(host, subject)
-            answers += [_file(environment, path, with_files) for path in paths]
+            answers += [_file(environment, path, with_files, tuple(targets)) for path in paths]
         else:
             dist = installed_as(host, subject)
             is_part = "." in subject and normalised(subject) != dist.name
@@ -172,21 +172,45 @@ def _files_of(host: Host, path: str) -> list[str]:
 # ---- one file -------------------------------------------------------------------------------------
 
 
-def _file(environment: Environment, path: str, with_files: bool) -> PackageLoading:
+def _file(
+    environment: Environment, path: str, with_files: bool, targets: tuple[TargetMachine, ...]
+) -> PackageLoading:
     absolute = path if path.startswith("/") or path[1:2] == ":" else posixpath.abspath(path)
     after: tuple[str, ...] = ()
     opening = _started(environment.host, absolute)
     if opening is None:
         opening, after = opened(environment, absolute, ())
     faults = explained(environment.host, opening.faults)
+    dist = Distribution(absolute, "", "", posixpath.dirname(absolute))
+    of_machines, fallbacks, notes = (
+        _on_machines(environment.host, dist, opening.files(), targets) if targets else ((), (), ())
+    )
+    faults = (*of_machines, *faults)
     return PackageLoading(
         name=path,
-        verdict=verdict_of(faults, ()),
+        verdict=verdict_of(faults, fallbacks),
         faults=remedied(environment.host, faults),
+        fallbacks=fallbacks,
         after=after,
-        notes=tuple(stable_notes(environment.host, [absolute])),
+        notes=(*stable_notes(environment.host, [absolute]), *notes),
         files=opening.files() if with_files else (),
     )
+
+
+def _on_machines(
+    host: Host, dist: Distribution, files: Iterable[LoadedFile], targets: tuple[TargetMachine, ...]
+) -> tuple[tuple[Fault, ...], tuple[Fault, ...], tuple[str, ...]]:
+    """Return the faults, the fallbacks and notes of a distribution on other machines, else on this one.
+
+    files: those that were mapped for it, with what they need.
+    """
+    by_path = {file.path: file for file in files}
+    own = [by_path[path] for path in shared_objects(host, dist) if path in by_path]
+    of_chip, notes = code_for(host, dist, targets)
+    of_system = [fault for target in targets for fault in glibc_faults(own, target.glibc, host)]
+    drivers = [target.driver for target in targets] or [driver_release(host)]
+    of_driver = [fault for driver in drivers for fault in driver_faults(dist, own, driver)]
+    return (*of_chip, *of_system), tuple(of_driver), notes
 
 
 def _started(host: Host, path: str) -> Opening | None:
@@ -294,18 +318,15 @@ class _Packages:
         if not faults:
             fallbacks = (*later(self.environment, dist), *fallbacks)
         faults, fallbacks, parts = (explained(host, each) for each in (faults, fallbacks, parts))
-        its_own = [files[path] for path in own if path in files]
-        faults += tuple(f for target in self._targets for f in glibc_faults(its_own, target.glibc, host))
-        drivers = [target.driver for target in self._targets] or [driver_release(host)]
-        fallbacks += tuple(fault for driver in drivers for fault in driver_faults(dist, its_own, driver))
-        of_chip, notes = code_for(host, dist, self._targets)
+        of_machines, of_drivers, notes = _on_machines(host, dist, files.values(), self._targets)
+        # Of another machine the chip is what was asked about.
+        faults = (*of_machines, *faults) if self._targets else (*faults, *of_machines)
+        fallbacks += of_drivers
         if own and not (roots or preloading or is_known_later(dist)) and opens_libraries(host, dist):
             names = joined(sorted(set(map(posixpath.basename, own)))[:_NAMED])
             notes = (f"It has shared libraries that nothing here was seen to open: {names}.", *notes)
         without, of_driver = ((), ()) if self._targets or faults else without_driver(host, dist)
         notes, fallbacks = (*notes, *of_driver), (*without, *fallbacks)
-        # Of another machine the chip is what was asked about.
-        faults = (*of_chip, *faults) if self._targets else (*faults, *of_chip)
         return PackageLoading(
             name=module or dist.name,
             version=dist.version,

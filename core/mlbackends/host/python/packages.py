@@ -26,7 +26,8 @@ _LINE_ENDS = 200
 class Distribution(Struct, frozen=True):
     """One installed distribution.
 
-    name: normalised (lower case, "-"). info: its metadata folder. folder: the one that contains it.
+    name: normalised (lower case, "-"). info: its metadata folder. folder: the one that contains it. Without a
+    metadata folder it stands for the one file that its name is the path of.
     """
 
     name: str
@@ -102,6 +103,8 @@ def _entries(host: Host, folder: str) -> frozenset[str]:
 @once_per_host
 def record_bytes(host: Host, dist: Distribution) -> bytes:
     """Return a distribution's RECORD unchanged, b"" without one."""
+    if not dist.info:
+        return dist.name.removeprefix(f"{dist.folder}/").encode()
     return host.read_bytes(f"{dist.info}/RECORD", _RECORD_LIMIT)
 
 
