@@ -6,6 +6,7 @@ describe_NAME and decode_NAME are fields of SharedLibrary and CudaLibrary.
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -14,13 +15,16 @@ from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import Reason
 from mlbackends.base.tables import table
 from mlbackends.host.cpu.cpuinfo import cpu_flags
+from mlbackends.host.declared import valid_instead
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distribution
 from mlbackends.libraries.blas_symbols import implementation_of
+from mlbackends.libraries.c_runtime import highest
+from mlbackends.libraries.consumers import needed_of_the_system
 from mlbackends.libraries.cuda.libraries import agree
 from mlbackends.libraries.library_names import stem_of
 from mlbackends.libraries.search import inside, with_file_version
-from mlbackends.libraries.symbols import extract_symbols
+from mlbackends.libraries.symbols import extract_symbols, symbol_versions
 from mlbackends.model.records import Finding, Library, nonempty
 
 
@@ -285,3 +289,200 @@ def find_mpi(finding: Finding, host: Host) -> Finding:
         hint = "start programs with the launcher of the library that they are linked with"
         warnings.append(Reason("conflict", message, hint))
     return replace(finding, facts={**finding.facts, "launchers": launchers}, warnings=tuple(warnings))
+
+
+#: Sets of kernels, the best first. A build that lacks one takes the next that it has, but Zen's.
+_OPENBLAS_X86 = (
+    "SAPPHIRERAPIDS", "COOPERLAKE", "SKYLAKEX", "ZEN", "HASWELL", "SANDYBRIDGE", "NEHALEM", "PRESCOTT",
+)  # fmt: skip
+#: A function of every build, one of those with threads, one of those whose threads are its own.
+_OPENBLAS_THREADS = ("blas_memory_alloc", "blas_server_avail", "exec_blas_async")
+
+
+def openblas_text(path: str) -> str:
+    """Return the text about its build in a file, "" without one."""
+    with open(path, "rb", buffering=0) as file:
+        data, piece = b"", b"\0"
+        while piece:
+            piece = file.read(1 << 16)
+            data = data[-256:] + piece
+            at = data.find(b"OpenBLAS 0.")
+            if at >= 0 and (at + 200 <= len(data) or not piece):
+                return data[at : at + 200].split(b"\0")[0].decode(errors="replace")
+    return ""
+
+
+def describe_openblas(host: Host, library: Library) -> Library:
+    """Add what can be read from the file without opening it: its version, threads and kernels."""
+    text = _noted_openblas(host, library)
+    if not text and not library.reasons:
+        with suppress(OSError):
+            text = host.extracted(library.path, openblas_text, str)
+    words = text.split()
+    if len(words) < 2:
+        return library
+    names = [*_OPENBLAS_THREADS, *(f"dgemm_beta_{core}" for core in _OPENBLAS_X86)]
+    defined: frozenset[str] = frozenset()
+    with suppress(NotALibrary, OSError):
+        defined = extract_symbols(host, library.path, names)
+    core = next((name for name in map(_shown_kernels, _OPENBLAS_X86) if name in words), "")
+    facts = {
+        "architecture": _openblas_kernels(host, defined) if "DYNAMIC_ARCH" in words else core,
+        "threading": "",
+        "built_for_threads": most_openblas_threads(text),
+        "integer_bits": 64 if "USE64BITINT" in words else 32,
+    }
+    if _OPENBLAS_THREADS[0] in defined:  # else it hides what is its own
+        kinds = ("serial", "openmp", "pthreads")
+        facts["threading"] = kinds[len(defined.intersection(_OPENBLAS_THREADS[1:]))]
+    return replace(library, version=words[1], facts=nonempty(facts))
+
+
+def most_openblas_threads(text: str) -> int | None:
+    """Return the number in the text about a build, None without one."""
+    numbers = (word.removeprefix("MAX_THREADS=") for word in text.split())
+    return next((int(number) for number in numbers if number.isdecimal() and len(number) < 7), None)
+
+
+def _noted_openblas(host: Host, library: Library) -> str:
+    """Return the build text that numpy or scipy recorded about the copy in their wheel, "" for others."""
+    module = os.path.dirname(library.path).removesuffix(".libs").removesuffix("/.dylibs")
+    if library.found_by == "site-packages" and module.endswith(("/numpy", "/scipy")):
+        text = host.read(f"{module}/__config__.py", 1 << 18)
+        _, name, rest = text.partition("OpenBLAS 0.")
+        return (name + rest[:200]).partition("\n")[0].partition('"')[0].partition("'")[0]
+    return ""
+
+
+def _shown_kernels(core: str) -> str:
+    return {"SKYLAKEX": "SkylakeX", "SAPPHIRERAPIDS": "SapphireRapids"}.get(core, core.capitalize())
+
+
+def _openblas_kernels(host: Host, defined: frozenset[str]) -> str:
+    """Return the kernels that it chooses on x86-64, "" if that differs between versions.
+
+    It decides by family and model, and for unknown ones by instruction sets.
+    """
+    lines = (line.partition(":") for line in host.read("/proc/cpuinfo", 4096).splitlines()[:12])
+    first = {name.strip(): value.strip() for name, _, value in lines}
+    flags, family = cpu_flags(host), first.get("cpu family")
+    is_amd = first.get("vendor_id") in ("AuthenticAMD", "HygonGenuine")
+    if "avx2" not in flags or host.env("OPENBLAS_CORETYPE"):
+        return ""
+    if "avx512vl" in flags:
+        required = ["COOPERLAKE" if "avx512_bf16" in flags else "SKYLAKEX"]
+        required += ["SAPPHIRERAPIDS"] if "amx_bf16" in flags else []
+    else:  # Zen to Zen 4; versions differ for later families
+        required = ["ZEN"] if is_amd else ["HASWELL"]
+        required += ["HASWELL"] if is_amd and family not in ("23", "24", "25") else []
+    chosen = set()
+    for name in required:
+        below = (
+            kernels
+            for kernels in _OPENBLAS_X86[_OPENBLAS_X86.index(name) :]
+            if kernels != "ZEN" or name == "ZEN"
+        )
+        chosen.add(next((kernels for kernels in below if f"dgemm_beta_{kernels}" in defined), ""))
+    return _shown_kernels(chosen.pop()) if len(chosen) == 1 else ""
+
+
+_OUTSIDE = ("LD_LIBRARY_PATH", "conda", "python-prefix", "ld.so.cache", "system-folder")
+#: Beginning of a file's name -> the runtime's maker.
+_OPENMP_MAKERS = {
+    "vcomp": "microsoft", "libiomp5": "intel", "libomp": "llvm", "libgomp-1": "gnu",
+}  # fmt: skip
+
+
+def describe_openmp(host: Host, library: Library) -> Library:
+    """Add the maker of a copy, by its functions, since one maker's may have another's name."""
+    stem = stem_of(os.path.basename(library.soname)) or stem_of(os.path.basename(library.path))
+    maker = next((maker for begin, maker in _OPENMP_MAKERS.items() if stem.startswith(begin)), "")
+    facts = {"runtime": maker}
+    if host.platform == "linux" and not library.reasons:
+        with suppress(NotALibrary, OSError):
+            names = ("__kmpc_fork_call", "GOMP_parallel", "GOMP_barrier")
+            defined = extract_symbols(host, library.path, names)
+            if defined and "__kmpc_fork_call" not in defined:
+                facts["runtime"] = "gnu"
+                number = highest(symbol_versions(host, library.path), "GOMP_")
+                version = f"GOMP_{number}" if number else ""
+                facts["symbol_version"] = version
+                facts["gcc_interface"] = table("libraries/openmp")["gcc"].get(version, "")
+    return replace(library, facts=nonempty(facts))
+
+
+_ONE_COPY = "install both packages from one channel of conda, or both with pip"
+
+
+def find_openmp(finding: Finding, host: Host) -> Finding:
+    """Warn of a number of threads beyond the CPUs, and of copies that would be in one process."""
+    if not finding.libraries:
+        return finding
+    facts, warnings = {**finding.facts}, [*finding.warnings]
+    first = host.env("OMP_NUM_THREADS").split(",")[0].strip()
+    allowed = host.affinity()
+    if first and allowed and not valid_instead(first, {"minimum": len(allowed) + 1}):
+        message = (
+            f"OMP_NUM_THREADS is {first}, and this process may use only"
+            f" {len(allowed)} CPU{'' if len(allowed) == 1 else 's'}"
+        )
+        warnings.append(Reason("override-exceeds-hardware", message))
+    copies, evidence = _copies_in_one_process(host, finding.libraries)
+    if copies:
+        facts["conflicting_copies"] = [library.path for library in copies]
+        kinds = {str(library.facts.get("runtime", "")) for library in copies}
+        why = f"these runtimes are of different makers ({', '.join(sorted(kinds))})"
+        if len(kinds) == 1:
+            why = "each copy has separate threads, and a limit set in one does not apply to the other"
+        hint = "set OMP_NUM_THREADS, which all runtimes read; omp_set_num_threads reaches one"
+        own = [copy for copy in copies if copy.facts.get("runtime") in ("intel", "llvm")]
+        if host.platform == "win32" and len(own) > 1:
+            why = "the second of Intel's or LLVM's that starts ends the process (OMP: Error #15)"
+            hint = _ONE_COPY
+            if any(copy.used_by[:1] == ("torch",) for copy in own) and host.pid is None:
+                why += "; torch opens its own by its path, the others use what is loaded by then"
+                hint = f"import torch first, so that the others use its copy; or {_ONE_COPY}"
+        if kinds == {"intel", "llvm"}:
+            hint = "install both packages from one source, so that they share a runtime"
+        warnings.append(Reason("conflict", f"{evidence}: {why}", hint))
+    return replace(finding, facts=facts, warnings=tuple(warnings))
+
+
+def _copies_in_one_process(host: Host, libraries: tuple[Library, ...]) -> tuple[list[Library], str]:
+    """Return the different copies that are, or would be, in one process, and how that was seen."""
+    if host.pid is not None:
+        mapped = [library for library in libraries if library.used is True]
+        if len(mapped) <= 1:
+            return [], ""
+        paths = " and ".join(library.path for library in mapped)
+        return mapped, f"process {host.pid} has mapped {paths}"
+    brought: dict[str, Library] = {}
+    is_windows = host.platform == "win32"
+    for library in libraries:
+        is_brought = is_windows or library.found_by == "site-packages"
+        if is_brought and library.used_by and not library.reasons:
+            # The loader takes a second file of the same soname for the first one; that of Windows does
+            # not where a package opens its own by the path, as torch and scikit-learn do.
+            brought.setdefault(library.path if is_windows else library.soname, library)
+    copies, packages, pairs = [], [], []
+    for library in brought.values():
+        copies.append(library)
+        packages.append(library.used_by[0])
+        name = library.path if is_windows else os.path.basename(library.path)
+        pairs.append(f"{packages[-1]} includes {name}")
+    # Copies outside of wheels that a wheel's file needs. Whoever needs a soname that a wheel brings
+    # may get that wheel's copy: those share one.
+    first = {library.soname: library for library in reversed(libraries) if not library.reasons}
+    outside = {
+        soname: library
+        for soname, library in first.items()
+        if library.found_by in _OUTSIDE and soname not in brought
+    }
+    if brought and outside and host.platform == "linux":
+        for soname, needing in needed_of_the_system(host, frozenset(outside)).items():
+            copies.append(outside[soname])
+            packages.append(needing[0])
+            pairs.append(f"{needing[0]} uses {outside[soname].path}")
+    if len(set(packages)) <= 1:
+        return [], ""
+    return copies, f"{' and '.join(pairs)}; both are in a process that imports both"

@@ -3,17 +3,24 @@
 import os
 import re
 import sys
+from collections.abc import Callable
+from threading import Thread
 
 from msgspec.structs import replace
 
 from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.base.tables import table
-from mlbackends.libraries.blas_symbols import fortran_integer, require_equal, require_product
+from mlbackends.libraries.blas_symbols import (
+    fortran_integer,
+    openblas_affixes,
+    require_equal,
+    require_product,
+)
 from mlbackends.libraries.c_calls import Calls, ctypes
 from mlbackends.libraries.c_runtime import returned_string
 from mlbackends.libraries.library_names import stem_of
 from mlbackends.model.records import Answer, FactValue, Library, nonempty
-from mlbackends_probes._findings import FFTW_PRECISIONS, mkl_kernels
+from mlbackends_probes._findings import FFTW_PRECISIONS, mkl_kernels, most_openblas_threads
 
 
 def load_acl(call: Calls, library: Library) -> Answer:
@@ -443,3 +450,123 @@ def use_onednn(call: Calls, library: Library) -> Answer:
     call("dnnl_stream_wait", stream)
     require_equal("a primitive", list(result), expected)
     return Answer(library)
+
+
+def load_openblas(call: Calls, library: Library) -> Answer:
+    """Ask how it was built and which kernels it chose."""
+    affixes = openblas_affixes(call.opened)
+    if affixes is None:
+        raise NotUsable("missing-symbol", f"{library.path} has no function openblas_get_config")
+    before, after = affixes
+    config, core_name, threads_name, parallel_name = (
+        f"{before}openblas_get_{name}{after}" for name in ("config", "corename", "num_threads", "parallel")
+    )
+    text = " ".join(call.text(config).split())
+    core = call.text(core_name) if call.has(core_name) else ""
+    threads, kind = (call.status(name) if call.has(name) else -1 for name in (threads_name, parallel_name))
+    facts = {
+        "config": text,
+        "architecture": core,
+        "threading": {0: "serial", 1: "pthreads", 2: "openmp"}.get(kind),
+        "threads": threads if threads > 0 else None,
+        "built_for_threads": most_openblas_threads(text),
+        "integer_bits": 64 if "USE64BITINT" in text or after == "64_" else 32,
+        "symbol_prefix": before,
+        "symbol_suffix": after,
+    }
+    if version := re.match(r"OpenBLAS (\S+)", text):
+        library = replace(library, version=version[1])
+    requested = os.environ.get("OPENBLAS_CORETYPE", "")
+    if not requested or not core or requested.lower() == core.lower():
+        return Answer(library, facts=nonempty(facts))
+    message = f"OPENBLAS_CORETYPE is {requested!r}, and OpenBLAS uses the kernels for {core}"
+    hint = "the build has no kernels of that name, or this processor cannot run them"
+    warning = Reason("override-invalid", message, hint)
+    return Answer(library, facts=nonempty(facts), warnings=(warning,))
+
+
+def use_openblas(call: Calls, _: Library) -> None:
+    """Multiply two matrices."""
+    before, after = openblas_affixes(call.opened) or ("", "")
+    # A suffix goes after the underscore that Fortran's names end with: dgemm_64_.
+    require_product(call.opened, f"{before}dgemm_{after}", 64 if after else 32)
+
+
+def load_openmp(call: Calls, library: Library) -> Answer:
+    """Return its version, and its view of the machine."""
+    opened = call.opened
+    if hasattr(opened, "__kmpc_fork_call"):  # LLVM's or Intel's
+        os.environ["KMP_VERSION"] = "1"  # read, and answered on stderr, at the first call
+    printed = _printed(opened.omp_get_max_threads)
+    threads, processors = int(opened.omp_get_max_threads()), int(opened.omp_get_num_procs())
+    if hasattr(opened, "omp_display_env"):
+        printed += _printed(lambda: opened.omp_display_env(0))
+    date = re.search(r"_OPENMP\s*=\s*'(\d{6})'|API version:.*\((\d{6})\)", printed)
+    version = re.search(r"Intel\(R\) OMP version: (\d+\.\d+\.\d{8})", printed)
+    if version and not version[1].endswith("20140926"):
+        library = replace(library, version=version[1])
+    facts = {
+        **library.facts,
+        "max_threads": threads if threads > 0 else None,
+        "processors": processors if processors > 0 else None,
+        "specification_date": int(date[1] or date[2]) if date else None,
+    }
+    return Answer(library, facts=nonempty(facts))
+
+
+def _printed(call: Callable[[], object]) -> str:
+    """Return what a call writes to stderr."""
+    reading, writing = os.pipe()
+    pieces: list[bytes] = []
+
+    def read() -> None:
+        while piece := os.read(reading, 65536):
+            pieces.append(piece)
+
+    before, reader = os.dup(2), Thread(target=read, daemon=True)
+    reader.start()
+    os.dup2(writing, 2)
+    try:
+        call()
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+        os.close(writing)
+    reader.join(1)  # what the library started may still hold the pipe
+    return b"".join(pieces).decode(errors="replace")
+
+
+def use_openmp(call: Calls, _: Library) -> None:
+    """Run a parallel region, which compilers make of a function and a call of the runtime."""
+    opened, pairs = call.opened, list[tuple[int, int]]()
+
+    def body(*_: object) -> None:
+        pairs.append((opened.omp_get_thread_num(), opened.omp_get_num_threads()))
+
+    if hasattr(opened, "__kmpc_fork_call"):
+
+        class Place(ctypes.Structure):
+            """The ident_t, the place of a region in the source."""
+
+            _fields_ = (("numbers", ctypes.c_int32 * 4), ("source", ctypes.c_char_p))
+
+        numbers = (ctypes.c_int32 * 4)(0, 2, 0, 0)
+        place = ctypes.byref(Place(numbers, b";unknown;unknown;0;0;;"))
+        region = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(body)
+        number, limit, fork = (
+            getattr(opened, f"__kmpc_{name}")
+            for name in ("global_thread_num", "push_num_threads", "fork_call")
+        )
+        limit(place, number(place), 2)
+        fork(place, 0, region)
+    elif hasattr(opened, "_vcomp_fork"):
+        opened._vcomp_set_num_threads(2)  # noqa: SLF001  so Microsoft names it
+        opened._vcomp_fork(1, 0, ctypes.CFUNCTYPE(None)(body))  # noqa: SLF001
+    else:
+        region = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(body)
+        opened.GOMP_parallel(region, None, 2, 0)
+    threads = len(pairs)
+    # Fewer than two are right if OMP_THREAD_LIMIT or OMP_DYNAMIC demands it.
+    if not pairs or sorted(pairs) != [(number, threads) for number in range(threads)]:
+        message = f"a parallel region of two threads ran as (number, of how many) {sorted(pairs)}"
+        raise NotUsable("wrong-result", message)

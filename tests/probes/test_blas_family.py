@@ -12,7 +12,7 @@ from mlbackends.base import registry
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
 from mlbackends.survey import survey
-from mlbackends_probes import accelerate, openblas
+from mlbackends_probes import accelerate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,7 +133,9 @@ def test_the_copies_of_numpy_before_2_are_found_under_their_long_names(
     for name in names:
         shutil.copy(built, tmp_path / "numpy.libs" / name)
 
-    finding = openblas.find(Host(python={"path": [str(tmp_path)]}, environment={}))
+    finding = registry.load("mlbackends_probes", "openblas").find(
+        Host(python={"path": [str(tmp_path)]}, environment={})
+    )
 
     found = [library.path for library in finding.libraries if library.path.startswith(str(tmp_path))]
     assert found == [f"{tmp_path}/numpy.libs/{name}" for name in names]
@@ -150,7 +152,9 @@ def test_variables_of_openblas_are_facts_and_nonsense_in_them_is_a_warning(
         "HOME": "/root",
     }
 
-    finding = openblas.find(Host(python={"path": []}, environment=environment))
+    finding = registry.load("mlbackends_probes", "openblas").find(
+        Host(python={"path": []}, environment=environment)
+    )
 
     assert finding.facts["environment"] == {"OPENBLAS_NUM_THREADS": "many", "GOTO_NUM_THREADS": "4"}
     (warning,) = finding.warnings

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mlbackends.base import registry
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
-from mlbackends_probes import openmp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import FakeLibrary
     from tests.probes.conftest import Asked
+
+openmp = registry.load("mlbackends_probes", "openmp")
 
 
 GNU = ("SECOND=1",)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mlbackends.base import registry
-from mlbackends_probes import cudnn, openmp, packages, python, torch
+from mlbackends_probes import cudnn, packages, python, torch
 
 if TYPE_CHECKING:
     from tests.conftest import WindowsMachine
@@ -43,7 +43,7 @@ MODULES = {f"{SITE}/numpy/__init__.py": b"", f"{SITE}/torch/__init__.py": b""}
 
 
 def test_condas_mkl_and_pips_torch_bring_a_libiomp5md_each(windows_machine: WindowsMachine) -> None:
-    found = openmp.find(windows_machine(TWO, MODULES))
+    found = registry.load("mlbackends_probes", "openmp").find(windows_machine(TWO, MODULES))
 
     assert [(library.path, library.used_by, library.wins) for library in found.libraries] == [
         (f"{TORCH}/libiomp5md.dll", ("torch",), True),
@@ -59,7 +59,7 @@ def test_condas_mkl_and_pips_torch_bring_a_libiomp5md_each(windows_machine: Wind
 def test_one_libiomp5md_for_all_is_no_conflict(windows_machine: WindowsMachine) -> None:
     alone = {path: headers for path, headers in TWO.items() if not path.startswith(TORCH)}
 
-    found = openmp.find(windows_machine(alone, MODULES))
+    found = registry.load("mlbackends_probes", "openmp").find(windows_machine(alone, MODULES))
 
     assert [library.used_by for library in found.libraries] == [("numpy",)]
     assert not found.warnings
