@@ -370,7 +370,8 @@ def test_an_unpacked_image_is_followed_with_the_libraries_that_it_has(tmp_path: 
     for name, linked in (("good", ()), ("lacking", (absent,))):
         compiled(site / name / "_C.so", "void *PyInit__C(void) { return 0; }\n", *linked)
         (site / name / "_C.so").rename(site / name / f"_C{tag}")
-        installed(site, name, f"{name}/_C{tag}")
+        installed(site, name)
+        (site / f"{name}-1.0.dist-info/RECORD").write_text(f"{name}/__init__.py,,\n{name}/_C{tag},,\n")
     (image / library / "os.py").write_text("")
     (image / "root").mkdir()
     for path in (*(mapped.path for mapped in Process(Host(), real).mapped), "/etc/ld.so.cache"):
