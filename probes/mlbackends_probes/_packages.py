@@ -279,3 +279,45 @@ def facts_hf_kernels(host: Host, _: Package) -> _Read:
                 builds.setdefault("/".join(name), []).append(os.path.basename(path))
     kernels = {name: sorted(set(names)) for name, names in builds.items()}
     return {"cache": cache if builds else "", "kernels": kernels}, ()
+
+
+def facts_cutlass(host: Host, _: Sequence[Package | None]) -> _Read:
+    """Read which libraries the DSL is made of."""
+    return {
+        "dsl_libraries": {dist.name: dist.version for dist in named(host, ("nvidia-cutlass-dsl-libs-*",))}
+    }, ()
+
+
+_FLASH_LOCAL = pattern(r"cu(\d{2,3})[.-]?torch(\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)
+_FLASHINFER_PARTS = ("flashinfer-cubin", "flashinfer-jit-cache")
+
+
+def facts_flash_attention(host: Host, packages: Sequence[Package | None]) -> _Read:
+    """Read what flash-attn's wheel was built for, and the parts of FlashInfer."""
+    flash, *_, flashinfer = packages
+    local = flash.metadata_version.partition("+")[2] if flash else ""
+    built = _FLASH_LOCAL.search(local)
+    cuda, torch = built.groups() if built else ("", "")
+    folder = flash.location.rpartition("/")[0] if flash else ""
+    names = host.listdir(folder) if folder else []
+    stems = {stem_of(name).partition(".")[0] for name in names if name.startswith("flash_attn")}
+    parts = {name: dist.version for name in _FLASHINFER_PARTS if (dist := distribution(host, name))}
+    facts = {
+        "built_for_cuda": cuda if len(cuda) < 3 else f"{cuda[:2]}.{cuda[2:]}",
+        "built_for_torch": torch,
+        "extension_modules": sorted(stems - {""}),
+        "flashinfer_parts": parts,
+    }
+    warnings = [built_for_torch(host, flash.name, torch)] if flash and torch else []
+    # FlashInfer refuses to start with kernels of another release.
+    if flashinfer and "FLASHINFER_DISABLE_VERSION_CHECK" not in host.environment:
+        warnings += [
+            Reason(
+                "conflict",
+                f"{name} is {version}, and {flashinfer.name} is {flashinfer.version}",
+                f"install {name}=={flashinfer.version}",
+            )
+            for name, version in parts.items()
+            if not same_public_version(version, flashinfer.version)
+        ]
+    return facts, warnings

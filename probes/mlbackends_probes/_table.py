@@ -3,13 +3,14 @@
 These libraries and accelerators differ by names and by a few calls; any other probe is a file, NAME.py, and
 `mlbackends.base.registry` lists both. doc: the lines of what would be the file's docstring. kind: "cuda",
 "shared" and "accelerator" have the fields of CudaLibrary, SharedLibrary and Accelerator, "rocm" those of
-library_finding, "package" those of `_package` here. asks: which of load_NAME and use_NAME in _checks.py or
-_processor_checks.py are asked of an opened library; what completes a finding is in _findings.py, and of a
-package in _packages.py. unnamed: the name of a status that statuses.json lacks.
+library_finding, "package" and "packages" those of `_package` and `_packages_of` here. asks: which of
+load_NAME and use_NAME in _checks.py or _processor_checks.py are asked of an opened library; what completes
+a finding is in _findings.py, and of packages in _packages.py. unnamed: the name of a status that
+statuses.json lacks.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import msgspec
 
 from mlbackends.host.host import Host
-from mlbackends.host.python.frameworks import found, package
+from mlbackends.host.python.frameworks import found, found_set, package
 from mlbackends.libraries.amd import library_finding, rocm_calls
 from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.cuda.libraries import CudaLibrary
@@ -43,6 +44,9 @@ def load(name: str) -> ModuleType:
     attributes: dict[str, Any] = {}
     if kind == "package":
         attributes = {"GROUP": "framework", "find": partial(_package, name, **row)}
+    elif kind == "packages":
+        find = partial(_packages_of, name, **row)
+        attributes = {"GROUP": "framework", "SUMMARY": ("{packages}",), "find": find}
     elif kind == "accelerator":
         describe = getattr(_accelerators, f"describe_{name}", None)
         accelerator = Accelerator(probe=name, **row, describe=describe)
@@ -83,3 +87,10 @@ def _package(name: str, host: Host, **names: Any) -> Finding:
     read = getattr(_packages, f"facts_{name}", None) if own else None
     facts, warnings = read(host, own) if read else ({}, ())
     return found(host, own, name, nonempty(facts), warnings)
+
+
+def _packages_of(name: str, host: Host, looked_for: str, any_of: Iterable[dict[str, Any]]) -> Finding:
+    """Find several packages of which any may be installed, with what _packages.py reads of them."""
+    own = [package(host, **names) for names in any_of]
+    facts, warnings = getattr(_packages, f"facts_{name}")(host, own) if any(own) else ({}, ())
+    return found_set(host, own, looked_for, name, nonempty(facts), warnings)

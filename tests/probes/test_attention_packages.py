@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.base import registry
-from mlbackends_probes import cutlass, flash_attention
 
 if TYPE_CHECKING:
     from tests.conftest import Machine
 
-transformer_engine, triton, xformers = (
-    registry.load(registry.PROBES, name) for name in ("transformer_engine", "triton", "xformers")
+cutlass, flash_attention, transformer_engine, triton, xformers = (
+    registry.load(registry.PROBES, name)
+    for name in ("cutlass", "flash_attention", "transformer_engine", "triton", "xformers")
 )
 
 
