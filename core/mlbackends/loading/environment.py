@@ -9,11 +9,11 @@ from mlbackends.base.errors import NotALibrary
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import (
     Distribution,
+    contents,
     distribution,
     distributions,
     editable_location,
     python_folders,
-    record_bytes,
 )
 from mlbackends.host.python.requirements import required
 from mlbackends.libraries.symbols import extract_symbols
@@ -45,7 +45,7 @@ def modules_of(host: Host, dist: Distribution) -> tuple[str, ...]:
     """
     names: dict[str, None] = {}
     inner: dict[str, None] = {}
-    for line in record_bytes(host, dist).decode(errors="replace").splitlines():
+    for line in contents(host, dist)[1].decode(errors="replace").splitlines():
         path = line.rsplit(",", 2)[0].strip('"')
         top, slash, rest = path.partition("/")
         if slash and rest == "__init__.py" and "." not in top:
@@ -200,8 +200,8 @@ class Environment:
 
     def _is_followed(self, module: str) -> bool:
         """Return whether what a module imports matters: of the standard library only if a part is broken."""
-        path = module_file(self.host, module)
-        return bool(path and self.broken_modules) or "/site-packages/" in path or "/dist-packages/" in path
+        is_standard = module.partition(".")[0] in sys.stdlib_module_names and not self.broken_modules
+        return bool(module_file(self.host, module)) and not is_standard
 
     def _is_nowhere(self, module: str) -> bool:
         """Return whether no import folder has a module, as a file, a folder or by an editable install."""

@@ -17,11 +17,12 @@ from mlbackends.base.patterns import bytes_pattern, pattern
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import (
     Distribution,
+    contents,
     distributions,
+    editable_location,
     listed_files,
     python_folders,
     python_release,
-    record_bytes,
 )
 from mlbackends.libraries.c_runtime import c_library
 
@@ -178,7 +179,9 @@ def module_file(host: Host, module: str) -> str:
                 return f"{folder}/{name}/{file}"
         if file := _module_in(host, folder, names, name):
             return f"{folder}/{file}"
-    return ""
+    location = "" if parent else editable_location(host, name)
+    file = _module_in(host, location, _names(host, location), "__init__")
+    return f"{location}/{file}" if file else location * location.endswith(".py")
 
 
 def _module_in(host: Host, folder: str, names: frozenset[str], stem: str) -> str:
@@ -212,15 +215,17 @@ def _names(host: Host, folder: str) -> frozenset[str]:
 
 def sources(host: Host, dist: Distribution) -> Iterator[str]:
     """Yield the paths of the Python modules that a distribution installed."""
-    yield from (f"{dist.folder}/{name}" for name in listed_files(record_bytes(host, dist), _SOURCE))
+    folder, record = contents(host, dist)
+    yield from (f"{folder}/{name}" for name in listed_files(record, _SOURCE))
 
 
 @once_per_host
 def shared_objects(host: Host, dist: Distribution) -> tuple[str, ...]:
     """Return the paths of the shared objects that a distribution installed, as its RECORD lists them."""
+    folder, record = contents(host, dist)
     paths = (
-        posixpath.normpath(f"{dist.folder}/{name}")
-        for name in listed_files(record_bytes(host, dist), _SHARED)
+        posixpath.normpath(f"{folder}/{name}")
+        for name in listed_files(record, _SHARED)
         if is_shared_object(host, name)
     )
     return tuple(dict.fromkeys(paths))
@@ -241,9 +246,10 @@ def is_shared_object(host: Host, path: str) -> bool:
 
 def module_name(host: Host, dist: Distribution, path: str) -> str:
     """Return the name under which Python can import a file of a distribution, "" if it can under none."""
+    folder, _ = contents(host, dist)
     for suffix in suffixes(host):
-        if path.endswith(suffix) and path.startswith(f"{dist.folder}/"):
-            parts = path[len(dist.folder) + 1 : -len(suffix)].removesuffix("/__init__").split("/")
+        if path.endswith(suffix) and path.startswith(f"{folder}/"):
+            parts = path[len(folder) + 1 : -len(suffix)].removesuffix("/__init__").split("/")
             return ".".join(parts) if all(part.isidentifier() for part in parts) else ""
     return ""
 

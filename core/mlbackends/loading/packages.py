@@ -17,11 +17,13 @@ from mlbackends.base.version import __version__
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import (
     Distribution,
+    contents,
     distribution,
     distributions,
     normalised,
     python_folders,
     record_bytes,
+    version_of,
 )
 from mlbackends.host.python.requirements import required
 from mlbackends.libraries.cuda.driver import driver_release
@@ -128,8 +130,9 @@ def installed_as(host: Host, name: str) -> Distribution:
         return installed[normalised(name)][0]
     path = module_file(host, name) or lost_modules(host).get(name, "")
     for dists in installed.values():
-        line = b"\n%s," % path.removeprefix(f"{dists[0].folder}/").encode()
-        if name in modules_of(host, dists[0]) or (path and line in b"\n" + record_bytes(host, dists[0])):
+        folder, record = contents(host, dists[0])
+        line = b"\n%s," % path.removeprefix(f"{folder}/").encode()
+        if name in modules_of(host, dists[0]) or (path and line in b"\n" + record):
             return dists[0]
     raise UnknownName("package", name, tuple(installed), "pip list")
 
@@ -329,7 +332,7 @@ class _Packages:
         notes, fallbacks = (*notes, *of_driver), (*without, *fallbacks)
         return PackageLoading(
             name=module or dist.name,
-            version=dist.version,
+            version=version_of(host, dist),
             verdict=verdict_of(faults, fallbacks),
             faults=remedied(host, faults),
             fallbacks=remedied(host, fallbacks),
@@ -411,7 +414,12 @@ class _Packages:
         rest = [fault for step, opening in beside if step.is_certain for fault in opening.faults]
         for path in [path for path in failing if not (path in met or only)]:
             # Whether importing the package right around it surely imports it.
-            package = posixpath.dirname(path).removeprefix(dist.folder).strip("/").replace("/", ".")
+            package = (
+                posixpath.dirname(path)
+                .removeprefix(contents(self.host, dist)[0])
+                .strip("/")
+                .replace("/", ".")
+            )
             if any(step.path == path and step.is_certain for step in imports_of(self.host, package)):
                 caught |= dict.fromkeys(failing[path].faults)
             else:
@@ -494,7 +502,9 @@ def _bound_libraries(host: Host, dist: Distribution) -> dict[str, str]:
     """
     own = modules_of(host, dist)
     inside = (
-        path for path in shared_objects(host, dist) if path[len(dist.folder) + 1 :].split("/")[0] in own
+        path
+        for path in shared_objects(host, dist)
+        if path[len(contents(host, dist)[0]) + 1 :].split("/")[0] in own
     )
     paths = {posixpath.basename(path): path for path in inside}
     steps = [step for module in own for step in imports_of(host, module)] if paths else []

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import Any
+from urllib.parse import unquote
 
 from msgspec.structs import replace
 
@@ -14,7 +15,7 @@ from mlbackends.base.errors import NotALibrary, joined
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.installing import manager_of, package_command, quoted, reinstall_command
-from mlbackends.host.python.packages import Distribution, conda_prefix, distributions, normalised
+from mlbackends.host.python.packages import Distribution, conda_prefix, distributions, normalised, origin_of
 from mlbackends.host.python.requirements import can_be_met, unmet
 from mlbackends.host.python.wheel_files import is_altered
 from mlbackends.loading.environment import providers
@@ -32,6 +33,9 @@ def install(host: Host, *arguments: str) -> str:
 
 def reinstall(host: Host, dist: Distribution) -> str:
     """Return the command that reinstalls a distribution and changes no other."""
+    origin = origin_of(host, dist)
+    if origin.get("editable"):
+        return install(host, "--no-deps", "-e", unquote(origin["url"].removeprefix("file://")))
     python = str(host.python.get("executable", "") or "python")
     return reinstall_command(python, manager_of(host), dist.name, dist.version)
 

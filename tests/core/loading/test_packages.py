@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.core.loading.test_later import Site
 
+from mlbackends.host.host import Host
+from mlbackends.loading.packages import resolve
 from mlbackends.model.loading import PackageLoading, Verdict
 
 pytestmark = pytest.mark.skipif(
@@ -127,3 +129,37 @@ def test_only_a_module_that_is_needed_makes_another_package_come_first(site: Sit
     files = [site.library("pack/_C.so", module="_C"), site.library("pack/pool.so", "_vino.so", module="pool")]
     site.package("pack", "1.0", *files, pack=init)
     assert site.answer("pack").after == ("vino",) * ("pool" in init)
+
+
+@pytest.mark.parametrize("kind", ["pth", "finder", "egg"])
+def test_an_editable_install_is_judged_by_its_sources(site: Site, tmp_path: Path, kind: str) -> None:
+    sources = tmp_path / "project/src"
+    site.library("../project/src/pack/_C.so", "libnone.so.913", module="_C")
+    (sources / "tests").mkdir()
+    for folder, text in (("pack", "from . import _C"), ("tests", "import absent")):
+        (sources / folder / "__init__.py").write_text(text)
+    origin = f'{{"url": "file://{sources}", "dir_info": {{"editable": true}}}}'
+    info = (sources / "pack.egg-info") if kind == "egg" else (site.folder / "pack-1.0.dist-info")
+    info.mkdir()
+    (info / "direct_url.json").write_text(origin)
+    if kind == "pth":
+        (site.folder / "_pack.pth").write_text(f"{sources}\n")
+        (info / "RECORD").write_text("_pack.pth,,\n")
+    elif kind == "finder":
+        finder = site.folder / "__editable___pack_1_0_finder.py"
+        finder.write_text(f"MAPPING: dict[str, str] = {{'pack': '{sources}/pack'}}\n")
+        (info / "RECORD").write_text(f"__editable__.pack-1.0.pth,,\n{finder.name},,\n")
+    else:
+        (info / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: pack\nVersion: 1.0\n")
+        (info / "top_level.txt").write_text("pack\n")
+    site.package("user", "1.0", site.library("user/_U.so", module="_U"), user="import pack\nfrom . import _U")
+    path = [str(site.folder), *[str(sources)] * (kind != "finder")]
+    host = Host(python={**site.host().python, "path": path})
+    info = site.folder / "user-1.0.dist-info/METADATA"
+    info.write_text(f"{info.read_text()}Requires-Dist: pack\n")
+    pack, user = resolve(host, ["pack", "user"]).packages
+    assert (pack.verdict, user.verdict) == (Verdict.FAILS, Verdict.FAILS)
+    assert (pack.version, pack.faults[0].path[0]) == ("1.0", f"{sources}/pack/_C.so")
+    (sources / "pack/_C.so").write_bytes(b"")
+    [fault] = resolve(Host(python=host.python), ["pack"]).packages[0].faults
+    assert fault.command.endswith(f"install --no-deps -e {sources}") or kind == "egg"

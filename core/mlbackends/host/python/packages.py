@@ -12,13 +12,17 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from mlbackends.base.patterns import pattern
+from mlbackends.base.patterns import bytes_pattern, pattern
 from mlbackends.host.host import Host, once_per_host
 
 #: No RECORD is larger than this, in bytes; torch's has a million.
 _RECORD_LIMIT = 32 << 20
 _CREDENTIALS = pattern(r"^(\w[\w+.-]*://)[^/@]*@")
 _FINDERS_LIMIT = 200
+#: So many files of an editable install are looked at.
+_MOST_SOURCES = 20_000
+#: What leads from an editable install to its sources.
+_EDITABLE = bytes_pattern(rb'(?:\.pth|_finder\.py)(?=[,"])[^\n]*')
 #: Characters of metadata that show how its lines end: one is its first line.
 _LINE_ENDS = 200
 
@@ -116,6 +120,53 @@ def listed_files(record: bytes, ending: re.Pattern[bytes]) -> Iterator[str]:
     for rest in ending.finditer(record):
         start = record.rfind(b"\n", 0, rest.start()) + 1
         yield record[start : rest.end()].rsplit(b",", 2)[0].strip(b'"').decode(errors="replace")
+
+
+@once_per_host
+def contents(host: Host, dist: Distribution) -> tuple[str, bytes]:
+    """Return the folder of a distribution's files, and its RECORD.
+
+    Of an editable install those are the folder of its sources, and a list of the files that are there.
+    """
+    folder, names = _sources(host, dist)
+    if not folder:
+        return dist.folder, record_bytes(host, dist)
+    tops = {name.partition(".")[0] for name in names}
+    files = [entry for entry in host.listdir(folder) if entry.partition(".")[0] in tops]
+    for _, file in zip(range(_MOST_SOURCES), files, strict=False):  # grows as it is walked
+        inside = host.listdir(f"{folder}/{file}") if "." not in file.rpartition("/")[2] else ()
+        files += [f"{file}/{entry}" for entry in inside if entry != "__pycache__"]
+    return folder, "".join(f"{file},,\n" for file in files).encode()
+
+
+def _sources(host: Host, dist: Distribution) -> tuple[str, list[str]]:
+    """Return the folder of an editable install's sources, "" for any other, and the names at its top.
+
+    The finder of setuptools lists them, or a .pth has the folder; the metadata behind an egg-link is in it.
+    """
+    record = record_bytes(host, dist)
+    names = host.read(f"{dist.info}/top_level.txt").split() if b".pth," in record or not record else []
+    if not record and dist.info.endswith(".egg-info") and not dist.folder.endswith("-packages"):
+        return dist.folder, names
+    for file in listed_files(record, _EDITABLE):
+        lines = host.read(f"{dist.folder}/{file}", 1 << 20).splitlines() if "/" not in file else []
+        for line in lines:
+            mapped = re.findall(r"""['"]([\w.]+)['"]: (['"])(.+?)\2""", line)
+            if file.startswith("__editable__") and line.startswith("MAPPING") and mapped:
+                name, _, path = mapped[0]
+                folder = path.removesuffix(".py").removesuffix(f"/{name.replace('.', '/')}")
+                return folder, [name for name, _, path in mapped if path.startswith(f"{folder}/")]
+            if file.endswith(".pth") and line.startswith("/") and host.is_dir(line):
+                return line, names or _packages_in(host, line, dist)
+    return "", []
+
+
+def _packages_in(host: Host, folder: str, dist: Distribution) -> list[str]:
+    """Return the packages in a folder of sources: that of the distribution's name, else all but tests."""
+    there = host.listdir(folder)
+    named = [entry for entry in there if normalised(entry.partition(".")[0]) == dist.name]
+    others = (entry for entry in there if entry not in ("tests", "test", "docs", "examples", "benchmarks"))
+    return named or [entry for entry in others if host.exists(f"{folder}/{entry}/__init__.py")]
 
 
 @once_per_host
