@@ -301,6 +301,7 @@ def test_a_wrong_question_is_one_line_and_exit_code_2(folder: Path) -> None:
         (["--matrix", "--why", "libc.so.6"], "--matrix cannot be combined with --why\n"),
         (["--tree", "--why", "libc.so.6"], "--why cannot be combined with --tree\n"),
         (["--lock", "a", "--if-installed", "b"], "--if-installed cannot be combined with --lock\n"),
+        (["--tree", "--format", "junit"], "--why and --tree cannot be written as junit\n"),
         (["--index", str(folder)], "--index is for --if-installed alone\n"),
         (["--pid", str(2**22)], f"there is no process {2**22}\n"),
         (["--python", ""], "--python has an empty value\n"),
@@ -328,11 +329,13 @@ def test_a_module_of_a_package_is_judged_by_its_own_import(tmp_path: Path) -> No
     starts = "void *PyInit__C(void) { return 0; }\n"
     compiled(site / "whole/_C.so", starts)
     compiled(site / "whole/part/_C.so", f"void lacking(void);\nvoid f(void) {{ lacking(); }}\n{starts}")
-    files = ("whole/part/__init__.py", "whole/part/_C.so", "whole/fine.py")
+    files = ("whole/part/__init__.py", "whole/part/_C.so", "whole/fine.py", "whole/asking.py")
     installed(site, "whole", *files)
     (site / files[0]).write_text("from . import _C\n")
     (site / files[2]).write_text("")
-    modules = {"whole": "loads, then falls back", "whole.fine": "loads", "whole.part": "does not load"}
+    (site / files[3]).write_text("import absent\n")
+    modules = {"whole": "loads, then falls back", "whole.fine": "loads"}
+    modules |= dict.fromkeys(("whole.part", "whole.asking"), "does not load")
     answer = json.loads(resolved(tmp_path, *modules, "--format", "json").stdout)
     assert {package["name"]: package["verdict"] for package in answer["packages"]} == modules
     assert "there is no package named 'whole.none'" in resolved(tmp_path, "whole.none").stderr

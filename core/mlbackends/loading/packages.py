@@ -128,7 +128,8 @@ def installed_as(host: Host, name: str) -> Distribution:
     installed = distributions(host)
     if normalised(name) in installed:
         return installed[normalised(name)][0]
-    path = module_file(host, name) or lost_modules(host).get(name, "")
+    is_module = all(map(str.isidentifier, name.split(".")))
+    path = (module_file(host, name) or lost_modules(host).get(name, "")) if is_module else ""
     for dists in installed.values():
         folder, record = contents(host, dists[0])
         line = b"\n%s," % path.removeprefix(f"{folder}/").encode()
@@ -315,7 +316,7 @@ class _Packages:
         own = shared_objects(host, dist)
         faults, fallbacks, parts = (
             self._judged(dist, failing, roots, module)
-            if failing or preloading or self._is_held_back(dist)
+            if module or failing or preloading or self._is_held_back(dist)
             else ((),) * 3
         )
         if not faults:

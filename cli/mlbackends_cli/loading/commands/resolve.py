@@ -102,6 +102,8 @@ def command(
                 raise BadInput(f"{option_name} cannot be combined with {other}", "leave one of them out")
     if index and not wanted:
         raise BadInput("--index is for --if-installed alone", "add --if-installed REQUIREMENT")
+    if (names or tree) and not (form == "table" or formats.has(form, "record")):
+        raise BadInput(f"--why and --tree cannot be written as {form}", "use table or json")
     root = root if root and os.path.abspath(root) != "/" else None
     inspected = of_process(pid, 5.0) if pid else None
     notes: tuple[str, ...] = ()
