@@ -23,7 +23,7 @@ from mlbackends.host.python.frameworks import nvidia_gpus
 from mlbackends.host.python.packages import Distribution, distribution, distributions, python_folders
 from mlbackends.loading.assumed import Assumed
 from mlbackends.loading.environment import Environment, modules_of, providers
-from mlbackends.loading.imports import lost_files, shared_objects
+from mlbackends.loading.imports import shared_objects
 from mlbackends.loading.linker import Mapped, Process
 from mlbackends.loading.preloads import closest, holds_for, matches, placeholders, preload_of, torch_cuda
 from mlbackends.model.loading import Fault
@@ -183,20 +183,19 @@ def _lacking(
         asking = next(named, None)
         if asking is None:
             return ()
-    paths = partial(_paths, host, dist)
     best = [
-        closest(process, entry.split(" | "), paths, visible=row.visible, asking=asking) for entry in row.opens
+        closest(process, entry.split(" | "), partial(_paths, host), visible=row.visible, asking=asking)
+        for entry in row.opens
     ]
     return tuple(fault for found in best if found for fault in found[1].faults if fault.code != "not-read")
 
 
-def _paths(host: Host, dist: Distribution, name: str) -> list[str]:
-    """Return the paths, or the name, that a row opens for one of its names: also of a file that is gone."""
+def _paths(host: Host, name: str) -> list[str]:
+    """Return the paths, or the name, that a row opens for one of its names."""
     values = placeholders(host)
     is_of_torch = "{torch}" in name
     if is_of_torch and not values["torch"]:
         return []
     name = name.format(**values)
     site = next((f"{folder}/" for folder in python_folders(host) if "site-" in folder), "")
-    gone = [path for path in lost_files(host, dist) if fnmatch.fnmatch(path, f"*/{name}")]
-    return matches(host, name) or gone or [f"{site}{name}"] * is_of_torch
+    return matches(host, name) or [f"{site}{name}"] * is_of_torch

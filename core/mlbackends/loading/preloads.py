@@ -143,7 +143,7 @@ def _openings(host: Host, process: Process, step: Open) -> Iterator[tuple[str, O
     """Open the files of a step, and yield how each ended; None for a file that is not there."""
     if step.one_of:
         best = closest(process, step.files, lambda file: matches(host, file), visible=step.visible)
-        yield best or (step.files[0], None)
+        yield best or (step.files[-1], None)
         return
     for file in step.files:
         paths = matches(host, file, step.below, step.every)
