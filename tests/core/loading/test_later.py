@@ -338,6 +338,21 @@ def test_usearch_finds_the_functions_that_numkong_makes_visible(site: Site) -> N
     assert site.answer("usearch").verdict is Verdict.LOADS
 
 
+def test_a_package_of_rapids_has_its_library_opened_by_the_one_that_it_imports(site: Site) -> None:
+    logger = site.library("rapids_logger/lib64/librapids_logger.so")
+    site.package("rapids-logger", "0.3.0", logger, rapids_logger="")
+    library = site.library("librmm/lib64/librmm.so", "librapids_logger.so")
+    site.package("librmm-cu12", "26.10.0", library, librmm="")
+    text = (
+        "try:\n    import librmm\nexcept ModuleNotFoundError:\n    pass\nelse:\n    librmm.load_library()\n"
+    )
+    extension = site.library("rmm/_core.so", "librmm.so", module="_core")
+    site.package("rmm-cu12", "26.10.0", extension, rmm=f"{text}from rmm import _core\n")
+    assert (site.answer("rmm-cu12").verdict, site.answer("rmm-cu12").after) == (Verdict.LOADS, ())
+    (site.folder / logger).unlink()
+    assert site.answer("rmm-cu12").verdict is Verdict.FAILS
+
+
 def test_a_library_that_is_opened_where_it_is_needed_first_and_is_gone(site: Site) -> None:
     """The package llvmlite can be imported without its library; llvmlite.binding, and so numba, cannot."""
     library = site.library("llvmlite/binding/libllvmlite.so")
