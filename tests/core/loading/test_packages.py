@@ -163,3 +163,12 @@ def test_an_editable_install_is_judged_by_its_sources(site: Site, tmp_path: Path
     (sources / "pack/_C.so").write_bytes(b"")
     [fault] = resolve(Host(python=host.python), ["pack"]).packages[0].faults
     assert fault.command.endswith(f"install --no-deps -e {sources}") or kind == "egg"
+
+
+def test_compiled_files_beside_an_editable_install_of_python_code_count(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "src/pack").mkdir(parents=True)
+    (tmp_path / "src/pack/__init__.py").write_text("from . import _C")
+    (site.folder / "_pack.pth").write_text(f"{tmp_path}/src\n")
+    site.package("pack", "1.0", "_pack.pth", site.library("pack/_C.so", "libnone.so.913", module="_C"))
+    [fault] = site.answer("pack").parts
+    assert fault.name == "libnone.so.913"

@@ -21,6 +21,7 @@ _CREDENTIALS = pattern(r"^(\w[\w+.-]*://)[^/@]*@")
 _FINDERS_LIMIT = 200
 #: So many files of an editable install are looked at.
 _MOST_SOURCES = 20_000
+_INSTALLED = bytes_pattern(rb"\.(?:so|pyd|dylib)[,.]")
 #: What leads from an editable install to its sources.
 _EDITABLE = bytes_pattern(rb'(?:\.pth|_finder\.py)(?=[,"])[^\n]*')
 #: Characters of metadata that show how its lines end: one is its first line.
@@ -143,12 +144,13 @@ def _sources(host: Host, dist: Distribution) -> tuple[str, list[str]]:
     """Return the folder of an editable install's sources, "" for any other, and the names at its top.
 
     The finder of setuptools lists them, or a .pth has the folder; the metadata behind an egg-link is in it.
+    Where compiled files were installed all the same, as by scikit-build-core, those count.
     """
     record = record_bytes(host, dist)
     names = host.read(f"{dist.info}/top_level.txt").split() if b".pth," in record or not record else []
     if not record and dist.info.endswith(".egg-info") and not dist.folder.endswith("-packages"):
         return dist.folder, names
-    for file in listed_files(record, _EDITABLE):
+    for file in () if _INSTALLED.search(record) else listed_files(record, _EDITABLE):
         lines = host.read(f"{dist.folder}/{file}", 1 << 20).splitlines() if "/" not in file else []
         for line in lines:
             mapped = re.findall(r"""['"]([\w.]+)['"]: (['"])(.+?)\2""", line)
