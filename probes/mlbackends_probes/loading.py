@@ -58,7 +58,7 @@ def _followed(host: Host, names: Sequence[str] | None) -> Finding:
     if not _can_be_followed(host):
         why = "only the files of a live Linux machine are followed; see `backends resolve --root`"
         return Finding(presence=Presence.ABSENT, reasons=(Reason("not-followed", why),))
-    resolution = resolve(host, names)
+    resolution = resolve(host, names, is_quick=names is not None)
     rows: list[FactValue] = [*fault_rows(resolution)]
     return Finding(facts={"followed": len(resolution.packages), **({"faults": rows} if rows else {})})
 

@@ -167,6 +167,7 @@ def test_formats_for_ci_have_each_fault_and_each_package_that_loads(folder: Path
         ("absl", "absl-py>=1.0,<3", "'absl-py<3,>=1.0'"),
         ("torch", "torch==2.9.0", "torch==2.9.0"),
         ("cv2", "other", "opencv-python"),
+        ("yaml", "", "pyyaml"),
         ("unheard_of", "other", ""),
         ("torch", "torch==2.9.0,==2.9.1", ""),
     ],
@@ -188,7 +189,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str
     """Return the first fault of each package of an environment, all changed after installing."""
     folder = tmp_path_factory.mktemp("damaged")
     site = empty_environment(folder)
-    for name in ("replaced", "foreign", "mute", "topmost", "textual"):
+    for name in ("replaced", "foreign", "mute", "topmost", "textual", "relinked"):
         library, module = site / f"{name}.libs/lib{name}.so.1", site / name / "_C.abi3.so"
         code = "void f(void);\nvoid *PyInit__C(void) { f(); return 0; }\n"
         compiled(library, "void f(void) {}\n")
@@ -207,6 +208,10 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str
     foreign = site / "foreign.libs/libforeign.so.1"
     foreign.write_bytes(foreign.read_bytes().replace(b"\x03\x00\x3e\x00", b"\x03\x00\xb7\x00", 1))
     (site / "textual/inner.py").unlink()
+    absent = folder / "libabsent.so.3"
+    compiled(absent, "")
+    compiled(site / "relinked/_C.abi3.so", code, absent)
+    absent.unlink()
     packages = json.loads(resolved(folder, "--format", "json").stdout)["packages"]
     return {package["name"]: package["faults"][0] for package in packages}
 
@@ -222,6 +227,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str
         ("foreign", "missing-library", "foreign.libs/libforeign.so.1, for aarch64; this process is x86_64."),
         ("mute", "missing-symbol", "mute/_C.abi3.so is not the file that mute 1.0 installed."),
         ("topmost", "missing-file", "topmost 1.0 installed it; it is gone."),
+        ("relinked", "missing-library", "relinked/_C.abi3.so is not the file that relinked 1.0 installed."),
         ("textual", "missing-file", "textual 1.0 installed it; it is gone."),
     ],
 )
@@ -233,9 +239,42 @@ def test_a_package_whose_files_were_changed_is_installed_again(
     assert fault["command"].endswith(f"-m pip install --force-reinstall --no-deps {name}==1.0")
 
 
-@pytest.mark.parametrize("closed", ["shut", "shut.libs"])
+def test_of_two_packages_with_one_file_that_is_installed_again_whose_file_was_replaced(
+    tmp_path: Path,
+) -> None:
+    site, absent = empty_environment(tmp_path), tmp_path / "libabsent.so.3"
+    compiled(absent, "")
+    compiled(site / "main/_C.so", "", absent)
+    compiled(site / "part/_C.so", "void *PyInit__C(void) { return 0; }\n", absent)
+    absent.unlink()
+    installed(site, "part")
+    (site / "main/__init__.py").touch()
+    (site / "main-1.0.dist-info").mkdir()
+    record = "main/__init__.py,,\npart/__init__.py,,\npart/_C.so,sha256=other,\n"
+    (site / "main-1.0.dist-info/RECORD").write_text(record)
+
+    for module, verdict in (("main", "loads"), ("part", "does not load")):
+        package = json.loads(resolved(tmp_path, module, "--format", "json").stdout)["packages"][0]
+        assert package["verdict"] == verdict
+    (fault,) = package["faults"]
+    assert fault["cause"].endswith(
+        "part/_C.so is not the file that main 1.0 installed; part 1.0 has one of that name."
+    )
+    assert fault["command"].endswith("--no-deps main==1.0")
+
+
+def test_a_package_without_a_list_of_its_files_cannot_be_judged(tmp_path: Path) -> None:
+    site = empty_environment(tmp_path)
+    compiled(site / "bare/_C.so", "")
+    installed(site, "bare")
+    (site / "bare-1.0.dist-info/RECORD").unlink()
+    done = resolved(tmp_path, "bare")
+    assert (done.returncode, "bare-1.0.dist-info/RECORD: No such file" in done.stdout) == (3, True)
+
+
+@pytest.mark.parametrize(("closed", "mode"), [("shut", 0), ("shut.libs", 0), ("shut.libs", 0o644)])
 def test_a_folder_that_may_not_be_read_is_opened_and_not_called_gone(
-    tmp_path: Path, unprivileged: Callable[[], AbstractContextManager[None]], closed: str
+    tmp_path: Path, unprivileged: Callable[[], AbstractContextManager[None]], closed: str, mode: int
 ) -> None:
     site = empty_environment(tmp_path)
     library = site / "shut.libs/libshut.so.1"
@@ -243,7 +282,7 @@ def test_a_folder_that_may_not_be_read_is_opened_and_not_called_gone(
     starts = "void *PyInit__C(void) { return 0; }\n"
     compiled(site / "shut/_C.so", starts, library, f"-Wl,-rpath,{library.parent}")
     installed(site, "shut", "shut.libs/libshut.so.1")
-    (site / closed).chmod(0)
+    (site / closed).chmod(mode)
     with unprivileged():
         done = resolved(tmp_path, "shut", "--format", "json")
     (site / closed).chmod(0o700)

@@ -229,8 +229,10 @@ class Host:
         folder = os.path.dirname(path)
         while folder.strip("/") and not self.is_dir(folder):
             folder = os.path.dirname(folder)
-        self.listdir(folder)
-        return folder if folder in self.denied else ""
+        # What is listed and not found is in a folder whose files may not be looked up.
+        names = (f"{folder}/{name}" for name in self.listdir(folder)[:1])
+        is_closed = any(not self._call(os.path.lexists, name, default=True) for name in names)
+        return folder if (self.is_live and is_closed) or folder in self.denied else ""
 
     def size(self, path: str) -> int:
         """Return a file's size in bytes, 0 if it does not exist.

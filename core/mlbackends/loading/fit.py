@@ -20,7 +20,7 @@ from mlbackends.libraries.search import libraries_named
 from mlbackends.libraries.symbols import symbol_versions
 from mlbackends.loading import torch_builds
 from mlbackends.loading.environment import providers
-from mlbackends.loading.remedies import elf, owner, reinstall
+from mlbackends.loading.remedies import altered, elf, owner, owners, reinstall
 from mlbackends.model.loading import Fault, LoadedFile
 
 _TAG = pattern(r"\.cpython-(\d)(\d+t?)-[\w-]+\.so$")
@@ -49,6 +49,9 @@ def explained(host: Host, faults: Iterable[Fault]) -> tuple[Fault, ...]:
         else:
             at = fault.path[-2 if fault.code == "missing-library" and len(fault.path) > 1 else -1]
             dist, bare = owner(host, at), replace(fault, cause="")
+            if len(owners(host, at)) > 1 and (changed := altered(host, [at])):
+                found.append(replace(fault, cause=changed[0], command=changed[2]))
+                continue
             answer = torch_builds.explained(host, _for_another(host, bare, at, dist), at, dist)
             found.append(replace(answer, cause=" ".join(filter(None, (answer.cause, fault.cause)))))
     return tuple(_too_old(host, versions) if fault in versions else fault for fault in found)

@@ -79,20 +79,23 @@ def resolve(
     *,
     targets: Sequence[TargetMachine] = (),
     with_files: bool = False,
+    is_quick: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Resolution:
     """Return whether packages, files, or the files of folders load in a host's environment.
 
     subjects: all packages with shared objects for None. targets: the machines whose chips the
     packages are judged for instead of this one's. with_files: whether the answer lists
-    every file that is mapped. progress: called before each subject with how many are done, of how many.
+    every file that is mapped. is_quick: whether Python code is followed only for packages where something
+    that they installed or require is missing or does not load. progress: called before each subject with how
+    many are done, of how many.
     Raises UnknownName for a package that is not installed, BadInput for a file that does not exist,
     Incomplete if a folder of packages may not be read.
     """
     distributions(host)
     _refuse_closed(host, python_folders(host))
     environment = Environment(host)
-    packages = _Packages(environment, with_files, tuple(targets))
+    packages = _Packages(environment, with_files, tuple(targets), is_quick)
     answers: list[PackageLoading] = []
     # A package without compiled files may open a library of the system.
     opening = {name for row in rows() if row.platform == host.platform for name in row.distributions}
@@ -110,7 +113,8 @@ def resolve(
             answers += [_file(environment, path, with_files, tuple(targets)) for path in paths]
         else:
             dist = installed_as(host, subject)
-            is_part = "." in subject and normalised(subject) != dist.name
+            has_main = normalised("".join(modules_of(host, dist)[:1])) == dist.name
+            is_part = normalised(subject) != dist.name and ("." in subject or has_main)
             answers.append(packages.answer(dist, subject if is_part else ""))
     python = host.python
     return Resolution(
@@ -275,10 +279,10 @@ class _Packages:
     """The answers for the packages of one environment, each made once."""
 
     def __init__(
-        self, environment: Environment, with_files: bool, targets: tuple[TargetMachine, ...]
+        self, environment: Environment, with_files: bool, targets: tuple[TargetMachine, ...], is_quick: bool
     ) -> None:
         self.environment, self.host = environment, environment.host
-        self._with_files, self._targets = with_files, targets
+        self._with_files, self._targets, self._is_quick = with_files, targets, is_quick
         self._answers: dict[str, PackageLoading] = {}
 
     def answer(self, dist: Distribution, module: str = "") -> PackageLoading:
@@ -291,9 +295,10 @@ class _Packages:
 
     def _answer(self, dist: Distribution, module: str) -> PackageLoading:
         host = self.host
-        if _is_closed(host, dist):
+        if _is_closed(host, dist) or not contents(host, dist)[1]:
             path = f"{dist.info}/RECORD"
-            fault = Fault("not-read", path, f"{path}: Permission denied", (path,))
+            why = "Permission denied" if _is_closed(host, dist) else "No such file or directory"
+            fault = Fault("not-read", path, f"{path}: {why}", (path,))
             faults = remedied(host, (fault,))
             return PackageLoading(module or dist.name, dist.version, Verdict.UNKNOWN, faults)
         preloading = next(filter(None, (preload_of(host, name) for name in modules_of(host, dist))), None)
@@ -306,7 +311,9 @@ class _Packages:
         files = {it.path: LoadedFile(it.path, tuple(it.needs)) for it in mapped}
         for name, path in roots.items():
             if name in lost_modules(host):
-                failing[path] = no_module(host, name, path)
+                is_library = posixpath.basename(path).startswith("lib")
+                words = f"{path}: cannot open shared object file: No such file or directory" * is_library
+                failing[path] = no_module(host, name, path, words)
                 continue
             opening, modules = opened(self.environment, path, before)
             helped |= {path: modules} if modules else {}
@@ -316,7 +323,7 @@ class _Packages:
         own = shared_objects(host, dist)
         faults, fallbacks, parts = (
             self._judged(dist, failing, roots, module)
-            if module or failing or preloading or self._is_held_back(dist)
+            if not (self._is_quick or helped) or module or failing or preloading or self._is_held_back(dist)
             else ((),) * 3
         )
         if not faults:
@@ -385,7 +392,9 @@ class _Packages:
         own = (only,) if only else modules_of(self.host, dist)
         tops = {module.partition(".")[0] for module in own}
         named = [module for module in own if normalised(module) == dist.name]
-        python = [module for module in own if module_file(self.host, module).endswith(".py")]
+        gone = lost_modules(self.host)
+        paths = {module: module_file(self.host, module) or gone.get(module, "") for module in own}
+        python = [module for module, path in paths.items() if path.endswith(".py")]
         parts = set(python).difference(named) if named else set()
         failed: list[Failure] = []
         beside: list[Failure] = []

@@ -71,7 +71,8 @@ def _remedied(host: Host, fault: Fault, names: list[str]) -> Fault:
     asking = next((dist for path in fault.path if (dist := owner(host, path))), None)
     fault = replace(fault, package=fault.package or (asking.name if asking else ""))
     is_library = fault.code in ("missing-library", "not-opened-later")
-    if fault.command or (not is_library and (fault.cause or fault.hint)):
+    is_of_file = fault.code in ("missing-file", "not-a-library", "wrong-architecture")
+    if fault.command or (not is_library and (fault.hint or (fault.cause and not is_of_file))):
         return fault
     last = owner(host, fault.path[-1]) if fault.path else None
     cause, hint, command = "", "", ""
@@ -81,10 +82,11 @@ def _remedied(host: Host, fault: Fault, names: list[str]) -> Fault:
         hint, command = _missing_module(host, fault.name)
     elif fault.code == "not-read":
         cause, command = _closed(host, fault) if fault.path else ("", "")
-    elif (altered := _altered(host, fault)) and (its := owner(host, altered)):
-        cause = f"{altered} is not the file that {_versioned(its)} installed."
-        command = reinstall(host, its)
-    elif fault.code in ("missing-file", "not-a-library", "wrong-architecture") and last:
+    elif fault.code in ("missing-symbol", "missing-version") and (
+        changed := altered(host, _needed(host, fault.path[-1]))
+    ):
+        cause, hint, command = changed
+    elif is_of_file and last:
         cause = f"{_versioned(last)} installed it; it is gone." if fault.code == "missing-file" else ""
         command = reinstall(host, last)
     elif fault.code == "missing-symbol" and last and (file := elf(host, fault.path[-1])):
@@ -109,14 +111,27 @@ def _closed(host: Host, fault: Fault) -> tuple[str, str]:
     return f"{closed} {words}.", f"chmod a+rX {quoted(closed)}"
 
 
-def _altered(host: Host, fault: Fault) -> str:
-    """Return the file that is not the one that was installed and may lack symbols for that, "" for none."""
-    if fault.code not in ("missing-symbol", "missing-version") or not fault.path:
-        return ""
-    file = elf(host, fault.path[-1])
-    needed = [providers(host).get(name, ("", ""))[1] for name in (file.needed if file else ())]
-    owned = [(path, dist) for path in (fault.path[-1], *needed) if path and (dist := owner(host, path))]
-    return next((path for path, dist in owned if is_altered(host, dist, path)), "")
+def altered(host: Host, paths: Iterable[str]) -> tuple[str, str, str] | None:
+    """Return the cause, what to do and the command for the first of some files that was changed, or None."""
+    for path in paths:
+        for dist in owners(host, path):
+            if is_altered(host, dist, path):
+                others = [_versioned(it) for it in owners(host, path) if it != dist]
+                also = f"; {joined(others)} has one of that name" if others else ""
+                return (
+                    f"{path} is not the file that {_versioned(dist)} installed{also}.",
+                    "",
+                    reinstall(host, dist),
+                )
+    return None
+
+
+def _needed(host: Host, path: str) -> tuple[str, ...]:
+    """Return a file and those of packages that have the names that it needs."""
+    file = elf(host, path)
+    return path, *(
+        providers(host)[name][1] for name in (file.needed if file else ()) if name in providers(host)
+    )
 
 
 def _missing_module(host: Host, name: str) -> tuple[str, str]:
@@ -151,6 +166,9 @@ def _missing_library(host: Host, fault: Fault, names: list[str]) -> tuple[str, s
     name = names[0]
     package, path = providers(host).get(name, ("", ""))
     dist = distributions(host)[package][0] if package else None
+    own = owner(host, fault.path[-2]) if len(fault.path) > 1 else None
+    lost = [path for path in (lost_files(host, own) if own else ()) if posixpath.basename(path) == name]
+    dist, path = (own, lost[0]) if lost else (dist, path)  # another one's may have the same name
     asking = elf(host, fault.path[-2]) if len(fault.path) > 1 else None
     needed = asking.needed if asking else ()
     torchs = int(torch_cuda(host).partition(".")[0] or 0)
@@ -187,6 +205,8 @@ def _missing_library(host: Host, fault: Fault, names: list[str]) -> tuple[str, s
         hint = f"install {packages['apt']} (Debian, Ubuntu) or {packages['dnf']} (Fedora, RHEL)"
         cause = "It is a library of the system, which is not installed."
         return cause, hint, _system_command(host, names)
+    if len(fault.path) > 1 and (changed := altered(host, _needed(host, fault.path[-2]))):
+        return changed
     return f"No installed package has {name}{f', which {fault.package} needs' * bool(fault.package)}.", "", ""
 
 
@@ -253,13 +273,18 @@ def _row(kind: str, name: str) -> dict[str, Any] | None:
 
 def owner(host: Host, path: str) -> Distribution | None:
     """Return the distribution that installed a shared object or a file that is gone, else None."""
-    return _owners(host).get(path) or _owners(host).get(host.realpath(path))
+    return next(iter(owners(host, path)), None)
+
+
+def owners(host: Host, path: str) -> list[Distribution]:
+    """Return the distributions that installed a file; of two the one installed last has replaced it."""
+    return _owners(host).get(path) or _owners(host).get(host.realpath(path), [])
 
 
 @once_per_host
-def _owners(host: Host) -> dict[str, Distribution]:
-    return {
-        path: dists[0]
-        for dists in distributions(host).values()
-        for path in (*shared_objects(host, dists[0]), *lost_files(host, dists[0]))
-    }
+def _owners(host: Host) -> dict[str, list[Distribution]]:
+    found: dict[str, list[Distribution]] = {}
+    for dist, *_ in distributions(host).values():
+        for path in dict.fromkeys((*shared_objects(host, dist), *lost_files(host, dist))):
+            found.setdefault(path, []).append(dist)
+    return found

@@ -202,6 +202,7 @@ def machine(tmp_path: Path) -> Machine:
 def test_without_a_driver_a_build_for_gpus_falls_back_where_there_is_one(machine: Machine) -> None:
     for name in ("torch", "onnxruntime-gpu", "onnxruntime"):
         machine.install({}, name=name)
+        machine.write(f"site/{name.replace('-', '_')}-1.0.dist-info/RECORD", "README,,\n")
     machine.write("site/torch/version.py", "cuda: str = '13.0'\n")
 
     def answers() -> list[tuple[list[str], int]]:
