@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mlbackends.base.reasons import Reason
+from mlbackends.known_wrong import Place, reports
 from mlbackends.model.checked import Ended
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.backend import AttentionBackend, Gradients, LibraryAnswer
-from mlbackends.sdpa.constraints import constraint
-from mlbackends.sdpa.rules.cuda_cudnn import FAULTS, broken_row
 from mlbackends.sdpa.switches import SDPBackend
 
 if TYPE_CHECKING:
@@ -50,7 +49,6 @@ class Cudnn(AttentionBackend):
         need.last_dim_contiguous(),
         need.no_bool_mask(),
         need.mask_fixed(),
-        constraint("length-unsupported", "for gradients, more than one query row")(broken_row)(),
     )
     takes = frozenset({"gradient", "grouped_heads", "logsumexp", "lower_right", "mask"})
     tolerance = {"float16": 2.0, "bfloat16": 2.0}  # noqa: RUF012
@@ -127,11 +125,9 @@ def _answer(problem: bytes) -> LibraryAnswer:
 
 def _unless_broken(problem: AttentionProblem, version: str) -> LibraryAnswer:
     """Return that this cuDNN supports a problem, unless its results are known to be wrong."""
-    major, minor, patch = (int(part) for part in version.split(".")[:3])
-    release = major * 10_000 + minor * 100 + patch
-    for fault in FAULTS:
-        if why := fault.test(problem, release):
-            return LibraryAnswer((Reason(fault.code, why),))
+    place = Place("cuda", {"cudnn": version}, frozenset({problem.device.capability}), sys.platform)
+    for report in reports(problem, "CUDNN_ATTENTION", place):
+        return LibraryAnswer((Reason("known-wrong", report.text),))
     return LibraryAnswer((), f"cuDNN {version} supports it")
 
 

@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from mlbackends.base.errors import BadInput
 from mlbackends.sdpa import named_devices, problem_text
+from mlbackends.sdpa.avoiding import reported_problems
 from mlbackends.sdpa.dispatch import backends
 from mlbackends.sdpa.problem_text import WORDS, Wording
 from mlbackends_cli.options import Command, completing, option, timeout_option, together, written
@@ -39,23 +40,26 @@ def wordings_of(options: dict[str, Any]) -> tuple[Wording, ...]:
 
     Raises BadInput, UnknownName or InvalidProblem.
     """
-    files = options.pop("problems")
+    files, reported = options.pop("problems"), options.pop("known_wrong", False)
     words: dict[str, list[str]] = {}
     for name, word in WORDS.items():
         value = options.pop(name.replace("-", "_"))
         texts = ([""] if value else []) if word.flag else list(value)
         if texts:
             words[name] = texts
-    if not files:
+    if not files and not reported:
         return problem_text.wordings(words)
     usual = {name: texts for name, texts in words.items() if name != "shape"}
 
     found = list(problem_text.wordings(words)) if "shape" in words else []
     for path in files:
         found += problem_text.read_file(path, usual)
+    if reported:
+        for device in usual.get("device", [""]):
+            found += reported_problems(device)
     unique = tuple(dict.fromkeys(found))
     if not unique:
-        raise BadInput("no problem is given")
+        raise BadInput("no report of wrong numbers is about this" if reported else "no problem is given")
     return unique
 
 

@@ -225,11 +225,33 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
         return (*self.leading_shape, self.query_length, self.value_dim)
 
 
+class KnownWrong(Struct, frozen=True):
+    """A public report of wrong numbers that covers a problem.
+
+    title: the symptom. source: the report, such as pytorch#196678, and url its address. versions: what is affected,
+    by name. instead: what avoids it. unpredictable: why the result may still be right, "" if it never is.
+    """
+
+    title: str
+    source: str
+    url: str
+    versions: dict[str, str]
+    instead: str
+    unpredictable: str = ""
+
+    @property
+    def text(self) -> str:
+        """One sentence for people."""
+        affected = " and ".join(f"{name} {clauses}" for name, clauses in self.versions.items())
+        where = f", {affected}" if affected else ""
+        return f"known wrong here: {self.title[:1].lower()}{self.title[1:]} ({self.source}{where}); {self.instead}"
+
+
 class Verdict(Struct, frozen=True):
     """The verdict of one backend on a problem: `reasons` are all that speak against it, none if it can.
 
     answers_to: the name of the SDPBackend that stands for it. note: its library's answer, a warning, or why
-    the library was not asked; "" without one. missing: packages that are not installed here, for a device
+    the library was not asked; "" without one. known_wrong: reports that its result is wrong. missing: packages that are not installed here, for a device
     that is only described. undecided: whether its library decides, and could not be asked.
     """
 
@@ -239,6 +261,7 @@ class Verdict(Struct, frozen=True):
     note: str = ""
     missing: tuple[Reason, ...] = ()
     undecided: bool = False
+    known_wrong: tuple[KnownWrong, ...] = ()
 
     @property
     def usable(self) -> bool:

@@ -88,7 +88,7 @@ def torch_verdicts(problem: AttentionProblem, environment: Environment) -> tuple
             kind.name,
             kind.name,
             (*switch_reasons(kind), *rules.why_not(kind, problem, environment)),
-            rules.warning(kind, problem, environment),
+            known_wrong=rules.wrong_numbers(kind, problem, environment),
         )
         for kind in order
         if rules.rules(kind, problem.platform, environment) is not None

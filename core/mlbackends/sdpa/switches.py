@@ -66,12 +66,13 @@ def as_backend(value: object) -> SDPBackend | None:
 
 @contextmanager
 def sdpa_kernel(
-    backends: list[SDPBackend] | SDPBackend, set_priority: bool = False
+    backends: list[SDPBackend] | SDPBackend, set_priority: bool = False, *, avoid_known_wrong: bool = False
 ) -> Iterator[dict[object, object]]:
     """Allow only these kinds of attention backends inside the block; [] allows none.
 
     Members of torch's own SDPBackend are accepted too. set_priority: try the kinds in the order of the list,
-    and the others after them. On leaving, every switch and the whole order are restored. It also works as a
+    and the others after them. avoid_known_wrong: leave out the kinds that public reports name as wrong for
+    some problems with the installed torch and cuDNN on this machine's GPU. On leaving, every switch and the whole order are restored. It also works as a
     decorator, and inside what torch.compile(backend="mlbackends") compiles.
 
     Raises AssertionError for anything but an SDPBackend or a list, as torch does; TypeError or ValueError for
@@ -81,6 +82,11 @@ def sdpa_kernel(
     if not isinstance(set_priority, bool):
         raise TypeError(f"set_priority must be a bool, not {type(set_priority).__name__}")
     enabled = _kinds_of(backends)
+    if avoid_known_wrong:
+        from mlbackends.sdpa.avoiding import known_wrong_kinds
+
+        wrong = known_wrong_kinds()
+        enabled = [kind for kind in enabled if kind not in wrong]
     if is_compiling():  # a graph is being captured: the scope becomes part of it, nothing is switched now
         begin_in_graph(tuple([kind.name for kind in enabled]), set_priority)
         try:

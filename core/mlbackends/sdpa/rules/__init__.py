@@ -5,8 +5,9 @@ They answer `can_use_*`, and `sdpa explain` for devices that this machine does n
 
 from msgspec.structs import replace
 
+from mlbackends import known_wrong
 from mlbackends.base.reasons import Reason
-from mlbackends.model.problem import AttentionProblem, TensorSpec
+from mlbackends.model.problem import AttentionProblem, KnownWrong, TensorSpec
 from mlbackends.sdpa.constraints import BEYOND_TORCH, Constraint, dtype_in, unmet
 from mlbackends.sdpa.rules import cpu, cuda, cuda_cudnn, rocm
 from mlbackends.sdpa.rules.environment import Environment
@@ -60,16 +61,11 @@ def why_not(kind: SDPBackend, problem: AttentionProblem, environment: Environmen
     return unmet(constraints, batched(problem) if environment.torch >= (2, 14) else problem)
 
 
-def warning(kind: SDPBackend, problem: AttentionProblem, environment: Environment) -> str:
-    """Return what can go wrong although torch runs a kind of backend, "" for nothing that is known."""
-    if kind is not SDPBackend.CUDNN_ATTENTION or problem.platform != "cuda":
-        return ""
-    messages = (
-        (fault.test(problem, environment.cudnn_version), fault.source)
-        for fault in cuda_cudnn.FAULTS
-        if environment.torch < fault.since
-    )
-    return "; ".join(f"{message} ({source})" for message, source in messages if message)
+def wrong_numbers(
+    kind: SDPBackend, problem: AttentionProblem, environment: Environment
+) -> tuple[KnownWrong, ...]:
+    """Return the reports that torch's result by a kind of backend is wrong."""
+    return known_wrong.reports(problem, kind.name, environment.place(problem.device))
 
 
 def batched(problem: AttentionProblem) -> AttentionProblem:

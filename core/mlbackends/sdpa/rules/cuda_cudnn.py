@@ -1,6 +1,5 @@
 """The problems that torch passes to cuDNN's attention. Source: as for flash attention on CUDA."""
 
-import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -58,13 +57,13 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
         *(gradients if is_newer else ()),
         *(
             where_dense(with_cudnn(fault.code, fault.sentence, fault.test))
-            for fault in FAULTS
+            for fault in _FAULTS
             if environment.torch >= fault.since
         ),
     )
 
 
-def broken_decode(problem: AttentionProblem, version: int) -> str:
+def _broken_decode(problem: AttentionProblem, version: int) -> str:
     """Return why the result can be wrong, "" if it is right. Source: pytorch#193893, #194927."""
     capability = problem.capability or (0, 0)
     is_broken = 91900 <= version <= 92500 and version != 92401
@@ -74,7 +73,7 @@ def broken_decode(problem: AttentionProblem, version: int) -> str:
     return f"with cuDNN {cudnn_release(version)} on sm{device}, the result of a single query row can be wrong"
 
 
-def broken_tail(problem: AttentionProblem, version: int) -> str:
+def _broken_tail(problem: AttentionProblem, version: int) -> str:
     """Return why the gradient of query can be NaN, "" if it is right. Source: pytorch#196678, #196861."""
     if (
         not problem.wants_gradient
@@ -90,34 +89,20 @@ def broken_tail(problem: AttentionProblem, version: int) -> str:
     )
 
 
-def broken_row(problem: AttentionProblem, _version: int = 0) -> str:
-    """Return why the gradients of key and value can be NaN, "" if they are right.
-
-    Source: cudnn-frontend#1072, with cuDNN 9.25 and 9.26; #1071: the process may end. Neither is fixed yet.
-    """
-    if problem.query_length != 1 or not problem.wants_gradient:
-        return ""
-    return "cuDNN's gradients of a single query row can be NaN, or end the process"
-
-
 class _Fault(NamedTuple):
     """Wrong results of cuDNN. since: the release of torch that does not run it there."""
 
     code: str
     sentence: str
     test: Callable[[AttentionProblem, int], str]
-    source: str
     since: tuple[int, int]
 
 
-_NEVER = (sys.maxsize, 0)
 _DECODE = "on sm100 to sm110 from cuDNN 9.19 to 9.25.0, except 9.24.1, more than one query row"
 _TAIL = "for gradients on sm90 before cuDNN 9.26, no key length of 64 more than a multiple of 128"
-_ROW = "for gradients, more than one query row"
-FAULTS = (
-    _Fault("length-unsupported", _DECODE, broken_decode, "pytorch#193893", (2, 14)),
-    _Fault("gradient", _TAIL, broken_tail, "pytorch#196678", (2, 15)),
-    _Fault("gradient", _ROW, broken_row, "cudnn-frontend#1072", _NEVER),
+_FAULTS = (
+    _Fault("length-unsupported", _DECODE, _broken_decode, (2, 14)),
+    _Fault("gradient", _TAIL, _broken_tail, (2, 15)),
 )
 
 

@@ -8,7 +8,10 @@ from msgspec import Struct
 
 from mlbackends import cudnn
 from mlbackends.base.installed import installed_version
+from mlbackends.known_wrong import Place
+from mlbackends.libraries.cuda import cudnn_release
 from mlbackends.model.problem import AttentionProblem
+from mlbackends.model.records import Device
 from mlbackends.switches import store
 
 
@@ -18,7 +21,8 @@ class Environment(Struct, frozen=True):
     torch: the release whose rules apply. cudnn_version: as cudnnGetVersion returns it, 91500 for 9.15.0 and
     8907 for 8.9.7; 0 without cuDNN. deterministic: deterministic algorithms are required, not only advised.
     nested_cudnn: whether TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED is 1. composable_kernel: whether CK's kernels
-    are preferred to AOTriton's on ROCm.
+    are preferred to AOTriton's on ROCm. torch_version: the exact one, "" for the
+    newest of the release.
     """
 
     torch: tuple[int, int] = (2, 13)
@@ -26,6 +30,15 @@ class Environment(Struct, frozen=True):
     deterministic: bool = False
     nested_cudnn: bool = False
     composable_kernel: bool = False
+    torch_version: str = ""
+
+    def place(self, device: Device) -> Place:
+        """Return where problems on a device are computed, for the reports of wrong numbers."""
+        versions = {"torch": self.torch_version or "{}.{}".format(*self.torch)}
+        if self.cudnn_version:
+            versions["cudnn"] = cudnn_release(self.cudnn_version)
+        platform = "cuda" if device.kind == "mig" else device.kind
+        return Place(platform, versions, frozenset({device.capability, *device.features}), sys.platform)
 
 
 #: The releases of torch whose rules are recorded, and the cuDNN of their wheels for CUDA.
@@ -64,7 +77,11 @@ def basis(version: str) -> str:
 def environment_elsewhere() -> Environment:
     """Return the environment of a device that this machine does not have: the installed torch's."""
     release = release_of(installed_torch())
-    return Environment(torch=release, cudnn_version=int(cudnn.version() or _CUDNN[release]))
+    return Environment(
+        torch=release,
+        cudnn_version=int(cudnn.version() or _CUDNN[release]),
+        torch_version=installed_torch(),
+    )
 
 
 def environment_here(problem: AttentionProblem) -> Environment:
@@ -83,4 +100,5 @@ def environment_here(problem: AttentionProblem) -> Environment:
         deterministic=deterministic,
         nested_cudnn=os.environ.get("TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED") == "1",
         composable_kernel=store.read("cuda.preferred_rocm_fa_library") == "ck",
+        torch_version=installed_torch(),
     )

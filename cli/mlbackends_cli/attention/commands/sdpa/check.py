@@ -18,6 +18,7 @@ Examples:
   backends sdpa check --shape 1,8,512,64 --mask float --mask-gradient --require math
   backends sdpa check --problems tests/problems/small.txt --rounds 0 --format junit --output sdpa.xml
   backends sdpa check --shape 1,8,512,64 --device cpu:avx2 --require flash_cpu
+  backends sdpa check --known-wrong --peers
   backends sdpa check --shape 2,8,1024,64 --peers --format json --output then.json
   backends sdpa check --from then.json --format html --output then.html
 """
@@ -40,7 +41,7 @@ from mlbackends_cli.attention.options import (
 )
 from mlbackends_cli.exits import cleared_up
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import written
+from mlbackends_cli.options import option, written
 from mlbackends_cli.output import refuse_unwritable, write
 from mlbackends_cli.report.judgement import write_outcome
 from mlbackends_cli.terminal import ProgressLine, page
@@ -48,6 +49,10 @@ from mlbackends_cli.terminal import ProgressLine, page
 
 @documented()
 @run_options(0, 7, 60.0)
+@option(
+    "--known-wrong",
+    "Also compute a problem of each public report of wrong numbers that is about this torch and this device.",
+)
 @backend_option("Exit 1 unless this backend computes every problem correctly.", "--require required NAME")
 @written("outcome", about="How to print it; a format for CI has whether each is right, and no more.")
 def command(saved: str, form: str, output: str, color: str, **options: Any) -> int:

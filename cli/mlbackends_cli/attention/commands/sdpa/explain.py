@@ -114,8 +114,7 @@ def _state(verdict: Verdict) -> str:
         return "not known"
     if verdict.missing:
         return "yes, if installed"
-    is_torch = verdict.backend == verdict.answers_to
-    return "yes, but" if is_torch and verdict.note else "yes"
+    return "yes, but" if verdict.known_wrong else "yes"
 
 
 def _text(verdict: Verdict, hints: set[str]) -> str:
@@ -128,7 +127,8 @@ def _text(verdict: Verdict, hints: set[str]) -> str:
             hints.add(reason.hint)
             lines.append(f"→ {reason.hint}")
     if verdict.note or not lines:
-        lines.append(verdict.note or "can")
+        lines.append(verdict.note or ("can, but" if verdict.known_wrong else "can"))
+    lines += [report.text for report in verdict.known_wrong]
     return "\n".join(lines)
 
 

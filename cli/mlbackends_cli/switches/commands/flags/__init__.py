@@ -29,6 +29,8 @@ from mlbackends.base.errors import BadInput, shown
 from mlbackends.base.shells import SHELLS, assignment, own_shell
 from mlbackends.host.files import named_bytes
 from mlbackends.inject import requested
+from mlbackends.sdpa.avoiding import known_wrong_kinds, torch_reports
+from mlbackends.sdpa.switches import SWITCHES as ATTENTION
 from mlbackends.switches import files as flag_files
 from mlbackends.switches import store
 from mlbackends.switches.cells import refuse_contradictions
@@ -163,6 +165,17 @@ def _print(name: str, values: Mapping[str, object]) -> None:
             log(f"{switch.name}={value} needs torch {switch.needed_torch(value)}; installed here is {torch}")
 
 
+def _avoid_known_wrong(device: str) -> dict[str, str]:
+    """Switch off the kinds of attention with reports of wrong numbers; return the variables that avoid others."""
+    variables: dict[str, str] = {}
+    for report in torch_reports(device):
+        variables |= report.variables
+        log(f"{report.source}: {report.title}")
+    for kind in known_wrong_kinds(device):
+        store.write(ATTENTION[kind], False)
+    return variables
+
+
 @command.command("env")
 @format_option(
     also=("shell", "dotenv"),
@@ -171,8 +184,21 @@ def _print(name: str, values: Mapping[str, object]) -> None:
 )
 @option("--shell", "shell", one_of=SHELLS)
 @with_values
+@option(
+    "--avoid-known-wrong",
+    "Also switch off what is known to compute wrong numbers with this torch on this machine.",
+)
+@option("--device NAME", "With --avoid-known-wrong: the device of another machine, such as h100.")
 @OUTPUT
-def env(form: str, shell: str | None, files: tuple[str, ...], settings: tuple[str, ...], output: str) -> int:
+def env(
+    form: str,
+    shell: str | None,
+    files: tuple[str, ...],
+    settings: tuple[str, ...],
+    avoid_known_wrong: bool,
+    device: str,
+    output: str,
+) -> int:
     """Print the variables that reproduce the current state; nothing if everything is at its default.
 
     Those named TORCH_..., OMP_NUM_THREADS and so on are read by torch and the libraries themselves.
@@ -185,7 +211,10 @@ def env(form: str, shell: str | None, files: tuple[str, ...], settings: tuple[st
       backends flags env --flags run.toml --format dotenv > run.env
     """
     apply(files, settings)
-    variables = store.environment()
+    if device and not avoid_known_wrong:
+        raise BadInput("--device goes with --avoid-known-wrong")
+    others = _avoid_known_wrong(device) if avoid_known_wrong else {}
+    variables = store.environment() | others
     if form == "shell":
         if not shell and os.name == "nt":
             import psutil

@@ -1,0 +1,67 @@
+"""What is installed computes wrong numbers on this machine, by public reports."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from mlbackends.audit.environment import install
+from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
+from mlbackends.known_wrong import Entry, Place, entries, is_there
+
+#: What is installed beside Python packages, by the probe that has its version.
+_PROBES = {"cudnn": "cudnn", "openblas": "openblas", "mkl": "mkl", "onednn": "onednn", "rocm": "rocm", "driver": "nvidia"}
+_MOST_TITLES = 3
+
+
+def symptoms(report: ReportView) -> Symptoms:
+    """Yield one for each product with a release that is right, and one for each whose reports are open."""
+    found: dict[tuple[str, bool], dict[str, Entry]] = defaultdict(dict)
+    report.need("packages.distributions")
+    for place in _places(report):
+        for entry in entries():
+            if entry.product in place.versions and is_there(entry, place) and not _is_avoided(report, entry):
+                found[entry.product, bool(entry.first_good)][entry.name] = entry
+    for (product, is_fixed), by_name in sorted(found.items()):
+        reports = list(by_name.values())
+        titles = "; ".join(f"{entry.title} ({entry.source})" for entry in reports[:_MOST_TITLES])
+        more = f"; {len(reports) - _MOST_TITLES} more" if len(reports) > _MOST_TITLES else ""
+        version = report.package(product)
+        wanted = [
+            entry.first_good.partition(" ")[2]
+            for entry in reports
+            if entry.first_good.startswith(f"{product} ")
+        ]
+        is_one = is_fixed and len(wanted) == len(reports)
+        yield Symptom(
+            f"{product} {version} is known to compute wrong numbers here: {titles}{more}",
+            hint=reports[0].instead,
+            command=install(report, f"{product}>={max(wanted, key=_order)}") if is_one else "",
+            severity=None if is_fixed else "note",
+            evidence={f"packages.distributions.{product}": version},
+        )
+
+
+def _places(report: ReportView) -> Iterator[Place]:
+    """Yield the CPU of a report and each kind of its GPUs, with what is installed."""
+    distributions = report.fact("packages.distributions", {})
+    versions = {name: text for name, text in distributions.items() if isinstance(text, str)}
+    versions |= {name: version for name, probe in _PROBES.items() if (version := report.version(probe))}
+    system = report.fact("host.platform", "")
+    features = frozenset({report.fact("cpu.architecture", ""), *report.fact("cpu.features", ())})
+    yield Place("cpu", versions, features, system)
+    if system == "darwin":
+        yield Place("mps", versions | {"macos": report.fact("mps.macos_version", "")}, frozenset(), system)
+    if not report.version("torch").partition("+")[2].startswith("cpu"):
+        for platform, probe in (("cuda", "nvidia"), ("rocm", "rocm"), ("xpu", "xpu")):
+            for capability in sorted({device.capability for device in report.devices(probe)} - {""}):
+                yield Place(platform, versions, frozenset({capability}), system)
+
+
+def _is_avoided(report: ReportView, entry: Entry) -> bool:
+    """Return whether torch does not take that backend there, or the environment switches it off."""
+    if entry.operation == "attention" and entry.product == "torch" and not entry.default:
+        return True
+    return any(report.variable(name) == value for name, value in entry.variables.items())
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
