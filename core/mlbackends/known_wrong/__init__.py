@@ -1,8 +1,8 @@
 """Numbers that are known to be wrong: which calls of which versions give them, from public reports.
 
-The files beside this one have an entry each, named by its report, such as `[pytorch-196678]`. An entry says for which
-platform, chips, versions and problems a call returns wrong numbers without an error. An entry matches only where all
-that it asks for is known: what is not known is not reported.
+The files beside this one have an entry each, named by its report, such as `[pytorch-196678]`. An entry says
+for which platform, chips, versions and problems a call returns wrong numbers without an error. An entry
+matches only where all that it asks for is known: what is not known is not reported.
 """
 
 import operator
@@ -20,7 +20,8 @@ from mlbackends.host.python.requirements import satisfies
 from mlbackends.model.problem import AttentionProblem, KnownWrong, contiguous_strides
 
 _SIGNS = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
+    ">=": operator.ge,
 }  # fmt: skip
 _COMPARISON = re.compile(r"(?:% (\d+) )?(==|!=|<=?|>=?) (-?[\d.e+]+)")
 
@@ -43,13 +44,13 @@ class Neighbour(Struct, frozen=True, forbid_unknown_fields=True):
 class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One report of wrong numbers.
 
-    title: the symptom. product: what is installed and called. function: the call. backends: attention backends that
-    give them, () for all. platforms: "cpu", "cuda", ... chips: compute capabilities, names such as gfx942, or features
-    of a CPU; () for all. systems: by Python's names. versions: the clauses that installed versions meet. where: the
-    conditions that a problem meets, by the name of the value. wrong, right: a problem that it covers, and neighbours
-    that it does not. instead: what avoids it. variables: that avoid it. default: whether torch takes that backend
-    without being told to. unpredictable: why a problem that it covers may still be right. repro: a program that
-    prints wrong or right.
+    title: the symptom. product: what is installed and called. function: the call. backends: attention
+    backends that give them, () for all. platforms: "cpu", "cuda", ... chips: compute capabilities, names such
+    as gfx942, or features of a CPU; () for all. systems: by Python's names. versions: the clauses that
+    installed versions meet. where: the conditions that a problem meets, by the name of the value. wrong,
+    right: a problem that it covers, and neighbours that it does not. instead: what avoids it. variables: that
+    avoid it. default: whether torch takes that backend without being told to. unpredictable: why a problem
+    that it covers may still be right. repro: a program that prints wrong or right.
     """
 
     title: str
@@ -107,7 +108,8 @@ def is_there(entry: Entry, place: Place) -> bool:
         and (not entry.chips or not place.chips.isdisjoint(entry.chips))
         and (not entry.systems or place.system in entry.systems)
         and all(
-            satisfies(place.versions.get(name, ""), clauses) is True for name, clauses in entry.versions.items()
+            satisfies(place.versions.get(name, ""), clauses) is True
+            for name, clauses in entry.versions.items()
         )
     )
 
@@ -118,7 +120,7 @@ def covers(entry: Entry, values: Mapping[str, Any]) -> bool:
 
 
 def known_wrong(problem: AttentionProblem, backend: str, place: Place) -> Iterator[Entry]:
-    """Yield the entries that cover an attention problem if a backend, such as CUDNN_ATTENTION, computes it there."""
+    """Yield the entries that cover a problem if a backend, such as CUDNN_ATTENTION, computes it."""
     there = [
         entry
         for entry in entries()

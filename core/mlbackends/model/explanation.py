@@ -16,8 +16,8 @@ class Explained(Struct, frozen=True):
     here: whether that is this machine's own. chosen: the backend of ours that computes it, "" for none.
     torch_chosen: the SDPBackend that torch uses, "" if torch raises or its choice is not known for
     torch_unknown_reason. torch_cudnn: the version of cuDNN that torch's verdicts are for, the
-    installed one, else that of torch's wheel; "" for none. verdicts and torch_verdicts are in
-    the order of the backends.
+    installed one, else that of torch's wheel; "" for none. torch: whose rules these are. verdicts and
+    torch_verdicts are in the order of the backends.
     """
 
     text: str
@@ -31,6 +31,7 @@ class Explained(Struct, frozen=True):
     torch_verdicts: tuple[Verdict, ...]
     torch_unknown_reason: str = ""
     torch_cudnn: str = ""
+    torch: str = ""
 
     @property
     def answered(self) -> bool:
@@ -39,7 +40,10 @@ class Explained(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True):
-    """The record of `backends sdpa explain`. torch: the release of the rules; torch_basis: why that one."""
+    """The record of `backends sdpa explain`.
+
+    torch: the release of the rules, of the first problem where they differ; torch_basis: why that one.
+    """
 
     schema: str
     tool: str

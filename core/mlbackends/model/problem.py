@@ -228,8 +228,9 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
 class KnownWrong(Struct, frozen=True):
     """A public report of wrong numbers that covers a problem.
 
-    title: the symptom. source: the report, such as pytorch#196678, and url its address. versions: what is affected,
-    by name. instead: what avoids it. unpredictable: why the result may still be right, "" if it never is.
+    title: the symptom. source: the report, such as pytorch#196678, and url its address. versions: what is
+    affected, by name. instead: what avoids it. unpredictable: why the result may still be right, "" if it
+    never is.
     """
 
     title: str
@@ -244,15 +245,17 @@ class KnownWrong(Struct, frozen=True):
         """One sentence for people."""
         affected = " and ".join(f"{name} {clauses}" for name, clauses in self.versions.items())
         where = f", {affected}" if affected else ""
-        return f"known wrong here: {self.title[:1].lower()}{self.title[1:]} ({self.source}{where}); {self.instead}"
+        title = self.title[:1].lower() + self.title[1:]
+        return f"known wrong here: {title} ({self.source}{where}); {self.instead}"
 
 
 class Verdict(Struct, frozen=True):
     """The verdict of one backend on a problem: `reasons` are all that speak against it, none if it can.
 
     answers_to: the name of the SDPBackend that stands for it. note: its library's answer, a warning, or why
-    the library was not asked; "" without one. known_wrong: reports that its result is wrong. missing: packages that are not installed here, for a device
-    that is only described. undecided: whether its library decides, and could not be asked.
+    the library was not asked; "" without one. known_wrong: reports that its result is wrong. missing:
+    packages that are not installed here, for a device that is only described. undecided: whether its library
+    decides, and could not be asked.
     """
 
     backend: str

@@ -10,8 +10,9 @@ from mlbackends.sdpa.switches import SWITCHES, SDPBackend
 
 
 def torch_reports(device: str = "") -> tuple[Entry, ...]:
-    """Return the reports of wrong numbers of the installed torch on a device, "" for this machine's GPU or CPUs.
+    """Return the reports of wrong numbers of the installed torch on a device.
 
+    device: its name, "" for this machine's GPU, or its CPUs where it has none.
     Raises UnknownName for an unknown device, BadInput for a CUDA device that this machine does not have.
     """
     place = environment_elsewhere().place(_device(device).device)
@@ -26,7 +27,7 @@ def reported_problems(device: str = "") -> tuple[Wording, ...]:
 
 
 def known_wrong_kinds(device: str = "") -> tuple[SDPBackend, ...]:
-    """Return the kinds of attention backends of torch with such reports. MATH remains, which torch falls back to."""
+    """Return the kinds of torch's attention backends with such reports, without MATH, the fallback."""
     names = {name for entry in torch_reports(device) for name in entry.backends}
     return tuple(kind for kind in SWITCHES if kind.name in names and kind is not SDPBackend.MATH)
 

@@ -1,6 +1,7 @@
 """Which backends, ours and torch's, support a problem on this machine or another; nothing is computed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from mlbackends import cudnn
 from mlbackends.base.errors import UnknownName
@@ -19,24 +20,34 @@ from mlbackends.sdpa.rules.environment import (
     environment_elsewhere,
     environment_here,
     installed_torch,
-    release_of,
 )
 
 
-def explain(wordings: Sequence[Wording], names: Sequence[str] = ()) -> Explanation:
-    """Return the verdicts on problems. names: which of our backends to ask, () for all.
+def explain(
+    wordings: Sequence[Wording],
+    names: Sequence[str] = (),
+    torch: Sequence[str] = (),
+    versions: Mapping[str, str] = MappingProxyType({}),
+) -> Explanation:
+    """Return the verdicts on problems, each with every torch that is named, or with the installed one.
 
-    Raises UnknownName for an unknown backend or device, BadInput for --device cuda without one.
+    names: which of our backends to ask, () for all. versions: of cuDNN, CUDA, ROCm or the driver, to assume
+    instead of the installed ones. Raises UnknownName for an unknown backend or device, BadInput for --device
+    cuda without one and for what is no version.
     """
     among = chosen_backends(names)
     devices = {name: named_devices.device(name) for name in {wording.device for wording in wordings}}
-    problems = tuple(explained(wording, devices[wording.device], among) for wording in wordings)
+    assumed = [{**versions, "torch": version} for version in torch] or [dict(versions)]
+    problems = tuple(
+        explained(wording, devices[wording.device], among, given) for wording in wordings for given in assumed
+    )
     version = installed_torch()
-    torch = ".".join(map(str, release_of(version)))
-    because = basis(version)
-    if any(problem.torch_cudnn for problem in problems) and not cudnn.version():
-        because += "; cuDNN was not found, and that of torch's wheels is assumed"
-    return Explanation(SCHEMA, f"backends {__version__}", torch, problems, because)
+    reasons = [basis(name, is_installed=False) for name in torch] or [basis(version)]
+    is_assumed = bool(torch) or "cudnn" in versions or bool(cudnn.version())
+    if any(problem.torch_cudnn for problem in problems) and not is_assumed:
+        reasons.append("cuDNN was not found, and that of torch's wheels is assumed")
+    because = "; ".join(filter(None, reasons))
+    return Explanation(SCHEMA, f"backends {__version__}", problems[0].torch, problems, because)
 
 
 def chosen_backends(names: Sequence[str]) -> tuple[AttentionBackend, ...] | None:
@@ -49,11 +60,18 @@ def chosen_backends(names: Sequence[str]) -> tuple[AttentionBackend, ...] | None
 
 
 def explained(
-    wording: Wording, place: NamedDevice, among: Sequence[AttentionBackend] | None = None
+    wording: Wording,
+    place: NamedDevice,
+    among: Sequence[AttentionBackend] | None = None,
+    versions: Mapping[str, str] = MappingProxyType({}),
 ) -> Explained:
-    """Return the verdicts on one problem. among: our backends to ask, None for all."""
+    """Return the verdicts on one problem, with the versions of `explain`.
+
+    among: our backends to ask, None for all.
+    """
     problem = wording.problem(place.device)
-    environment = environment_here(problem) if place.here else environment_elsewhere()
+    is_here = place.here and not versions
+    environment = environment_here(problem) if is_here else environment_elsewhere(versions)
     decision = choose(problem, among=among, environment=environment, here=place.here)
     verdicts = torch_verdicts(problem, environment)
     unknown = rules.unknown_device(problem)
@@ -70,6 +88,7 @@ def explained(
         torch_verdicts=verdicts,
         torch_unknown_reason=f"torch's rules for {unknown} are not known" if unknown else "",
         torch_cudnn=cudnn_release(release) if release else "",
+        torch=versions.get("torch", ".".join(map(str, environment.torch))),
     )
 
 

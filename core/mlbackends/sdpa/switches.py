@@ -72,8 +72,9 @@ def sdpa_kernel(
 
     Members of torch's own SDPBackend are accepted too. set_priority: try the kinds in the order of the list,
     and the others after them. avoid_known_wrong: leave out the kinds that public reports name as wrong for
-    some problems with the installed torch and cuDNN on this machine's GPU. On leaving, every switch and the whole order are restored. It also works as a
-    decorator, and inside what torch.compile(backend="mlbackends") compiles.
+    some problems with the installed torch and cuDNN on this machine's GPU. On leaving, every switch and the
+    whole order are restored. It also works as a decorator, and inside what
+    torch.compile(backend="mlbackends") compiles.
 
     Raises AssertionError for anything but an SDPBackend or a list, as torch does; TypeError or ValueError for
     a list with any other member, which torch treats as "none at all"; TypeError where set_priority is not a

@@ -19,9 +19,13 @@ def inside(clauses: str) -> str:
     """Return a version that meets the clauses, one of those that they name or near one of these."""
     named = re.findall(r"\d[\w.]*", clauses)
     near = [f"{version}{more}" for version in named for more in ("", ".1", ".0.1", ".9")]
-    near += [".".join([*v.split(".")[:-1], str(int(v.split(".")[-1]) - 1)]) for v in named if v[-1:] not in "0"]
+    near += [".".join([*v.split(".")[:-1], str(int(v.split(".")[-1]) - 1)]) for v in named if v[-1:] != "0"]
     near += [f"{int(v.split('.')[0]) - 1}.99" for v in named]
-    near += [f"{v.split('.')[0]}.{int(v.split('.')[1]) - 1}.0" for v in named if v.count(".") and v.split(".")[1] != "0"]
+    near += [
+        f"{v.split('.')[0]}.{int(v.split('.')[1]) - 1}.0"
+        for v in named
+        if v.count(".") and v.split(".")[1] != "0"
+    ]
     return next(version for version in near if SpecifierSet(clauses).contains(version, prereleases=True))
 
 

@@ -124,8 +124,8 @@ def test_gradients_of_one_query_row_get_a_warning() -> None:
     line = "--device h100 --shape 2,8,1,64 --kv-len 128 --backward"
     verdict = verdict_of(line, "CUDNN_ATTENTION")
 
-    assert verdict.usable and "cudnn-frontend#1072" in verdict.note
-    assert not verdict_of(line.replace("--backward", ""), "CUDNN_ATTENTION").note
+    assert verdict.usable and "cudnn-frontend#1072" in {report.source for report in verdict.known_wrong}
+    assert not verdict_of(line.replace("--backward", ""), "CUDNN_ATTENTION").known_wrong
 
 
 @pytest.mark.parametrize(
@@ -151,10 +151,12 @@ def test_one_query_row_on_blackwell_is_wrong_with_some_cudnn(
     there = environment.Environment(torch=torch, cudnn_version=cudnn_version)
     kind = SDPBackend.CUDNN_ATTENTION
     reasons = [reason.message for reason in rules.why_not(kind, problem, there)]
-    text = "; ".join(reasons) or rules.warning(kind, problem, there)
+    reports = [report.source for report in rules.wrong_numbers(kind, problem, there)]
 
     assert bool(reasons) == (state == "refuses")
-    assert ("the result of a single query row can be wrong" in text) == (state != "fine")
+    assert ("pytorch#193893" in reports) == (state == "warns")
+    if reasons:
+        assert "the result of a single query row can be wrong" in reasons[0]
 
 
 def test_on_a_gpu_the_element_type_is_one_that_the_fast_backends_have() -> None:
@@ -171,3 +173,34 @@ def test_a_wrong_backend_gets_the_nearest() -> None:
     with pytest.raises(UnknownName) as caught:
         explain(parse(SHAPE), ("maths",))
     assert "'math'" in caught.value.hint
+
+
+def test_each_torch_that_is_named_answers_by_its_own_rules_and_its_own_cudnn() -> None:
+    wordings = parse("--shape 2,8,1,64 --kv-len 128 --device b200")
+    explanation = explain(wordings, torch=("2.13.0", "2.14", "2.15"))
+
+    assert [problem.torch for problem in explanation.problems] == ["2.13.0", "2.14", "2.15"]
+    assert [problem.torch_cudnn for problem in explanation.problems] == ["9.20.0", "9.24.0", "9.26.0"]
+    cudnn = [
+        next(verdict for verdict in problem.torch_verdicts if verdict.backend == "CUDNN_ATTENTION")
+        for problem in explanation.problems
+    ]
+    assert [verdict.usable for verdict in cudnn] == [True, False, True]
+    assert [bool(verdict.known_wrong) for verdict in cudnn] == [True, False, False]
+
+
+def test_a_cudnn_that_is_named_takes_the_place_of_the_wheels() -> None:
+    wordings = parse("--shape 2,8,1,64 --kv-len 128 --device b200")
+    for cudnn, is_wrong in (("9.18.1", False), ("9.19", True), ("9.24.1", False), ("9.25.0", True)):
+        (problem,) = explain(wordings, torch=("2.13",), versions={"cudnn": cudnn}).problems
+        verdict = next(verdict for verdict in problem.torch_verdicts if verdict.backend == "CUDNN_ATTENTION")
+
+        assert bool(verdict.known_wrong) is is_wrong, cudnn
+    with pytest.raises(BadInput, match="not a version of cuDNN"):
+        explain(wordings, versions={"cudnn": "nine"})
+
+
+def test_a_torch_without_recorded_rules_gets_those_of_the_nearest_and_that_is_said() -> None:
+    explanation = explain(parse(SHAPE), torch=("1.0",))
+
+    assert "rules of torch 1.0 are not recorded" in explanation.torch_basis

@@ -8,7 +8,14 @@ from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.known_wrong import Entry, Place, entries, is_there
 
 #: What is installed beside Python packages, by the probe that has its version.
-_PROBES = {"cudnn": "cudnn", "openblas": "openblas", "mkl": "mkl", "onednn": "onednn", "rocm": "rocm", "driver": "nvidia"}
+_PROBES = {
+    "cudnn": "cudnn",
+    "openblas": "openblas",
+    "mkl": "mkl",
+    "onednn": "onednn",
+    "rocm": "rocm",
+    "driver": "nvidia",
+}
 _MOST_TITLES = 3
 
 
@@ -35,7 +42,7 @@ def symptoms(report: ReportView) -> Symptoms:
             f"{product} {version} is known to compute wrong numbers here: {titles}{more}",
             hint=reports[0].instead,
             command=install(report, f"{product}>={max(wanted, key=_order)}") if is_one else "",
-            severity=None if is_fixed else "note",
+            severity=None if is_fixed else Severity.NOTE,
             evidence={f"packages.distributions.{product}": version},
         )
 

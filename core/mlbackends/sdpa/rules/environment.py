@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -9,7 +11,7 @@ from msgspec import Struct
 from mlbackends import cudnn
 from mlbackends.base.installed import installed_version
 from mlbackends.known_wrong import Place
-from mlbackends.libraries.cuda import cudnn_release
+from mlbackends.libraries.cuda import cudnn_number, cudnn_release
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.records import Device
 from mlbackends.switches import store
@@ -22,7 +24,7 @@ class Environment(Struct, frozen=True):
     8907 for 8.9.7; 0 without cuDNN. deterministic: deterministic algorithms are required, not only advised.
     nested_cudnn: whether TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED is 1. composable_kernel: whether CK's kernels
     are preferred to AOTriton's on ROCm. torch_version: the exact one, "" for the
-    newest of the release.
+    newest of the release. others: versions of what the ledger of wrong numbers asks for, such as cuda.
     """
 
     torch: tuple[int, int] = (2, 13)
@@ -31,10 +33,11 @@ class Environment(Struct, frozen=True):
     nested_cudnn: bool = False
     composable_kernel: bool = False
     torch_version: str = ""
+    others: tuple[tuple[str, str], ...] = ()
 
     def place(self, device: Device) -> Place:
         """Return where problems on a device are computed, for the reports of wrong numbers."""
-        versions = {"torch": self.torch_version or "{}.{}".format(*self.torch)}
+        versions = {**dict(self.others), "torch": self.torch_version or "{}.{}".format(*self.torch)}
         if self.cudnn_version:
             versions["cudnn"] = cudnn_release(self.cudnn_version)
         platform = "cuda" if device.kind == "mig" else device.kind
@@ -46,6 +49,7 @@ class Environment(Struct, frozen=True):
 #: Source: the metadata of torch 2.14.1 and 2.15.0; pytorch#193893 for 2.13.0.
 _CUDNN = {(2, 13): 92000, (2, 14): 92400, (2, 15): 92600}
 #: The newest torch with recorded rules.
+RECORDED = tuple(".".join(map(str, release)) for release in sorted(_CUDNN))
 NEWEST = Environment(torch=max(_CUDNN), cudnn_version=_CUDNN[max(_CUDNN)])
 
 
@@ -63,24 +67,41 @@ def release_of(version: str) -> tuple[int, int]:
     return min(max((int(parts[0]), int(parts[1])), min(_CUDNN)), max(_CUDNN))
 
 
-def basis(version: str) -> str:
-    """Return which torch the rules are of, and why, for an installed version or "" for none."""
+def basis(version: str, is_installed: bool = True) -> str:
+    """Return which torch the rules are of, and why, for a version or "" for none.
+
+    is_installed: whether the version is that of the installed torch, not an assumed one.
+    """
     release = release_of(version)
     name = "torch {}.{}".format(*release)
     if not version:
         return f"torch is not installed here; {name} is assumed"
-    if version.split(".")[:2] == [*map(str, release)]:
+    is_recorded = version.split(".")[:2] == [*map(str, release)]
+    if not is_installed:
+        return (
+            "" if is_recorded else f"the rules of torch {version} are not recorded; those of {name} are used"
+        )
+    if is_recorded:
         return f"torch {version} is installed here"
     return f"torch {version} is installed here, whose rules are not recorded; those of {name} are used"
 
 
-def environment_elsewhere() -> Environment:
-    """Return the environment of a device that this machine does not have: the installed torch's."""
-    release = release_of(installed_torch())
+def environment_elsewhere(versions: Mapping[str, str] = MappingProxyType({})) -> Environment:
+    """Return the environment of a device that this machine does not have: the installed torch's.
+
+    versions: those to assume instead, of torch, cudnn and others; cuDNN is then that of torch's wheels,
+    unless named.
+    """
+    torch = versions.get("torch") or installed_torch()
+    release = release_of(torch)
+    number = _CUDNN[release] if "torch" in versions else int(cudnn.version() or _CUDNN[release])
+    if "cudnn" in versions:
+        number = cudnn_number(versions["cudnn"])
     return Environment(
         torch=release,
-        cudnn_version=int(cudnn.version() or _CUDNN[release]),
-        torch_version=installed_torch(),
+        cudnn_version=number,
+        torch_version=torch,
+        others=tuple(sorted(versions.items())),
     )
 
 

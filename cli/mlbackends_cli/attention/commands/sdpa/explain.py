@@ -9,17 +9,25 @@ Examples:
   backends sdpa explain --shape 2,8,1024,64
   backends sdpa explain --shape 2,8,1024,64 --dtype float16 --causal --device sm80,sm90,gfx942
   backends sdpa explain --shape 2,8,1024,200 --dtype float16 --backward --device sm86
+  backends sdpa explain --shape 2,8,1,64 --kv-len 128 --device b200 --torch 2.13 --cudnn 9.20
+  backends sdpa explain --shape 2,8,1024,64 --matrix --torch 2.13..2.15
   backends sdpa explain --shape 1,32,1,128 --kv-len 4096 --kv-heads 8 --gqa --format json
 """
 
+from collections.abc import Sequence
+from functools import partial
+from itertools import groupby
 from typing import Any
 
 from msgspec.structs import replace
 
-from mlbackends.base.errors import some
+from mlbackends.base.errors import BadInput, some
+from mlbackends.base.quantities import dotted_numbers
 from mlbackends.model.explanation import Explained, Explanation
 from mlbackends.model.problem import Verdict
 from mlbackends.sdpa import explaining
+from mlbackends.sdpa.named_devices import NAMED
+from mlbackends.sdpa.rules.environment import RECORDED
 from mlbackends_cli import exits, formats
 from mlbackends_cli.attention.options import FORMAT, backend_option, problem_options, wordings_of
 from mlbackends_cli.lazy import documented
@@ -33,13 +41,35 @@ from mlbackends_cli.text.markdown import code, literal, table
 @problem_options
 @backend_option("Explain only this backend of ours (repeatable).")
 @backend_option("Exit 1 unless this backend supports every problem.", "--require required NAME")
+@option(
+    "--torch VERSION[,VERSION]",
+    "Ask as with these releases of torch instead of the installed one: 2.13, or 2.13..2.15 for all of them.",
+)
+@option("--cudnn VERSION", "Ask as with this cuDNN.  [default: of torch's wheels]")
+@option("--cuda VERSION", "Ask as with this CUDA, for reports of wrong numbers.")
+@option("--rocm VERSION", "Ask as with this ROCm, for reports of wrong numbers.")
+@option("--driver VERSION", "Ask as with this driver, for reports of wrong numbers.")
+@option("--matrix", "Print a table of devices, and of versions of torch, against backends.")
 @option("--all details", "Print all reasons, even for many problems.")
 @FORMAT
-def command(names: tuple[str, ...], required: tuple[str, ...], details: bool, **words: Any) -> int:
+def command(
+    names: tuple[str, ...],
+    required: tuple[str, ...],
+    details: bool,
+    torch: str | None,
+    matrix: bool,
+    **words: Any,
+) -> int:
+    versions = {name: value for name in ("cudnn", "cuda", "rocm", "driver") if (value := words.pop(name))}
+    if matrix and not words["device"]:
+        words["device"] = (
+            ",".join(name for name, row in NAMED.items() if row.device.kind in ("cuda", "rocm")),
+        )
     wordings = wordings_of(words)
     explaining.chosen_backends(required)
-    explanation = explaining.explain(wordings, (*names, *required) if names else ())
-    own = {"table": printed, "markdown": markdown}
+    among = (*names, *required) if names else ()
+    explanation = explaining.explain(wordings, among, releases(torch or ""), versions)
+    own = {"table": matrix_text if matrix else printed, "markdown": markdown}
     formats.show(explanation, own, details=details, **words)
     is_met = all(problem.answered for problem in explanation.problems)
     for name in dict.fromkeys(required):
@@ -58,6 +88,59 @@ def command(names: tuple[str, ...], required: tuple[str, ...], details: bool, **
 _WIDEST = 110
 #: Up to this number of problems, all reasons are printed; for more, only the choices, unless --all is given.
 _FEW = 4
+
+
+def matrix_text(explanation: Explanation, page: Page) -> str:
+    """Return a row for each problem and torch, with a sign for each backend; the chosen ones are named."""
+    from mlbackends_cli.text.layout import Cell, grid, widths  # with rich
+
+    found: list[str] = []
+    problems = explanation.problems
+    texts = dict.fromkeys(problem.text.partition(" --device ")[0] for problem in problems)
+    for text in texts:
+        of_text = [problem for problem in problems if problem.text.partition(" --device ")[0] == text]
+        columns = list(dict.fromkeys(v.backend for p in of_text for v in (*p.torch_verdicts, *p.verdicts)))
+        shown = [name for name in columns if any(not v.is_elsewhere for p in of_text for v in _of(p, name))]
+        rows = [[Cell(head, "bold") for head in ("device", "torch", "its choice", *map(_short, shown))]]
+        for (device, chosen, *marks), same in groupby(of_text, partial(_summary, names=shown)):
+            torch = [problem.torch for problem in same]
+            span = torch[0] if len(torch) == 1 else f"{torch[0]} to {torch[-1]}"
+            signs = [Cell(*_MARKS.get(mark, ("–", "dim"))) for mark in marks]
+            rows.append([Cell(device), Cell(span), Cell(_short(chosen)), *signs])
+        found += [page.styled(text, "bold"), *grid(rows, widths(rows), page, indent=2), ""]
+    found += ["✓ can   ! can, but known wrong   ✗ cannot   ? not known, or if installed   – not recorded"]
+    if explanation.torch_basis:
+        found += [page.styled(explanation.torch_basis, "dim")]
+    return page.fitted("\n".join(found) + "\n")
+
+
+def _summary(problem: Explained, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the device of a problem, torch's choice, and the state of each backend."""
+    states = (next(map(_state, _of(problem, name)), "not recorded") for name in names)
+    return problem.device, _choices(problem)[1], *states
+
+
+def _of(problem: Explained, name: str) -> list[Verdict]:
+    return [verdict for verdict in (*problem.torch_verdicts, *problem.verdicts) if verdict.backend == name]
+
+
+def _short(name: str) -> str:
+    return name.removesuffix("_ATTENTION")
+
+
+def releases(text: str) -> tuple[str, ...]:
+    """Return the releases of torch that an option names. Raises BadInput."""
+    found: list[str] = []
+    for part in filter(None, text.split(",")):
+        first, dots, last = part.partition("..")
+        between = [
+            name for name in RECORDED if dotted_numbers(first) <= dotted_numbers(name) <= dotted_numbers(last)
+        ]
+        if not dotted_numbers(first) or (dots and not between):
+            recorded = f"the rules of torch {RECORDED[0]} to {RECORDED[-1]} are recorded"
+            raise BadInput(f"--torch {part[:40]!r} is not a release of torch, or a range of them", recorded)
+        found += between if dots else [first]
+    return tuple(dict.fromkeys(found))
 
 
 def printed(explanation: Explanation, page: Page) -> str:
@@ -134,7 +217,7 @@ def _text(verdict: Verdict, hints: set[str]) -> str:
 
 def _torch(explained: Explained, explanation: Explanation) -> str:
     cudnn = f" with cuDNN {explained.torch_cudnn}" if explained.torch_cudnn else ""
-    return f"torch {explanation.torch}{cudnn}"
+    return f"torch {explained.torch or explanation.torch}{cudnn}"
 
 
 def _ours(explained: Explained) -> str:

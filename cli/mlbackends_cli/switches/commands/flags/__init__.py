@@ -166,7 +166,7 @@ def _print(name: str, values: Mapping[str, object]) -> None:
 
 
 def _avoid_known_wrong(device: str) -> dict[str, str]:
-    """Switch off the kinds of attention with reports of wrong numbers; return the variables that avoid others."""
+    """Switch off the kinds of attention that compute wrong numbers; return the variables for the rest."""
     variables: dict[str, str] = {}
     for report in torch_reports(device):
         variables |= report.variables
