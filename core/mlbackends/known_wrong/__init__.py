@@ -29,12 +29,13 @@ Condition = bool | str | list[Any]
 
 
 class Neighbour(Struct, frozen=True, forbid_unknown_fields=True):
-    """What an entry does not cover: another problem, or the same one with other versions or another chip.
+    """The problem of an entry, or a neighbour that it does not cover: what differs from the entry's own.
 
-    problem: in the words of `backends sdpa`, or values by the names of `where`; empty for the entry's own.
+    problem: in the words of `backends sdpa`. values: by the names of `where`.
     """
 
-    problem: str | dict[str, Any] = ""
+    problem: str = ""
+    values: dict[str, Any] = {}
     versions: dict[str, str] = {}
     chip: str = ""
     backend: str = ""
@@ -76,6 +77,12 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     repro: str = ""
     reproduced: str = ""
     name: str = ""
+
+    @property
+    def in_a_sentence(self) -> str:
+        """The title without its capital letter, unless that belongs to a name."""
+        word = self.title.partition(" ")[0]
+        return self.title[:1].lower() + self.title[1:] if word[1:].islower() else self.title
 
     @property
     def source(self) -> str:
@@ -137,7 +144,7 @@ def reports(problem: AttentionProblem, backend: str, place: Place) -> tuple[Know
     """Return the entries of `known_wrong` as records."""
     return tuple(
         KnownWrong(
-            entry.title, entry.source, entry.sources[0], entry.versions, entry.instead, entry.unpredictable
+            entry.in_a_sentence, entry.source, entry.sources[0], entry.versions, entry.instead, entry.unpredictable
         )
         for entry in known_wrong(problem, backend, place)
     )

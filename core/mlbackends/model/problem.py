@@ -245,8 +245,7 @@ class KnownWrong(Struct, frozen=True):
         """One sentence for people."""
         affected = " and ".join(f"{name} {clauses}" for name, clauses in self.versions.items())
         where = f", {affected}" if affected else ""
-        title = self.title[:1].lower() + self.title[1:]
-        return f"known wrong here: {title} ({self.source}{where}); {self.instead}"
+        return f"known wrong here: {self.title} ({self.source}{where}); {self.instead}"
 
 
 class Verdict(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What is installed computes wrong numbers on this machine, by public reports."""
+"""What is installed computes wrong numbers, by public reports."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from mlbackends.audit.environment import install
 from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.known_wrong import Entry, Place, entries, is_there
+from mlbackends.model.audit import Severity
 
 #: What is installed beside Python packages, by the probe that has its version.
 _PROBES = {
@@ -19,7 +20,7 @@ _PROBES = {
 _MOST_TITLES = 3
 
 
-def symptoms(report: ReportView) -> Symptoms:
+def known_wrong_numbers(report: ReportView) -> Symptoms:
     """Yield one for each product with a release that is right, and one for each whose reports are open."""
     found: dict[tuple[str, bool], dict[str, Entry]] = defaultdict(dict)
     report.need("packages.distributions")
@@ -29,7 +30,7 @@ def symptoms(report: ReportView) -> Symptoms:
                 found[entry.product, bool(entry.first_good)][entry.name] = entry
     for (product, is_fixed), by_name in sorted(found.items()):
         reports = list(by_name.values())
-        titles = "; ".join(f"{entry.title} ({entry.source})" for entry in reports[:_MOST_TITLES])
+        titles = "; ".join(f"{entry.in_a_sentence} ({entry.source})" for entry in reports[:_MOST_TITLES])
         more = f"; {len(reports) - _MOST_TITLES} more" if len(reports) > _MOST_TITLES else ""
         version = report.package(product)
         wanted = [
