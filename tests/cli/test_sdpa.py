@@ -149,7 +149,7 @@ def test_explain_begins_with_torch_and_does_not_vouch_for_what_is_not_installed(
     text = done.stdout
 
     assert done.returncode == 0
-    assert "--dtype bfloat16 --device sm90" in text.splitlines()[0]
+    assert "--dtype bfloat16 --device h100-sxm" in text.splitlines()[0]
     assert "torch 2.14 with cuDNN 9.24.0 would choose CUDNN_ATTENTION" in text
     assert text.index("torch 2.14 with") < text.index("mlbackends would choose efficient_cuda")
     assert "?  cudnn           nvidia-cudnn-frontend is not installed" in text

@@ -64,7 +64,9 @@ def table() -> dict[str, list[str]]:
 #: Which package may import which, at the top of a file or in a function.
 MAY_IMPORT = {name: frozenset(filter(None, listed)) for name, listed in table().items()}
 #: The packages of `mlbackends` other than torch's names.
-PACKAGES_OF_CORE = {name for name in MAY_IMPORT if name.islower() and "_" not in name} - {TORCH}
+PACKAGES_OF_CORE = {name for name in MAY_IMPORT if name.islower() and not name.startswith("mlbackends_")} - {
+    TORCH
+}
 
 
 def sources() -> Iterator[tuple[str, Path]]:

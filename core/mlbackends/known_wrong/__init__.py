@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion
 
 from mlbackends.base.tables import table
-from mlbackends.host.python.requirements import satisfies
 from mlbackends.model.problem import AttentionProblem, KnownWrong, contiguous_strides
 
 _SIGNS = {
@@ -114,10 +115,7 @@ def is_there(entry: Entry, place: Place) -> bool:
         place.platform in entry.platforms
         and (not entry.chips or not place.chips.isdisjoint(entry.chips))
         and (not entry.systems or place.system in entry.systems)
-        and all(
-            satisfies(place.versions.get(name, ""), clauses) is True
-            for name, clauses in entry.versions.items()
-        )
+        and all(_satisfies(place.versions.get(name, ""), clauses) for name, clauses in entry.versions.items())
     )
 
 
@@ -144,7 +142,12 @@ def reports(problem: AttentionProblem, backend: str, place: Place) -> tuple[Know
     """Return the entries of `known_wrong` as records."""
     return tuple(
         KnownWrong(
-            entry.in_a_sentence, entry.source, entry.sources[0], entry.versions, entry.instead, entry.unpredictable
+            entry.in_a_sentence,
+            entry.source,
+            entry.sources[0],
+            entry.versions,
+            entry.instead,
+            entry.unpredictable,
         )
         for entry in known_wrong(problem, backend, place)
     )
@@ -183,6 +186,14 @@ def attention_values(problem: AttentionProblem) -> dict[str, Any]:
             for spec in (problem.query, problem.key, problem.value)
         ),
     }
+
+
+def _satisfies(version: str, clauses: str) -> bool:
+    """Return whether a version is known and meets clauses. A build such as +cu130 is left out."""
+    try:
+        return bool(version) and SpecifierSet(clauses).contains(version.partition("+")[0], prereleases=True)
+    except InvalidVersion:
+        return False
 
 
 def _holds(value: Any, condition: Condition) -> bool:

@@ -9,6 +9,20 @@ SCHEMA = "backends.sdpa-explain/1"
 LIST_SCHEMA = "backends.sdpa-list/1"
 
 
+class Bound(Struct, frozen=True):
+    """The least time that a product can take, by its peak and bandwidth.
+
+    limited_by: arithmetic or bandwidth. math_bytes: what the plain formula moves as well, its scores and
+    weights. math_seconds: the least time with that.
+    """
+
+    product: str
+    seconds: float
+    limited_by: str
+    math_bytes: int
+    math_seconds: float
+
+
 class Explained(Struct, frozen=True):
     """The verdicts on one problem.
 
@@ -32,6 +46,7 @@ class Explained(Struct, frozen=True):
     torch_unknown_reason: str = ""
     torch_cudnn: str = ""
     torch: str = ""
+    bound: Bound | None = None
 
     @property
     def answered(self) -> bool:

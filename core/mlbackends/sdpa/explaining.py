@@ -1,13 +1,16 @@
 """Which backends, ours and torch's, support a problem on this machine or another; nothing is computed."""
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from types import MappingProxyType
 
 from mlbackends import cudnn
+from mlbackends.base.element_types import ITEM_BYTES
 from mlbackends.base.errors import UnknownName
 from mlbackends.base.version import __version__
 from mlbackends.libraries.cuda import cudnn_release
-from mlbackends.model.explanation import SCHEMA, Explained, Explanation
+from mlbackends.libraries.products import product_of
+from mlbackends.model.explanation import SCHEMA, Bound, Explained, Explanation
 from mlbackends.model.problem import AttentionProblem, Verdict
 from mlbackends.sdpa import named_devices, rules
 from mlbackends.sdpa.backend import AttentionBackend
@@ -43,8 +46,8 @@ def explain(
     )
     version = installed_torch()
     reasons = [basis(name, is_installed=False) for name in torch] or [basis(version)]
-    is_assumed = bool(torch) or "cudnn" in versions or bool(cudnn.version())
-    if any(problem.torch_cudnn for problem in problems) and not is_assumed:
+    is_given = bool(torch) or "cudnn" in versions
+    if any(problem.torch_cudnn for problem in problems) and not is_given and not cudnn.version():
         reasons.append("cuDNN was not found, and that of torch's wheels is assumed")
     because = "; ".join(filter(None, reasons))
     return Explanation(SCHEMA, f"backends {__version__}", problems[0].torch, problems, because)
@@ -88,8 +91,27 @@ def explained(
         torch_verdicts=verdicts,
         torch_unknown_reason=f"torch's rules for {unknown} are not known" if unknown else "",
         torch_cudnn=cudnn_release(release) if release else "",
+        bound=_bound(problem),
         torch=versions.get("torch", ".".join(map(str, environment.torch))),
     )
+
+
+def _bound(problem: AttentionProblem) -> Bound | None:
+    """Return the least time on a product whose peak and bandwidth are stated."""
+    product = product_of(problem.device.name) if problem.device.name else None
+    if product is None or problem.is_nested:
+        return None
+    from mlbackends.sdpa.verify.problem_size import flops, least_bytes
+
+    moved = least_bytes(problem)
+    least = product.seconds(flops(problem), moved, problem.dtype)
+    if least is None:
+        return None
+    # The scores are written, read by softmax, which writes the weights, and read for the second product.
+    scores = prod(problem.leading_shape) * problem.query_length * problem.key_length
+    math_bytes = 4 * scores * ITEM_BYTES[problem.dtype] * (2 if problem.wants_gradient else 1)
+    math = product.seconds(flops(problem), moved + math_bytes, problem.dtype)
+    return Bound(product.name, *least, math_bytes, math[0] if math else least[0])
 
 
 def torch_verdicts(problem: AttentionProblem, environment: Environment) -> tuple[Verdict, ...]:

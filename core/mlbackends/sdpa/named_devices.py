@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from mlbackends.base.errors import BadInput, UnknownName, did_you_mean, nearest
 from mlbackends.libraries.device_names import device_of_product, rows
+from mlbackends.libraries.products import Product, product_of
 from mlbackends.model.records import Device, Presence
 
 HERE = {"cpu": "this machine's CPUs", "cuda": "this machine's first CUDA device"}
@@ -66,6 +67,8 @@ def canonical(name: str) -> str:
     for candidate in (short, f"sm{number[1]}{number[2]}" if number else ""):
         if candidate in NAMED:
             return candidate
+    if product := product_of(text):
+        return product.slug
     if row := device_of_product(text):
         return row.name
     # One character too many or too few is a slip; another number is another product.
@@ -83,13 +86,21 @@ def canonical(name: str) -> str:
     raise error
 
 
+def _of_product(product: Product) -> NamedDevice:
+    """Return a product as a device; what it computes is that of its compute capability, where it has one."""
+    device = Device(product.kind, 0, name=product.name, capability=product.target)
+    short = f"sm{product.target.replace('.', '')}" if product.kind == "cuda" else product.target
+    return NamedDevice(product.slug, device, f"{product.name}, {short}", product.sources[0])
+
+
 def usual_dtype(name: str) -> str:
     """Return the element type of problems on a device: the fast backends of GPUs compute 16 bits only."""
-    row = NAMED.get(name)
-    kind = row.device.kind if row else name.partition(":")[0]
+    product = None if name in NAMES else product_of(name)
+    named = _of_product(product) if product else NAMED.get(name)
+    kind = named.device.kind if named else name.partition(":")[0]
     if kind not in ("cuda", "rocm"):
         return "float32"
-    is_old = bool(row and kind == "cuda" and float(row.device.capability) < 8)
+    is_old = bool(named and kind == "cuda" and float(named.device.capability) < 8)
     return "float16" if is_old else "bfloat16"
 
 
@@ -109,6 +120,8 @@ def device(name: str) -> NamedDevice:
     name = canonical(name)
     if name in NAMED:
         return NAMED[name]
+    if product := product_of(name):
+        return _of_product(product)
     if name == "cpu":
         return NamedDevice(name, Device("cpu", 0), HERE[name])
     index = int(name.partition(":")[2] or 0)

@@ -18,7 +18,7 @@ each = pytest.mark.parametrize("name", ENTRIES)
 
 def inside(clauses: str) -> str:
     """Return a version that meets the clauses, one of those that they name or near one of these."""
-    near = []
+    near: list[str] = []
     for name in re.findall(r"\d[\w.]*", clauses):
         first, *rest = Version(name).release
         before = [f"{first}.{rest[0] - 1}.9"] if rest and rest[0] else [f"{first - 1}.99"]

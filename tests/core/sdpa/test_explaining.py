@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mlbackends import cudnn
-from mlbackends.base.errors import UnknownName
+from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.sdpa import named_devices, rules
 from mlbackends.sdpa.explaining import explain
 from mlbackends.sdpa.problem_text import parse
@@ -191,11 +191,11 @@ def test_each_torch_that_is_named_answers_by_its_own_rules_and_its_own_cudnn() -
 
 def test_a_cudnn_that_is_named_takes_the_place_of_the_wheels() -> None:
     wordings = parse("--shape 2,8,1,64 --kv-len 128 --device b200")
-    for cudnn, is_wrong in (("9.18.1", False), ("9.19", True), ("9.24.1", False), ("9.25.0", True)):
-        (problem,) = explain(wordings, torch=("2.13",), versions={"cudnn": cudnn}).problems
+    for release, is_wrong in (("9.18.1", False), ("9.19", True), ("9.24.1", False), ("9.25.0", True)):
+        (problem,) = explain(wordings, torch=("2.13",), versions={"cudnn": release}).problems
         verdict = next(verdict for verdict in problem.torch_verdicts if verdict.backend == "CUDNN_ATTENTION")
 
-        assert bool(verdict.known_wrong) is is_wrong, cudnn
+        assert bool(verdict.known_wrong) is is_wrong, release
     with pytest.raises(BadInput, match="not a version of cuDNN"):
         explain(wordings, versions={"cudnn": "nine"})
 

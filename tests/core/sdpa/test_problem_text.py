@@ -237,8 +237,8 @@ def test_other_names_of_element_types_are_understood(typed: str, meant: str) -> 
 def test_a_product_stands_for_its_device() -> None:
     (wording,) = parse("--shape 1,2,3,4 --device H100")
     assert (wording.device, wording.text) == (
-        "sm90",
-        "--shape 1,2,3,4 --dtype bfloat16 --device sm90",
+        "h100-sxm",
+        "--shape 1,2,3,4 --dtype bfloat16 --device h100-sxm",
     )
 
 

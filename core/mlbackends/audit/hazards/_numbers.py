@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from mlbackends.audit.environment import install
 from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
+from mlbackends.base.quantities import dotted_numbers
 from mlbackends.known_wrong import Entry, Place, entries, is_there
 from mlbackends.model.audit import Severity
 
@@ -18,32 +19,34 @@ _PROBES = {
     "driver": "nvidia",
 }
 _MOST_TITLES = 3
+#: What models compute all the time; a report about another operation is a note.
+_EVERYWHERE = ("attention", "gemm")
 
 
 def known_wrong_numbers(report: ReportView) -> Symptoms:
-    """Yield one for each product with a release that is right, and one for each whose reports are open."""
-    found: dict[tuple[str, bool], dict[str, Entry]] = defaultdict(dict)
+    """Yield one for each product."""
     report.need("packages.distributions")
+    found: dict[str, dict[str, Entry]] = defaultdict(dict)
     for place in _places(report):
         for entry in entries():
             if entry.product in place.versions and is_there(entry, place) and not _is_avoided(report, entry):
-                found[entry.product, bool(entry.first_good)][entry.name] = entry
-    for (product, is_fixed), by_name in sorted(found.items()):
-        reports = list(by_name.values())
+                found[entry.product][entry.name] = entry
+    for product, by_name in sorted(found.items()):
+        reports = sorted(by_name.values(), key=lambda entry: entry.operation not in _EVERYWHERE)
         titles = "; ".join(f"{entry.in_a_sentence} ({entry.source})" for entry in reports[:_MOST_TITLES])
         more = f"; {len(reports) - _MOST_TITLES} more" if len(reports) > _MOST_TITLES else ""
         version = report.package(product)
-        wanted = [
+        right = [
             entry.first_good.partition(" ")[2]
             for entry in reports
             if entry.first_good.startswith(f"{product} ")
         ]
-        is_one = is_fixed and len(wanted) == len(reports)
+        is_one = len(right) == len(reports) and all(map(dotted_numbers, right))
         yield Symptom(
             f"{product} {version} is known to compute wrong numbers here: {titles}{more}",
             hint=reports[0].instead,
-            command=install(report, f"{product}>={max(wanted, key=_order)}") if is_one else "",
-            severity=None if is_fixed else Severity.NOTE,
+            command=install(report, f"{product}>={max(right, key=dotted_numbers)}") if is_one else "",
+            severity=None if reports[0].operation in _EVERYWHERE else Severity.NOTE,
             evidence={f"packages.distributions.{product}": version},
         )
 
@@ -69,7 +72,3 @@ def _is_avoided(report: ReportView, entry: Entry) -> bool:
     if entry.operation == "attention" and entry.product == "torch" and not entry.default:
         return True
     return any(report.variable(name) == value for name, value in entry.variables.items())
-
-
-def _order(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdecimal())

@@ -1,18 +1,16 @@
 """How the timed backends of `sdpa bench` compare with each other, with a saved run and with stated speeds."""
 
-import re
 import statistics
 from collections.abc import Collection
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from mlbackends.base.errors import BadInput, some, why_not
 from mlbackends.base.patterns import UNFIT
-from mlbackends.base.tables import table
 from mlbackends.host.files import named_bytes
+from mlbackends.libraries.products import product_of
 from mlbackends.model.benched import SCHEMA, Benched, BenchedProblem, Change, Ratio
 from mlbackends.model.checked import SCHEMA as CHECK_SCHEMA
 from mlbackends.model.checked import Checked, CheckedProblem, DeviceSpeeds
@@ -120,40 +118,20 @@ def compared(now: Benched, before: Benched) -> Benched:
 # ---- what makers state of their GPUs ------------------------------------------------
 
 
-class Chip(Struct, frozen=True):
-    """A row of chips.json. products: a pattern of the driver's name for it, in lower case.
-
-    peaks: by element type, the TFLOP/s of dense products and the clock in MHz that they are stated for, 0 for
-    none; "tf32" is float32 by tensor cores.
-    """
-
-    name: str
-    products: str
-    peaks: dict[str, tuple[float, int]]
-    gigabytes_per_second: float
-    source: str
-
-
-def chip(name: str) -> Chip | None:
-    """Return the row of a device by the driver's name for it, or None."""
-    product = re.sub(r"^(?:nvidia|tesla)\s+", "", " ".join(name.lower().split()))
-    rows = msgspec.convert(table("sdpa/verify/chips"), tuple[Chip, ...])
-    return next((row for row in rows if re.fullmatch(row.products, product)), None)
-
-
 def stated_speeds(problem: AttentionProblem, speeds: DeviceSpeeds) -> DeviceSpeeds:
     """Return speeds together with those that the maker of the device states; a part of a GPU has no row."""
-    row = chip(problem.device.name) if problem.device.kind == "cuda" else None
+    row = product_of(problem.device.name) if problem.device.kind == "cuda" else None
     if row is None:
         name = problem.device.name or "this device"
         return replace(speeds, stated_by=f"no stated speeds are known for {name}")
     is_tf32 = store.read("cuda.matmul.fp32_precision") == "tf32"
     element = "tf32" if problem.dtype == "float32" and is_tf32 else problem.dtype
-    tflops, clock = row.peaks.get(element, (None, 0))
-    at = f"at {clock} MHz" if clock else "without a stated clock"
+    tflops = None if element in row.derived else row.peaks.get(element)
+    clock = row.clocks.get(element, row.clock_mhz)
+    at = f"at {clock:g} MHz" if clock else "without a stated clock"
     return replace(
         speeds,
         stated_gflops=tflops * 1e3 if tflops else None,
-        stated_bytes_per_second=row.gigabytes_per_second * 1e9,
-        stated_by=f"{row.name}, {element}, {at}: {row.source}",
+        stated_bytes_per_second=row.bandwidth,
+        stated_by=f"{row.name}, {element}, {at}: {row.sources[0]}",
     )

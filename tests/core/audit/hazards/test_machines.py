@@ -57,6 +57,7 @@ MACHINES = {
     "ld-preload-missing": ("broken-environment", "ci-leftovers"),
     "library-broken": ("broken-environment", "z15-lpar"),
     "library-logging": ("ci-leftovers", "hgx-h100-eight-gpus"),
+    "known-wrong-numbers": ("stale-conda-workstation", "cloud-vm-recorded"),
     "libstdcxx-older-than-needed": ("cluster-modules-node", "stale-conda-workstation"),
     "locked-memory-limit": ("untuned-slurm-node", "ci-leftovers"),
     "memory-faulty": ("untuned-slurm-node", "hgx-h100-eight-gpus"),

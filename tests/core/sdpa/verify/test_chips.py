@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from mlbackends.libraries.products import product_of
 from mlbackends.model.checked import DeviceSpeeds
 from mlbackends.model.records import Device
 from mlbackends.sdpa.problem_text import parse
-from mlbackends.sdpa.verify.speed import chip, stated_speeds
+from mlbackends.sdpa.verify.speed import stated_speeds
 from mlbackends.switches import store
 
 
@@ -22,12 +23,13 @@ from mlbackends.switches import store
         ("NVIDIA GeForce RTX 4090", "GeForce RTX 4090"),
         ("Tesla T4", "T4"),
         ("NVIDIA H100 80GB HBM3 MIG 3g.40gb", None),
-        ("NVIDIA A10G", None),
+        ("NVIDIA A10G", "A10G"),
+        ("NVIDIA A11", None),
         ("", None),
     ],
 )
 def test_a_device_is_known_by_the_driver_s_name(name: str, row: str | None) -> None:
-    found = chip(name)
+    found = product_of(name)
     assert (found and found.name) == row
 
 

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from mlbackends.base.errors import BadInput, some
 from mlbackends.base.quantities import dotted_numbers
-from mlbackends.model.explanation import Explained, Explanation
+from mlbackends.model.explanation import Bound, Explained, Explanation
 from mlbackends.model.problem import Verdict
 from mlbackends.sdpa import explaining
 from mlbackends.sdpa.named_devices import NAMED
@@ -35,6 +35,7 @@ from mlbackends_cli.options import option
 from mlbackends_cli.output import log
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import code, literal, table
+from mlbackends_cli.text.plain import binary_size
 
 
 @documented()
@@ -88,6 +89,17 @@ def command(
 _WIDEST = 110
 #: Up to this number of problems, all reasons are printed; for more, only the choices, unless --all is given.
 _FEW = 4
+
+
+def bound_text(bound: Bound) -> str:
+    """Return the least time on a chip as a sentence."""
+    least = f"at best {_time(bound.seconds)} on {bound.product}: limited by {bound.limited_by}"
+    more = f"MATH moves {binary_size(bound.math_bytes)} of scores as well"
+    return f"{least}; {more}: at best {_time(bound.math_seconds)}"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.3g} µs"
 
 
 def matrix_text(explanation: Explanation, page: Page) -> str:
@@ -179,6 +191,8 @@ def printed(explanation: Explanation, page: Page) -> str:
                 text = f"not for tensors on {problem.problem.platform} [wrong-device]"
                 rows.append([Cell("–", "dim"), Cell(", ".join(elsewhere)), Cell(text)])
             found += lines(rows, narrow, indent=4)
+        if problem.bound:
+            found += ["", *(f"  {line}" for line in wrapped(bound_text(problem.bound), narrow.width - 2))]
         found.append("")
     found += (page.styled(line, "dim") for line in wrapped(explanation.torch_basis, page.width))
     return page.fitted("\n".join(found).rstrip("\n") + "\n")
