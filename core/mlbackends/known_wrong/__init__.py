@@ -49,10 +49,11 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     title: the symptom. product: what is installed and called. function: the call. backends: attention
     backends that give them, () for all. platforms: "cpu", "cuda", ... chips: compute capabilities, names such
     as gfx942, or features of a CPU; () for all. systems: by Python's names. versions: the clauses that
-    installed versions meet. where: the conditions that a problem meets, by the name of the value. wrong,
-    right: a problem that it covers, and neighbours that it does not. instead: what avoids it. variables: that
-    avoid it. default: whether torch takes that backend without being told to. unpredictable: why a problem
-    that it covers may still be right. repro: a program that prints wrong or right.
+    installed versions meet. refused_by: those of what refuses the call instead. where: the conditions that a
+    problem meets, by the name of the value. wrong, right: a problem that it covers, and neighbours that it
+    does not. instead: what avoids it. variables: that avoid it. default: whether torch takes that backend
+    without being told to. unpredictable: why a problem that it covers may still be right. repro: a program
+    that prints wrong or right.
     """
 
     title: str
@@ -70,6 +71,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     instead: str
     sources: tuple[str, ...]
     backends: tuple[str, ...] = ()
+    refused_by: dict[str, str] = {}
     chips: tuple[str, ...] = ()
     systems: tuple[str, ...] = ()
     variables: dict[str, str] = {}
@@ -116,6 +118,9 @@ def is_there(entry: Entry, place: Place) -> bool:
         and (not entry.chips or not place.chips.isdisjoint(entry.chips))
         and (not entry.systems or place.system in entry.systems)
         and all(_satisfies(place.versions.get(name, ""), clauses) for name, clauses in entry.versions.items())
+        and not any(
+            _satisfies(place.versions.get(name, ""), clauses) for name, clauses in entry.refused_by.items()
+        )
     )
 
 
