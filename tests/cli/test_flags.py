@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from running import backends
 
+from mlbackends.sdpa import avoiding
+from mlbackends.sdpa.switches import SWITCHES as ATTENTION
 from mlbackends.switches.table import SWITCHES
 
 if TYPE_CHECKING:
@@ -192,3 +194,19 @@ def test_the_list_breaks_lines_between_words_alone(columns: int) -> None:
             assert name.rpartition(".")[2] in words
     for name in ("flash_attention", "efficient_attention", "overrideable", "oneDNN,", "torch"):
         assert name in words
+
+
+def test_what_is_known_to_be_wrong_on_a_device_is_switched_off() -> None:
+    done = backends("flags", "env", "--avoid-known-wrong", "--device", "h100", "--format", "json")
+    variables = json.loads(done.stdout)
+
+    for report in avoiding.torch_reports("h100"):
+        assert report.source in done.stderr
+    for kind in avoiding.known_wrong_kinds("h100"):
+        assert variables[SWITCHES[ATTENTION[kind]].variable] == "0"
+
+
+def test_a_device_without_the_option_that_reads_it_is_refused() -> None:
+    done = backends("flags", "env", "--device", "h100")
+    assert done.returncode == 2
+    assert "--device goes with --avoid-known-wrong" in done.stderr

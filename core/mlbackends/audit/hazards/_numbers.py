@@ -7,7 +7,9 @@ from mlbackends.audit.environment import install
 from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.base.quantities import dotted_numbers
 from mlbackends.known_wrong import Entry, Place, entries, is_there
+from mlbackends.libraries.products import product_of
 from mlbackends.model.audit import Severity
+from mlbackends.model.records import Device
 
 #: What is installed beside Python packages, by the probe that has its version.
 _PROBES = {
@@ -63,8 +65,13 @@ def _places(report: ReportView) -> Iterator[Place]:
         yield Place("mps", versions | {"macos": report.fact("mps.macos_version", "")}, frozenset(), system)
     if not report.version("torch").partition("+")[2].startswith("cpu"):
         for platform, probe in (("cuda", "nvidia"), ("rocm", "rocm"), ("xpu", "xpu")):
-            for capability in sorted({device.capability for device in report.devices(probe)} - {""}):
+            for capability in sorted({*map(_capability, report.devices(probe))} - {""}):
                 yield Place(platform, versions, frozenset({capability}), system)
+
+
+def _capability(device: Device) -> str:
+    product = None if device.capability else product_of(device.name)
+    return product.target if product else device.capability
 
 
 def _is_avoided(report: ReportView, entry: Entry) -> bool:

@@ -719,3 +719,41 @@ def test_a_warning_that_no_hazard_claims_is_still_told() -> None:
     both = with_probe(subject, "memory", warnings=(warning,))
     (check,) = checks(both, "other-warning")
     assert list(check.evidence) == ["cpu.warnings.code", "memory.warnings.code"]
+
+
+# ---- numbers that are known to be wrong ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("versions", "status", "words"),
+    [
+        ({"numpy": "2.3.0"}, Status.FAILED, "matmul is left unwritten (numpy#29164)"),
+        ({"numpy": "2.3.1"}, Status.PASSED, ""),
+        ({"numpy": "2.2.6"}, Status.PASSED, ""),
+    ],
+)
+def test_a_release_with_wrong_numbers_is_reported_and_its_neighbours_are_not(
+    versions: dict[str, str], status: Status, words: str
+) -> None:
+    check = only(with_packages(report("cloud-vm-recorded"), **versions), "known-wrong-numbers")
+
+    assert check.status is status
+    assert words in check.message
+    if words:
+        assert check.command.endswith("'numpy>=2.3.1'") and check.severity is Severity.WARNING
+
+
+def test_attention_that_torch_would_take_is_reported_unless_a_variable_switches_it_off() -> None:
+    node = with_packages(report("hgx-h100-eight-gpus"), torch="2.13.0", nvidia_cudnn_cu13="9.20.0")
+    node = with_probe(node, "cudnn", version="9.20.0")
+    node = with_probe(node, "torch", version="2.13.0+cu130")
+    (check,) = (c for c in checks(node, "known-wrong-numbers") if "torch" in c.message)
+
+    assert check.status is Status.FAILED and check.severity is Severity.WARNING
+    assert "(pytorch#196678)" in check.message
+    newer = with_probe(node, "cudnn", version="9.26.0")
+    assert not [c for c in checks(newer, "known-wrong-numbers") if "#196678" in c.message]
+
+
+def test_a_report_without_packages_has_no_answer_about_numbers() -> None:
+    assert only(report("alpine-container"), "known-wrong-numbers").status is Status.UNKNOWN
