@@ -49,6 +49,13 @@ class Cudnn(AttentionBackend):
         need.last_dim_contiguous(),
         need.no_bool_mask(),
         need.mask_fixed(),
+        # cudnn-frontend#1071: the process may end; #1072: NaN.
+        need.refusal(
+            "length-unsupported",
+            "for gradients, more than one query row",
+            lambda problem: problem.query_length == 1 and problem.wants_gradient,
+            "cuDNN's gradients of a single query row can be NaN, or end the process",
+        )(),
     )
     takes = frozenset({"gradient", "grouped_heads", "logsumexp", "lower_right", "mask"})
     tolerance = {"float16": 2.0, "bfloat16": 2.0}  # noqa: RUF012

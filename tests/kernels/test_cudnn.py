@@ -84,7 +84,10 @@ def test_a_problem_that_it_takes_is_taken_in_its_name(frontend: Callable[[str], 
 def test_gradients_that_a_cudnn_gets_wrong_are_refused(frontend: Callable[[str], None]) -> None:
     frontend("pass")
     (message,), _ = verdict(problem(grad=True))
-    assert message.startswith("with cuDNN 9.1.2 on sm90, gradients can be NaN")
+    assert (
+        message.startswith("known wrong here: NaN in the gradient of the query")
+        and "pytorch#196678" in message
+    )
     assert verdict(problem(grad=True, is_causal=True))[0] == []
     assert verdict(problem(grad=True, rows=128))[0] == []
 
