@@ -338,6 +338,28 @@ def test_usearch_finds_the_functions_that_numkong_makes_visible(site: Site) -> N
     assert site.answer("usearch").verdict is Verdict.LOADS
 
 
+@pytest.mark.parametrize(
+    ("name", "version", "path"),
+    [
+        ("fbgemm-gpu", "1.5.0", "fbgemm_gpu/fbgemm_gpu_tbe_cache.so"),
+        ("fbgemm-gpu-cpu", "1.9.0", "fbgemm_gpu/fbgemm_gpu_py.so"),
+        ("tilelang", "0.1.15", "tilelang/lib/libtilelang.so"),
+        ("torch-scatter", "2.1.2", "torch_scatter/_version_cpu.so"),
+        ("decord", "0.6.0", "decord/libdecord.so"),
+        ("treelite", "4.8.1", "treelite/lib/libtreelite.so"),
+        ("mujoco", "4.0.0", "mujoco/plugin/libsensor.so"),
+        ("z3-solver", "5.4.1", "z3/lib/libz3.so.5.4"),
+    ],
+)
+def test_a_library_with_a_computed_name_that_lacks_another_fails(
+    site: Site, name: str, version: str, path: str
+) -> None:
+    site.torch()
+    site.package("apache-tvm-ffi", "0.1.12", tvm_ffi="")
+    site.package(name, version, site.library(path, "libnone.so.913"), **{path.partition("/")[0]: ""})
+    assert [fault.name for fault in site.answer(name).faults] == ["libnone.so.913"]
+
+
 def test_a_package_of_rapids_has_its_library_opened_by_the_one_that_it_imports(site: Site) -> None:
     logger = site.library("rapids_logger/lib64/librapids_logger.so")
     site.package("rapids-logger", "0.3.0", logger, rapids_logger="")
