@@ -359,8 +359,8 @@ def test_a_process_that_is_not_a_python_has_no_packages_unless_an_interpreter_is
         alone = backends("resolve", "--pid", str(process.pid))
         named = resolved(folder, "--pid", str(process.pid), "good")
         process.kill()
-    assert (alone.returncode, alone.stdout, named.returncode) == (2, "", 0)
-    assert f"process {process.pid} is not a Python interpreter of this user\n" in alone.stderr
+    assert (alone.returncode, alone.stdout, named.returncode) == (3, "", 0)
+    assert "sleep is not a Python interpreter: " in alone.stderr
 
 
 def test_a_module_of_a_package_is_judged_by_its_own_import(tmp_path: Path) -> None:

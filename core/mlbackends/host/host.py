@@ -144,8 +144,8 @@ class Host:
 
         A link never leads out of a recorded root, whatever its target.
         """
-        if self.pid is not None and path.startswith("/proc/self/"):
-            path = f"/proc/{self.pid}/{path[11:]}"
+        if self.pid is not None and f"{path}/".startswith("/proc/self/"):
+            path = f"/proc/{self.pid}{path[10:]}"
         if self._is_of_this_machine(path):
             # Under Windows a path without a drive would be one of whatever drive is the current one.
             return _NOWHERE + path if os.name == "nt" and path[:1] == "/" else path

@@ -1,10 +1,12 @@
-"""The Python of a file system that does not run, such as an unpacked image, from its files.
+"""The Python of an unpacked image, or of a process in a container or of another user, from its files alone.
 
 Sources: CPython, Modules/getpath.py and Lib/site.py; PEP 405; Debian's and Fedora's patches of site.py.
 """
 
+import os
 import posixpath
 import re
+from contextlib import suppress
 from typing import Any
 
 from mlbackends.base.errors import Incomplete, NotALibrary
@@ -21,7 +23,7 @@ _USES_SYSTEM = re.compile(r"(?mi)^include-system-site-packages\s*=\s*true")
 
 
 def python_below(host: Host, executable: str = "") -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the Python of a host that is no running machine, with the fields of `Host.python`, and notes.
+    """Return a Python that cannot be asked, with the fields of `Host.python`, and notes.
 
     executable: its path there; by default that of host.json, else the first one in the usual folders.
     Raises Incomplete where there is none, or it lacks its files.
@@ -40,31 +42,33 @@ def python_below(host: Host, executable: str = "") -> tuple[dict[str, Any], tupl
         raise Incomplete(f"this root has no Python in {', '.join(_FOLDERS)}", f"{_NAMED}; {_WHOLE}")
     real = host.realpath(path)
     base = posixpath.dirname(posixpath.dirname(real))
-    named = re.search(r"python(3\.\d+t?)$", real)
+    named = re.search(r"/python(3(?:\.\d+t?)?)?$", real)
     libraries = [
         posixpath.dirname(at)
         for folder in ("lib64", "lib")
-        for at in host.glob(f"{base}/{folder}/python{named[1] if named else '3.*'}/os.py")
+        for at in host.glob(f"{base}/{folder}/python{named[1] if named and '.' in named[0] else '3.*'}/os.py")
     ]
     try:
         machine = elf_headers(host, real).machine
     except (NotALibrary, OSError) as error:
         why = getattr(error, "strerror", "") or error
-        raise Incomplete(f"{path} below this root is not a Python interpreter: {why}", _NAMED) from None
+        raise Incomplete(f"{path} is not a Python interpreter: {why}", _NAMED) from None
+    if not named:
+        raise Incomplete(f"{path} is not a Python interpreter: its name is {real}", _NAMED)
     if known.get("path"):
         return {**known, "machine": machine}, ()
     if not libraries:
-        raise Incomplete(f"{path} below this root lacks its standard library in {base}/lib", _WHOLE)
+        raise Incomplete(f"{path} lacks its standard library in {base}/lib", _WHOLE)
     release = libraries[0].rpartition("python")[2]
     prefix = posixpath.dirname(posixpath.dirname(path))
     settings = host.read(f"{prefix}/pyvenv.cfg", 1 << 16)
     sites = [f"{prefix}/lib/python{release}/site-packages"] if settings else []
     if not settings or _USES_SYSTEM.search(settings):
         sites += [
-            f"/root/.local/lib/python{release}/site-packages",
+            f"{host.env('HOME', '/root')}/.local/lib/python{release}/site-packages",
             *_sites(host, base, libraries[0], release),
         ]
-    folders = [*libraries, f"{libraries[0]}/lib-dynload"]
+    folders = [*host.folders("PYTHONPATH"), *libraries, f"{libraries[0]}/lib-dynload"]
     for site in filter(host.is_dir, sites):
         folders += [site, *_added(host, site)]
     described = {
@@ -76,10 +80,24 @@ def python_below(host: Host, executable: str = "") -> tuple[dict[str, Any], tupl
         "path": list(filter(host.is_dir, folders)),
         "machine": machine,
     }
-    notes = [f"for {path} below this root, with no environment variables set"]
-    if others := [other for other in found if posixpath.dirname(other) != posixpath.dirname(path)]:
+    notes = [f"for {path}, from its files" + ", with no environment variables set" * (not host.environment)]
+    if others := [
+        other for other in found if not host.is_live and posixpath.dirname(other) != posixpath.dirname(path)
+    ]:
         notes.append(f"other Pythons there, which --python names: {', '.join(others)}")
     return described, tuple(notes)
+
+
+def started_as(host: Host) -> str:
+    """Return the path by which the inspected process started its program, as that process names it."""
+    first = host.read("/proc/self/cmdline", 1 << 16).partition("\0")[0]
+    first = posixpath.join(host.readlink("/proc/self/cwd"), first) if "/" in first else first
+    paths = [first] if "/" in first else [f"{folder}/{first}" for folder in host.folders("PATH")]
+    for path in (*paths, f"{host.env('VIRTUAL_ENV')}/bin/python"):
+        with suppress(OSError, ValueError):
+            if os.path.samefile(host.real(path), f"/proc/{host.pid}/exe"):
+                return path
+    return host.readlink("/proc/self/exe")
 
 
 def _programs(host: Host, folder: str) -> list[str]:

@@ -1,14 +1,17 @@
 """The Python of an unpacked image, which is not run."""
 
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
 from mlbackends.base.errors import Incomplete
 from mlbackends.host.host import Host
-from mlbackends.loading.image import python_below
+from mlbackends.loading.image import python_below, started_as
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ELF files of this machine are needed")
 CORE = Path(sys.modules["msgspec._core"].__file__ or "")
@@ -59,7 +62,7 @@ def test_the_import_path_is_that_of_the_distribution(tmp_path: Path, files: str,
     python, notes = python_below(image(tmp_path, *files.split()))
     assert python["path"] == path.split()
     assert (python["version"], python["machine"]) == ("3.12", Host().machine)
-    assert notes == (f"for {python['executable']} below this root, with no environment variables set",)
+    assert notes == (f"for {python['executable']}, from its files, with no environment variables set",)
 
 
 @pytest.mark.parametrize("settings", ["", "include-system-site-packages = true\n"])
@@ -86,9 +89,27 @@ def test_a_virtual_environment_has_its_own_packages_and_what_its_pth_files_add(
         ("/etc/passwd", "", "this root has no Python in /usr/local/bin, /usr/bin, /opt/conda/bin"),
         ("/usr/bin/python3.12", "", "lacks its standard library in /usr/lib"),
         ("/usr/bin/python3.12", "/opt/python", "is not a Python interpreter: No such file or directory"),
+        ("/usr/bin/pythonic /usr/lib/python3.12/os.py", "/usr/bin/pythonic", "its name is /usr/bin/pythonic"),
         ("/opt/python /usr/x", "/opt/python", "is not a Python interpreter: the file is empty"),
     ],
 )
 def test_what_lacks_a_python_is_one_line(tmp_path: Path, files: str, executable: str, words: str) -> None:
     with pytest.raises(Incomplete, match=words):
         python_below(image(tmp_path, *files.split()), executable)
+
+
+def test_a_process_that_cannot_be_asked_is_followed_by_how_it_was_started(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    code = "import sys; print(*sys.path, sep=':', flush=True); sys.stdin.read()"
+    variables = {"PATH": "env/bin", "PYTHONPATH": str(tmp_path)}
+    with subprocess.Popen(
+        ["env/bin/python", "-I", "-c", code], cwd=tmp_path, env=variables, stdin=PIPE, stdout=PIPE, text=True
+    ) as process:
+        assert process.stdout and process.stdin
+        path = process.stdout.readline().strip().split(":")
+        host = Host("/", pid=process.pid)
+        python, notes = python_below(host, started_as(host))
+        process.stdin.close()
+    assert python["executable"] == f"{tmp_path}/env/bin/python"
+    assert python["path"] == [str(tmp_path), *filter(os.path.isdir, path)]
+    assert notes == (f"for {tmp_path}/env/bin/python, from its files",)

@@ -30,7 +30,7 @@ from mlbackends.host.host import Host
 from mlbackends.host.interpreter import of_process, query
 from mlbackends.host.python.packages import python_folders
 from mlbackends.loading.before import before
-from mlbackends.loading.image import python_below
+from mlbackends.loading.image import python_below, started_as
 from mlbackends.loading.lookup import lookup
 from mlbackends.loading.outcome import outcome_of
 from mlbackends.loading.packages import resolve
@@ -75,7 +75,7 @@ CODES = {
 @option("--all details", "Also list the packages that load, and every fault of the others.")
 @PYTHON
 @PID
-@root_option("Follow the packages of another file system, by its root folder.")
+@root_option("Follow the packages of another file system, by its root folder; --python is below it.")
 @written("outcome")
 def command(
     subjects: tuple[str, ...],
@@ -106,6 +106,7 @@ def command(
         raise BadInput(f"--why and --tree cannot be written as {form}", "use table or json")
     root = root if root and os.path.abspath(root) != "/" else None
     inspected = of_process(pid, 5.0) if pid else None
+    process = Host("/", pid=pid)
     notes: tuple[str, ...] = ()
     if root:
         # Files need no Python.
@@ -113,9 +114,10 @@ def command(
             inspected, notes = python_below(Host(root), python)
     elif python:
         inspected = query(python)
+    elif pid and process.platform == "linux" and (process.root or not inspected):
+        inspected, notes = python_below(process, started_as(process))
     elif pid and not inspected:
-        message = f"process {pid} is not a Python interpreter of this user"
-        raise BadInput(message, "name the interpreter whose packages it imports with --python")
+        raise BadInput(f"process {pid} is not a Python interpreter of this user", "name one with --python")
     host = Host(root or "/", pid=pid, python=inspected)
     paths = [os.path.abspath(subject) if "/" in subject and not root else subject for subject in subjects]
     targets = tuple(target_machine(name) for name in machines)
