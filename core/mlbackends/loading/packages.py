@@ -334,8 +334,10 @@ class _Packages:
         faults = (*of_machines, *faults) if self._targets else (*faults, *of_machines)
         fallbacks += of_drivers
         if own and not (roots or preloading or is_known_later(dist)) and opens_libraries(host, dist):
-            names = joined(sorted(set(map(posixpath.basename, own)))[:_NAMED])
-            notes = (f"It has shared libraries that nothing here was seen to open: {names}.", *notes)
+            names = sorted(set(map(posixpath.basename, own)))
+            more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
+            named = joined([*names[:_NAMED], *more])
+            notes = (f"It has shared libraries that nothing here was seen to open: {named}.", *notes)
         without, of_driver = ((), ()) if self._targets or faults else without_driver(host, dist)
         notes, fallbacks = (*notes, *of_driver), (*without, *fallbacks)
         return PackageLoading(
