@@ -219,8 +219,7 @@ class FolderGroup(Command, click.Group):
                 with open(path, encoding="utf-8") as file:
                     rows.append((command, file.readline().strip().strip('"')))
             else:
-                text = registry.load(folder, name).__doc__ or ""
-                rows.append((command, text.partition("\n")[0]))
+                rows.append((command, (registry.load(folder, name).__doc__ or "").partition("\n")[0]))
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)

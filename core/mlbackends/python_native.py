@@ -235,8 +235,7 @@ def _helion_backend() -> str:
 def _installed(dsl_name: str, host: Host) -> Distribution | None:
     from mlbackends.host.python.packages import distribution
 
-    candidates = (distribution(host, name) for name in DSLS[dsl_name][0])
-    return next(filter(None, candidates), None)
+    return next(filter(None, (distribution(host, name) for name in DSLS[dsl_name][0])), None)
 
 
 class PythonNativeModule(PropModule):

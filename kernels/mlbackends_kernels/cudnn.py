@@ -124,10 +124,8 @@ def _answer(problem: bytes) -> LibraryAnswer:
     except Lost as lost:
         if lost.ended is Ended.CANNOT:
             return LibraryAnswer((lost.reason,))
-        note = f"cuDNN could not be asked: {lost.reason.message}"
-        return LibraryAnswer((), note, undecided=True)
-    decoded = msgspec.json.decode(problem, type=AttentionProblem)
-    return _unless_broken(decoded, str(answer["version"]))
+        return LibraryAnswer((), f"cuDNN could not be asked: {lost.reason.message}", undecided=True)
+    return _unless_broken(msgspec.json.decode(problem, type=AttentionProblem), str(answer["version"]))
 
 
 def _unless_broken(problem: AttentionProblem, version: str) -> LibraryAnswer:

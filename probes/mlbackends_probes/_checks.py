@@ -253,8 +253,7 @@ def load_miopen(call: Calls, library: Library) -> Answer:
 
 def use_miopen(call: Calls, _: Library) -> None:
     """Make a handle on the first GPU, and give it back."""
-    handle = call.create("miopenCreate")
-    call("miopenDestroy", handle)
+    call("miopenDestroy", call.create("miopenCreate"))
 
 
 #: RCCL has the functions of NCCL.

@@ -46,8 +46,7 @@ def find_cublas(finding: Finding, _: Host) -> Finding:
             continue
         if not agree(library.version, other.version):
             message = f"{library.path} is {library.version}, and {other.path} is {other.version}"
-            hint = "cuBLAS needs the cuBLASLt of its version"
-            warnings.append(Reason("conflict", message, hint))
+            warnings.append(Reason("conflict", message, "cuBLAS needs the cuBLASLt of its version"))
     return replace(finding, libraries=libraries, warnings=tuple(warnings))
 
 
@@ -348,8 +347,7 @@ def _noted_openblas(host: Host, library: Library) -> str:
     """Return the build text that numpy or scipy recorded about the copy in their wheel, "" for others."""
     module = os.path.dirname(library.path).removesuffix(".libs").removesuffix("/.dylibs")
     if library.found_by == "site-packages" and module.endswith(("/numpy", "/scipy")):
-        text = host.read(f"{module}/__config__.py", 1 << 18)
-        _, name, rest = text.partition("OpenBLAS 0.")
+        _, name, rest = host.read(f"{module}/__config__.py", 1 << 18).partition("OpenBLAS 0.")
         return (name + rest[:200]).partition("\n")[0].partition('"')[0].partition("'")[0]
     return ""
 

@@ -148,8 +148,7 @@ def facts_onnxruntime(host: Host, runtime: Package) -> _Read:
         facts["provider_files"] = sorted(providers)
     cuda = str(facts.get("cuda_version", ""))
     build = f"onnxruntime {runtime.version}, built for CUDA {cuda},"
-    warning = driver_warning(driver_release(host), cuda, build)
-    return facts, (warning,)
+    return facts, (driver_warning(driver_release(host), cuda, build),)
 
 
 _CUPY_CUDA = pattern(r"cupy-cuda(\d{2})(\d|x)")
@@ -234,8 +233,7 @@ def facts_transformer_engine(host: Host, engine: Package) -> _Read:
         warnings.append(Reason("conflict", message, "uninstall the parts for one of them"))
     elif majors and cuda and of_torch != majors[0]:
         message = f"transformer-engine is for CUDA {majors[0]}, and torch is built for CUDA {cuda}"
-        hint = f"install transformer-engine[core-cu{of_torch}]"
-        warnings.append(Reason("conflict", message, hint))
+        warnings.append(Reason("conflict", message, f"install transformer-engine[core-cu{of_torch}]"))
     return facts, warnings
 
 

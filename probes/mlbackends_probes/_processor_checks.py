@@ -126,8 +126,7 @@ def use_fftw(call: Calls, library: Library) -> None:
     plan = plan_of(4, signal, spectrum, forward, estimate)
     if not plan:
         raise NotUsable("call-failed", f"{prefix}_plan_dft_1d returned no plan")
-    execute = getattr(call.opened, f"{prefix}_execute")
-    execute(ctypes.c_void_p(plan))
+    getattr(call.opened, f"{prefix}_execute")(ctypes.c_void_p(plan))
     require_equal(f"{prefix}_execute", [float(number) for number in spectrum], [1.0, 0.0] * 4)
 
 

@@ -109,8 +109,7 @@ def _described(host: Host, root: str) -> Toolkit:
     """Return what a folder has of a toolkit, {} if it is none."""
     found: Toolkit = {}
     folders = ("include", "targets/*/include")
-    paths = (path for folder in folders for path in host.glob(f"{root}/{folder}/cuda.h"))
-    headers = next(paths, "")
+    headers = next((path for folder in folders for path in host.glob(f"{root}/{folder}/cuda.h")), "")
     if not headers and root == "/usr/lib/nvidia-cuda-toolkit":  # Debian puts them elsewhere
         headers = "/usr/include/cuda.h" if host.is_file("/usr/include/cuda.h") else ""
     if host.is_file(program := f"{root}/bin/{_nvcc(host)}"):
@@ -145,8 +144,7 @@ def _wrong_names(host: Host) -> list[Reason]:
     usual = "/usr/local/cuda"
     if host.is_link(usual) and not host.exists(usual):
         message = f"{usual} points to {host.readlink(usual)}, which does not exist"
-        hint = "remove the link, or point it at a toolkit"
-        warnings.append(Reason("dangling-link", message, hint))
+        warnings.append(Reason("dangling-link", message, "remove the link, or point it at a toolkit"))
     return warnings
 
 

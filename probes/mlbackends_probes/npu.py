@@ -32,8 +32,7 @@ def find(host: Host) -> Finding:
     libraries = libraries_named(host, "NPU driver", "libze_intel_npu", "libze_intel_vpu")
     if not cards:
         code = "no-device" if libraries else "not-found"
-        reason = Reason(code, "no NPU of Intel or AMD is on PCI")
-        return Finding(tuple(libraries), reasons=(reason,))
+        return Finding(tuple(libraries), reasons=(Reason(code, "no NPU of Intel or AMD is on PCI"),))
     nodes = {address: f"/dev/accel/{name}" for name, address in accel_nodes(host).items()}
     devices = []
     for i, card in enumerate(cards):
@@ -52,5 +51,4 @@ def find(host: Host) -> Finding:
         devices.append(device)
     drivers = " ".join(sorted({card.driver for card in cards} - {""}))
     reasons = devices[0].reasons if all(device.reasons for device in devices) else ()
-    summary = nonempty({"driver": drivers})
-    return Finding(tuple(libraries), tuple(devices), summary, reasons=reasons)
+    return Finding(tuple(libraries), tuple(devices), nonempty({"driver": drivers}), reasons=reasons)

@@ -192,8 +192,7 @@ def _unbound(gpu: PciDevice) -> tuple[Reason, ...]:
         return ()
     if gpu.driver == "nouveau":
         message = f"{name} is driven by nouveau, with which CUDA does not work"
-        hint = "install NVIDIA's driver, which disables nouveau"
-        return (Reason("nouveau-bound", message, hint),)
+        return (Reason("nouveau-bound", message, "install NVIDIA's driver, which disables nouveau"),)
     if gpu.is_for_guests:
         message = f"{name} is held by {gpu.driver}, to be given to a virtual machine"
         return (Reason("bound-elsewhere", message),)

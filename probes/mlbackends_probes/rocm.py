@@ -172,8 +172,7 @@ def _device_reasons(host: Host, card: amd.AmdGpu) -> tuple[Reason, ...]:
         return all_denied(host, [node] if node else [])
     if card.pci and card.pci.driver == "amdgpu":
         place = f"the AMD GPU at {card.address} is driven by amdgpu"
-        message = f"{place}, which lists no compute node (KFD) for it"
-        return (Reason("unsupported-hardware", message),)
+        return (Reason("unsupported-hardware", f"{place}, which lists no compute node (KFD) for it"),)
     return unusable(host, "AMD GPU", card.pci, ("amdgpu",), "") if card.pci else ()
 
 

@@ -90,8 +90,7 @@ def _use(
     reports: Mapping[str, ProbeReport],
 ) -> dict[str, FactValue]:
     if library.reasons and library.reasons[0].code not in UNCHECKED:
-        problem = library.reasons[0].message
-        return {"library": probe, "problem": problem, "path": library.path}
+        return {"library": probe, "problem": library.reasons[0].message, "path": library.path}
     kernels = facts.get("kernels_used")
     core = ", ".join(map(str, kernels)) if isinstance(kernels, list) else ""
     threads, because = _threads(probe, facts, user, reports)

@@ -76,8 +76,7 @@ def find(host: Host) -> Finding:
     }
     devices = []
     for index, card in enumerate(cards):
-        node = render_node(host, card.address)
-        reasons = unusable(host, "Intel GPU", card, _COMPUTE_DRIVERS, node)
+        reasons = unusable(host, "Intel GPU", card, _COMPUTE_DRIVERS, render_node(host, card.address))
         name = product_name(host, card)
         # Only drivers of GPUs with dedicated memory show its size.
         paths = host.glob(f"{FOLDER}/{card.address}/drm/card*/lmem_total_bytes")

@@ -120,8 +120,7 @@ class Colours:
         named = [*self._kinds.items(), *([("others", OTHER)] if self._more else [])]
         for name, kind in named:
             # A routine's name in capitals is wider than words are.
-            letters = width_of(name, "axis") * (1.3 if name.isupper() else 1)
-            room = min(letters + 22, width)
+            room = min(width_of(name, "axis") * (1.3 if name.isupper() else 1) + 22, width)
             if left > x and left + room > x + width:
                 left, top = x, top + 17
             drawing.box(left, top, 10, 10, kind)

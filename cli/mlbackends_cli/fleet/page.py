@@ -97,8 +97,7 @@ class _Rows:
 def sheet(fleet: Fleet, style: str = "") -> str:
     """Return the picture; style: the rules of a standalone picture."""
     shown = Drawing()
-    headline = fleets.headline(fleet)
-    shown.words(_EDGE, 32, headline, _WIDTH - 2 * _EDGE, "headline")
+    shown.words(_EDGE, 32, fleets.headline(fleet), _WIDTH - 2 * _EDGE, "headline")
     silent = sum(len(group.nodes) for group in fleet.silent)
     rows = _Rows(shown, 50, fleet.reported + silent)
     for word, nodes, why in fleets.rows_of(fleet)[: 2 * _MOST_ROWS]:

@@ -272,8 +272,7 @@ def fleet_parts(fleet: Fleet, page: Page) -> _Parts:
         rows.append((node, [first, *others] if page.details else [first + also]))
     parts = [(headline(fleet), rows)]
     for kind in fleet.kinds:
-        alike = f"{kind.alike:,} of {kind.nodes:,} {agreement(kind, fleet.compared_with)}"
-        rows = [("", [alike])]
+        rows = [("", [f"{kind.alike:,} of {kind.nodes:,} {agreement(kind, fleet.compared_with)}"])]
         for nodes, texts in blocks(kind, fleet.compared_with, whole=page.details):
             if most and texts[most:]:
                 texts[most:] = [f"and {len(texts) - most} more; --all shows them"]

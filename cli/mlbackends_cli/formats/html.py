@@ -176,8 +176,7 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
         _more(len(libraries), " copies"),
         words("p", f"Source: {probe.source}", "dim") if probe.source else "",
     ]
-    anchor = f"probe-{name}"
-    return folded(title, *inside, anchor=anchor, is_open=page.details, data_filter="")
+    return folded(title, *inside, anchor=f"probe-{name}", is_open=page.details, data_filter="")
 
 
 def _more(count: int, noun: str, kind: str = "") -> str:

@@ -45,8 +45,7 @@ def _overview(report: Report) -> list[str]:
     accelerators = []
     for row in rows["accelerator"]:
         first, *rest = [*row.lines, *filter(None, [row.problem])] or [""]
-        cells = map(literal, (row.name, row.probe.version, first))
-        accelerators.append((_state(row.probe), *cells))
+        accelerators.append((_state(row.probe), *map(literal, (row.name, row.probe.version, first))))
         accelerators += [("", "", "", literal(line)) for line in rest]
     heads = ("presence", "name", "version", "description, or why it is not usable")
     sections = {

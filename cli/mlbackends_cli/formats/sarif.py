@@ -111,9 +111,9 @@ def _result(outcome: Outcome, check: Check, number: int, index: int) -> dict[str
         "properties": {"evidence": evidence},
     }
     if check.status is Status.WAIVED:
-        why = checks.reason(check)
-        accepted = {"kind": "external", "status": "accepted", "justification": why}
-        result["suppressions"] = [accepted]
+        result["suppressions"] = [
+            {"kind": "external", "status": "accepted", "justification": checks.reason(check)}
+        ]
     return result
 
 

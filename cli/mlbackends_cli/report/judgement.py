@@ -187,8 +187,7 @@ def finish(
     with suppress(*[] if codes == PLAIN else [BrokenPipeError]):
         counted = {NEVER: "note", "nagios": "warning"}
         least = counted.get(codes) or counted.get(fail_on, fail_on)
-        style = page(color, output, details=details, fail_on=least)
-        write_outcome(outcome, form, output, style)
+        write_outcome(outcome, form, output, page(color, output, details=details, fail_on=least))
     return code(outcome, fail_on=fail_on, strict=strict, codes=codes)
 
 

@@ -403,8 +403,7 @@ def picture(report: Report) -> str:
             name = f"{package.title} · {count}" if count and is_divided else package.title
             inside = map(_node_box, package.nodes)
             halves = element("div", *inside, kind="nodes two" if is_divided else "nodes")
-            caches = _caches(package.caches)
-            socket = element("div", words("b", name), halves, caches, kind="frame")
+            socket = element("div", words("b", name), halves, _caches(package.caches), kind="frame")
         frame = element("div", socket, kind="place")
         drawn += [element("div", frame, beside, kind="group")] if package or rows else []
     more = {

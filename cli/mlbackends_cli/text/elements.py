@@ -117,8 +117,7 @@ def folded(
 ) -> str:
     """Return a part that opens and closes. attributes: of the part itself."""
     # The anchor is inside, so that browsers unfold the part when they go to it.
-    identifier = {"id": anchor} if anchor else {}
-    body = element("div", *inside, kind="inside", **identifier)
+    body = element("div", *inside, kind="inside", **({"id": anchor} if anchor else {}))
     everything = {**attributes, **({"open": ""} if is_open else {})}
     return element("details", element("summary", *title), body, **everything) + "\n"
 

@@ -83,8 +83,7 @@ def points(roofline: Roofline, colours: Colours, width: int, name: str) -> str:
     if not shown:
         return ""
     speed = max(point.gflops for point in shown)
-    traffic = max(point.gigabytes_per_second for point in shown)
-    roof = Roof(speed, traffic, "the best seen here")
+    roof = Roof(speed, max(point.gigabytes_per_second for point in shown), "the best seen here")
     note = "the dashed line is the best seen in this trace"
     if found := roofline.roof:
         roof = Roof(found.gflops, found.gigabytes_per_second, "this machine")
@@ -98,8 +97,7 @@ def points(roofline: Roofline, colours: Colours, width: int, name: str) -> str:
             f" {short_number(point.intensity)} operations a byte, {counted(point.count, 'call')},"
             f" {took(point.total_ns)}"
         )
-        size = math.sqrt(point.total_ns / longest)
-        mark = Point(point.intensity, point.gflops, hint, size)
+        mark = Point(point.intensity, point.gflops, hint, math.sqrt(point.total_ns / longest))
         by_operation.setdefault(point.operation, []).append(mark)
     plot = Plot(
         title="",

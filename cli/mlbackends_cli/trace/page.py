@@ -225,8 +225,7 @@ def _refused(operation: Refused) -> str:
         for refusal in operation.refusals[:_MOST_REFUSALS]
     ]
     more = len(operation.refusals) - _MOST_REFUSALS
-    heads = ("implementation", "why not", "where")
-    refusals = table(heads, body, "numbers", numbers=("times",))
+    refusals = table(("implementation", "why not", "where"), body, "numbers", numbers=("times",))
     rest = words("p", f"and {more:,} more kinds", "dim") if more > 0 else ""
     return folded(title, scrolled(refusals, f"Refusals of {operation.operation}"), rest)
 

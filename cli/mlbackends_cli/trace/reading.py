@@ -112,8 +112,7 @@ def collect(
     used = where.fields | frozenset(fields.field_name(name) for name in by)
     with closing(logs):
         if not skip_first and not used & _CHANGING and "kind" not in where.fields:
-            walk = Walk(collectors, where)
-            logs.walk(walk)
+            logs.walk(Walk(collectors, where))
             return
         for record in chosen(logs, where, skip_first):
             for collector in collectors:

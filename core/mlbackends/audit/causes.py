@@ -65,8 +65,7 @@ def _values(change: Change) -> tuple[object, ...]:
     is_plain = (isinstance(value, str | int | float) for value in (change.before, change.after))
     if all(is_plain) and not isinstance(change.before, bool):
         return change.kind, change.before, change.after  # 64 is 64.0
-    both = (change.before, change.after)
-    return change.kind, msgspec.json.encode(both, order="deterministic")
+    return change.kind, msgspec.json.encode((change.before, change.after), order="deterministic")
 
 
 def _is_telling(change: Change) -> bool:

@@ -149,8 +149,7 @@ def which(program: str, search_path: str, seconds: float = _SECONDS) -> str:
 
     try:
         if os.path.dirname(program) or not current().foreign:
-            mode = os.F_OK | os.X_OK
-            path = call(shutil.which, program, mode, search_path, seconds=seconds) or ""
+            path = call(shutil.which, program, os.F_OK | os.X_OK, search_path, seconds=seconds) or ""
             return path if os.name != "nt" or path.lower().endswith(_PROGRAMS) else ""
         for folder in search_path.split(os.pathsep) if search_path else ():
             with contextlib.suppress(NotAnswering):

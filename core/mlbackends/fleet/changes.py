@@ -28,8 +28,7 @@ def difference_of(
     gone: dict[tuple[Status, str], list[str]] = {}
     for node in before.nodes:
         if node not in after.nodes:
-            why = after.silent.get(node, MISSING)
-            gone.setdefault(why, []).append(node)
+            gone.setdefault(after.silent.get(node, MISSING), []).append(node)
     left_out = sorted(before.varying | after.varying)
     notes = [f"not compared, more than {MOST_VALUES:,} values: {', '.join(left_out)}"]
     return FleetDifference(
@@ -127,5 +126,4 @@ class _Comparison:
         return self._facts[side][machine]
 
     def _sections(self, side: int, machine: int) -> list[Section]:
-        numbers = self._numbers[side][machine]
-        return [self._sides[side].sections[number] for number in numbers]
+        return [self._sides[side].sections[number] for number in self._numbers[side][machine]]

@@ -81,8 +81,7 @@ class Judge:
                 message = f"not checked: it is not a report of probes: {why_not(error)}"
                 title = "every node has a report"
                 check = Check(REPORTED, title, Severity.ERROR, Status.UNKNOWN, message)
-                tool = f"backends {__version__}"
-                outcome = Outcome(SCHEMA, tool, "doctor", "", "", "", (check,))
+                outcome = Outcome(SCHEMA, f"backends {__version__}", "doctor", "", "", "", (check,))
             else:
                 outcome = self._judgement(_watched(report, read))
             if not read <= self._places:
@@ -141,8 +140,7 @@ def _value(section: Raw | None, place: Place) -> tuple[bytes, ...]:
     values = []
     for row in rows:
         try:
-            fields = msgspec.json.decode(row, type=dict[str, Raw])
-            values.append(bytes(fields.get(place.name, Raw())))
+            values.append(bytes(msgspec.json.decode(row, type=dict[str, Raw]).get(place.name, Raw())))
         except msgspec.ValidationError:  # not a table: reading it fails
             values.append(bytes(row))
     return tuple(values)
@@ -291,8 +289,7 @@ def fleet_outcome(judge: Judge, collection: Collection) -> Outcome:
             evidence = {"nodes": folded(having), **check.evidence}
             checks.append(replace(check, message=message, evidence=evidence))
     created = max((outcome.created for outcome, _ in judge.outcomes.values()), default="")
-    subject = counted(total, "node")
-    return replace(first, subject=subject, created=created, checks=tuple(checks))
+    return replace(first, subject=counted(total, "node"), created=created, checks=tuple(checks))
 
 
 def _without_report(status: str, error: str, nodes: Sequence[str]) -> Check:

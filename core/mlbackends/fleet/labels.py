@@ -94,8 +94,7 @@ def ansible_result(line: bytes) -> tuple[Line, Failure | None] | None:
     match = _ANSIBLE.fullmatch(line)
     if match is None:
         return None
-    text = match["text"] or match["json"] or b""
-    labelled = Line(match["host"], True, text)
+    labelled = Line(match["host"], True, match["text"] or match["json"] or b"")
     code = (match["code"] or b"0").decode()
     if match["word"] == b"UNREACHABLE":
         return labelled, Failure(match["host"], Status.UNREACHABLE, "Ansible could not reach it")

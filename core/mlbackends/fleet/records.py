@@ -173,8 +173,7 @@ def as_one(hazards: Sequence[Hazard]) -> Hazard:
 def _listed(values: Sequence[tuple[str, set[str]]]) -> str:
     """Return texts as one that lists what differs with its nodes: a single number in its place."""
     words = [_NUMBERS.split(text) for text, _ in values]
-    columns = [*zip(*words, strict=False)]
-    differing = [at for at, column in enumerate(columns) if len({*column}) > 1]
+    differing = [at for at, column in enumerate(zip(*words, strict=False)) if len({*column}) > 1]
     before, after, sign = "", "", "; "
     if len({*map(len, words)}) == len(differing) == 1:
         (at,) = differing

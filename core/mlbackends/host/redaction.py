@@ -179,8 +179,7 @@ def in_paths(name: str, replacement: str) -> tuple[re.Pattern[str], Callable[[re
     def replace(path: re.Match[str]) -> str:
         if _OF_THE_SYSTEM.match(path[0]):
             return path[0]
-        parts = _SEPARATOR.split(path[0])
-        return "".join(replacement if part == name else part for part in parts)
+        return "".join(replacement if part == name else part for part in _SEPARATOR.split(path[0]))
 
     return _PATH, replace
 
@@ -306,8 +305,7 @@ class _Replacer:
         """Replace an address, here and everywhere else, unless it is a word."""
         word: str = self.whole(text)
         if len(text) > 2 and not is_common(text):
-            found = pattern(rf"(?<![\w.-]){re.escape(text)}(?![\w-])")
-            self._texts.append((text, found, word))
+            self._texts.append((text, pattern(rf"(?<![\w.-]){re.escape(text)}(?![\w-])"), word))
         return word
 
     def inside(self, value: Any) -> Any:

@@ -69,8 +69,7 @@ def open_library(job: int, probe: str, library: Library, depth: Presence) -> Ite
     failure = ""
 
     def reply(final: bool = True) -> Reply:
-        seconds = time.perf_counter() - start
-        return Reply(job, presence, answer, reason, failure, final, seconds)
+        return Reply(job, presence, answer, reason, failure, final, time.perf_counter() - start)
 
     try:
         module = registry.load(registry.PROBES, probe)

@@ -124,8 +124,7 @@ class Forked:
             doing = "using it " if self.last else "opening it "
             reason = reason_of(code, self.request.timeout, bytes(self.printed), doing)
             replies.append(unanswered(job, self.last, reason, seconds))
-        rest = replace(self.request, jobs=tuple(self.todo)) if self.todo else None
-        return replies, rest
+        return replies, replace(self.request, jobs=tuple(self.todo)) if self.todo else None
 
 
 def read_some(descriptor: int) -> bytes | None:

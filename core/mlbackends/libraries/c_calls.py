@@ -106,8 +106,7 @@ PAIRS = 256
 def addends() -> "ctypes.Array[ctypes.c_uint32]":
     """Return two arrays of numbers to add, followed by space for their sums."""
     first = [number * 0x01020305 % (1 << 32) for number in range(PAIRS)]
-    second = [number * number + 7 for number in range(PAIRS)]
-    return (ctypes.c_uint32 * (3 * PAIRS))(*first, *second)
+    return (ctypes.c_uint32 * (3 * PAIRS))(*first, *[number * number + 7 for number in range(PAIRS)])
 
 
 def require_sums(device: str, numbers: "ctypes.Array[ctypes.c_uint32]") -> None:

@@ -86,8 +86,7 @@ class SharedLibrary(Struct, frozen=True):
             customary = [folder for folder in folders if not folder.startswith("/usr/")]
             reason = absent(host, self.missing or self.stems[0], self.homes, customary)
             return Finding(facts=facts, reasons=(reason,))
-        warnings = not_valid(host, self.name.lower())
-        return Finding(tuple(libraries), facts=facts, warnings=warnings)
+        return Finding(tuple(libraries), facts=facts, warnings=not_valid(host, self.name.lower()))
 
 
 def with_file_version(host: Host, library: Library) -> Library:
@@ -278,8 +277,7 @@ def _described(host: Host, path: str, real: str, step: str) -> Library:
         except NotALibrary as error:
             code, message = "not-a-library", f"{path}: {error}"
         except OSError as error:
-            is_late = isinstance(error, NotAnswering)
-            code = "not-answering" if is_late else "permission-denied"
+            code = "not-answering" if isinstance(error, NotAnswering) else "permission-denied"
             message = f"{path}: {error.strerror}"
         else:
             if process and machine != process:

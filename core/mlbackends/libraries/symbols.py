@@ -151,8 +151,7 @@ def _in_gnu_hash(image: ElfImage, table: int, name: bytes) -> bool:
     hashed = gnu_hash(name)
     word_bytes = image.bits // 8
     bloom_at = table + 16
-    at = bloom_at + word_bytes * (hashed // image.bits % bloom_count)
-    (bloom,) = image.unpack("W", at)
+    (bloom,) = image.unpack("W", bloom_at + word_bytes * (hashed // image.bits % bloom_count))
     if not bloom >> hashed % image.bits & bloom >> (hashed >> bloom_shift) % image.bits & 1:
         return False
     buckets_at = bloom_at + word_bytes * bloom_count

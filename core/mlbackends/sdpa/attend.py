@@ -178,8 +178,7 @@ def scaled_dot_product_attention_backward(
     if 0 < problem.dropout < 1 and problem.seed is None:
         raise ValueError("dropout needs the seed of the forward call, to drop the same weights")
     tensors = query, key, value, request.mask, out, logsumexp
-    backend = chosen_backend(problem, "backward")
-    return backend.run_backward(problem, grad_out, *tensors, **more)
+    return chosen_backend(problem, "backward").run_backward(problem, grad_out, *tensors, **more)
 
 
 def _torch_graph() -> Any:

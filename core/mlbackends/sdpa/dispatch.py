@@ -119,8 +119,7 @@ def in_order(
     kinds = torch_order(problem, environment) if with_cudnn else priority_order()
 
     def place(backend: AttentionBackend) -> tuple[int, int, str]:
-        kind = kinds.index(backend.answers_to)
-        return kind, _PLACES.get(backend.name, len(ORDER)), backend.name
+        return kinds.index(backend.answers_to), _PLACES.get(backend.name, len(ORDER)), backend.name
 
     return sorted(among, key=place)
 

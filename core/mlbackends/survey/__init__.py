@@ -291,8 +291,7 @@ class _Search:
                         self.jobs.append(Job(len(self.jobs), name, library))
                 if self.opens_extensions and (path := extension_of(self.host, finding)):
                     self.extensions[name] = len(self.jobs)
-                    extension = Library("", path, found_by=EXTENSION)
-                    self.jobs.append(Job(len(self.jobs), name, extension))
+                    self.jobs.append(Job(len(self.jobs), name, Library("", path, found_by=EXTENSION)))
                 self.seconds[name] = time.perf_counter() - start
             # One request for each file: a big library is opened once for all its probes, and for the
             # extension module that needs it.

@@ -72,8 +72,7 @@ def _mapped_only(host: Host, finding: Finding) -> Finding:
     if finding.libraries:
         is_loaded = any(library.used is not False for library in finding.libraries)
     elif location := str(finding.facts.get("location", "")):
-        files = host.mapped_files()
-        is_loaded = any(path.startswith(f"{location.rstrip('/')}/") for path in files)
+        is_loaded = any(path.startswith(f"{location.rstrip('/')}/") for path in host.mapped_files())
         is_loaded = is_loaded or not any(host.glob(f"{location}/{below}*.so") for below in ("", "*/", "*/*/"))
         message = f"the process has mapped no file of {location}"
     else:

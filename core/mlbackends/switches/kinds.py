@@ -121,7 +121,7 @@ class Choice(Kind):
         word = self.aliases.get(value, value)
         if word not in self.words:
             words = self._accepted(value)
-            raise self.unknown(f"{switch} cannot be {_shown(value)}. Choose from: {words}")
+            raise self.unknown(f"{switch} cannot be {shown(value)}. Choose from: {words}")
         return word
 
     def parsed(self, text: str) -> object:
@@ -153,9 +153,9 @@ class Count(Kind):
             raise TypeError(f"{switch} expects an int, but got {_type_of(value)}")
         if value < self.lowest:
             least = f"{self.lowest} or more" if self.lowest else "non-negative"
-            raise RuntimeError(f"{switch} must be {least}, but got {_shown(value)}")
+            raise RuntimeError(f"{switch} must be {least}, but got {shown(value)}")
         if value >= 2**63:
-            raise RuntimeError(f"{switch} must be at most 2**63 - 1, but got {_shown(value)}")
+            raise RuntimeError(f"{switch} must be at most 2**63 - 1, but got {shown(value)}")
         return value
 
     def parsed(self, text: str) -> object:
@@ -182,7 +182,7 @@ class Permutation(Kind):
         numbers = [int(item) if isinstance(item, int) else -1 for item in value]
         if sorted(numbers) != list(range(len(self.words))):
             raise RuntimeError(
-                f"{switch} must name each of 0 to {len(self.words) - 1} once, but got {_shown(list(value))}"
+                f"{switch} must name each of 0 to {len(self.words) - 1} once, but got {shown(list(value))}"
             )
         return tuple(numbers)
 
@@ -285,7 +285,3 @@ def _type_of(value: object) -> str:
     kind = type(value)
     inside = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
     return f"{inside}{kind.__name__}"
-
-
-def _shown(value: object) -> str:
-    return shown(value)

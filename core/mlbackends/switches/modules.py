@@ -108,8 +108,7 @@ class PropModule(ModuleType):
 
     def __dir__(self) -> list[str]:
         names = vars(self)
-        switches = _rows(self.__name__)
-        rows = {switch.attribute for switch in switches if switch.reached == "attribute"}
+        rows = {switch.attribute for switch in _rows(self.__name__) if switch.reached == "attribute"}
         if "_PUBLIC" in names:
             own = {name for name in names if name.startswith("__")}
             return sorted({*names["_PUBLIC"], *rows, *own} - {"__warningregistry__"})

@@ -124,8 +124,7 @@ class Run:
         elif config.getini("backends_report"):
             subject = os.path.join(config.rootpath, config.getini("backends_report"))
         share = getattr(config, "workerinput", {}).get(SHARE, "")
-        presence = Presence(_one_of("backends_depth", depth, _DEPTHS))
-        machine = Machine(subject, presence, share)
+        machine = Machine(subject, Presence(_one_of("backends_depth", depth, _DEPTHS)), share)
         names: dict[str, tuple[str, ...]] = {}
         for name in _REPEATABLE:  # and parted by commas
             texts = config.getoption(f"backends_{name}") or ()

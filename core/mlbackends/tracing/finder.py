@@ -154,8 +154,7 @@ class Calls:
     @property
     def name(self) -> str:
         """Operation, shape and types, for people."""
-        words = (self.record.operation, self.record.shape, self.record.dtype)
-        return " ".join(filter(None, words))
+        return " ".join(filter(None, (self.record.operation, self.record.shape, self.record.dtype)))
 
 
 class Finder:

@@ -91,8 +91,7 @@ def write(records: Iterable[Record], file: BinaryIO) -> int:
         "synthetic_calls": synthetic,
         "time": f"since the first call{behind}",
     }
-    start = b"" if total else separator
-    file.write(start + b'\n],"otherData":' + encode(totals) + b"}\n")
+    file.write((b"" if total else separator) + b'\n],"otherData":' + encode(totals) + b"}\n")
     return total
 
 

@@ -87,8 +87,7 @@ class Processes:
             process = processes[pid] = self._process(pid, (numbers[19], comm))
             ticks = int(numbers[11]) + int(numbers[12])
             if process.ticks >= 0 and per_tick:
-                used = round(max(0, ticks - process.ticks) * per_tick, 1)
-                process.fields["cpu_percent"] = used
+                process.fields["cpu_percent"] = round(max(0, ticks - process.ticks) * per_tick, 1)
             process.ticks = ticks
             if "cpus" not in process.fields or pid % _ROUNDS == due:
                 process.fields["cpus"] = self._cpus(pid)

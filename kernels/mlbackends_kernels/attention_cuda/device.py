@@ -40,8 +40,7 @@ def attend(problem: AttentionProblem, *tensors: Any, logsumexp: bool, **more: An
 
 def differentiate(problem: AttentionProblem, grad_out: Any, *tensors: Any, **more: Any) -> Gradients:
     """Return the gradients. tensors: query, key, value, mask, out and logsumexp; more: sinks."""
-    names = (*_INPUTS, "out", "logsumexp")
-    named = dict(zip(names, tensors, strict=False))
+    named = dict(zip((*_INPUTS, "out", "logsumexp"), tensors, strict=False))
     arrays = on_one_stream({**named, "grad_out": grad_out, **more})
     optional = {"mask": problem.mask, "sinks": problem.sinks}
     wanted = [name for name, spec in optional.items() if spec is not None and spec.requires_grad]

@@ -202,8 +202,7 @@ def backward(problem: AttentionProblem, tensors: Mapping[str, Tensor], precision
         batches, own_heads, down, across = (*[1] * (4 - len(mask.shape)), *mask.shape)
         tile = tile_of(OF_MASK, name, widths, capability)
         units = batches * own_heads * blocks_of(down, tile.rows) * blocks_of(across, tile.columns)
-        whole = MaskCall(call, _operand(mask, call.heads, 4))
-        masks = [Launch(OF_MASK, tile, units, call, whole)]
+        masks = [Launch(OF_MASK, tile, units, call, MaskCall(call, _operand(mask, call.heads, 4)))]
     sinks = [Launch("differentiate_sinks", summary, call.heads, call)]
     return [
         Launch("summarize", summary, blocks_of(rows, summary.warps), call),

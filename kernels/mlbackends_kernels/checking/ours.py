@@ -68,8 +68,7 @@ class Ours(serving.Prepared):
             self.backend.run(small, *inputs, **more)
             return
         results = self.backend.run_with_logsumexp(small, *inputs, **more)
-        grad_out = _few(self.grad_out, alone)
-        self.backend.run_backward(small, grad_out, *inputs, None, *results, **more)
+        self.backend.run_backward(small, _few(self.grad_out, alone), *inputs, None, *results, **more)
 
     def before(self) -> None:
         if self.grad_out is not None:

@@ -73,8 +73,7 @@ class Values:
         errors = {}
         for name, exact in self.right.items():
             try:
-                file = f"{path}.{name}" if name else path
-                result = exact.read(file, self.shapes[name])
+                result = exact.read(f"{path}.{name}" if name else path, self.shapes[name])
                 if self.sample is not None:
                     result = _sampled(result, self.sample)
                 errors[name] = exact.judge(result, tolerance)

@@ -312,8 +312,7 @@ def as_device_array(thing: Any, stream: int | None = None) -> DeviceArray:
     if is_torch(thing):
         fields = thing.data_ptr(), tuple(map(int, thing.shape)), thing.stride()
         dtype, index = str(thing.dtype).removeprefix("torch."), int(thing.device.index or 0)
-        own = streams.of_torch(thing)
-        return DeviceArray(*fields, _known(dtype), index, thing, own).on(stream)
+        return DeviceArray(*fields, _known(dtype), index, thing, streams.of_torch(thing)).on(stream)
     if not hasattr(thing, "__dlpack__"):
         interface = thing.__cuda_array_interface__
         if interface.get("mask") is not None:

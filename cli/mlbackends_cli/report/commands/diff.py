@@ -83,8 +83,7 @@ def command(
         reports = reports_of(before, after, pythons=pythons, progress=progress)
     check_globs((*only, *ignore), *reports)
     first, second = environments(before, after, pythons)
-    names = (name_of(before, first), name_of(after, second))
-    difference = compare(*reports, names=names)
+    difference = compare(*reports, names=(name_of(before, first), name_of(after, second)))
     for note in difference.notes:
         if note.startswith(ANOTHER_ENVIRONMENT) and not pythons:
             hint = "; --python EXE compares another one" if LIVE in (before, after) else ""
@@ -106,8 +105,7 @@ def command(
             values = both if any(both) else _values(change)
             rows.append((str(change.kind), name, *values, weight))
         columns = ("", "name", "before", "after", "weight")
-        notes = tuple(_notes(difference))
-        listing = Listing(columns, (Group("", tuple(rows)),), notes=notes)
+        listing = Listing(columns, (Group("", tuple(rows)),), notes=tuple(_notes(difference)))
         write(formats.text(form, "listing", listing, style), output)
     else:
         write_outcome(outcome_of(difference), form, output, style)

@@ -54,7 +54,6 @@ def command(
             hint = check.hint
             if _AT_START.search(f"{check.command} {hint}"):
                 hint = f"{hint.rstrip('.')}; then start process {pid} anew".removeprefix("; ")
-            command_text = check.command.replace("$$", str(pid))
-            fixes.append(replace(check, hint=hint, command=command_text))
+            fixes.append(replace(check, hint=hint, command=check.command.replace("$$", str(pid))))
         outcome = replace(outcome, checks=tuple(fixes))
     return outcome, report

@@ -132,6 +132,5 @@ def _write_machine(
 
 
 def _listed(word: str, names: Sequence[str]) -> str:
-    text = one_line(f"{word}: {', '.join(names) or 'none'}")
-    lines = wrapped(text, 100, "  ", "    ")
+    lines = wrapped(one_line(f"{word}: {', '.join(names) or 'none'}"), 100, "  ", "    ")
     return "\n".join(lines).lstrip()

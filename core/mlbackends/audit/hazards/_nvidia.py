@@ -415,8 +415,7 @@ _SEARCHED = ("LD_PRELOAD", "LD_LIBRARY_PATH", "mapped", "ld.so.cache", "system-f
 def cuda_stub_library(report: ReportView) -> Symptoms:
     """Yield one for each stub that the loader meets first."""
     for probe in ("cuda_driver", "nvidia"):
-        libraries = report.libraries(probe)
-        before = itertools.takewhile(lambda library: bool(library.reasons), libraries)
+        before = itertools.takewhile(lambda library: bool(library.reasons), report.libraries(probe))
         stubs = [
             library
             for library in before

@@ -360,8 +360,7 @@ def user_site_shadows(report: ReportView) -> Symptoms:
     for probe in FRAMEWORKS:
         for warning in report.warnings(probe, "hidden-by-user-site"):
             reported.add(probe)
-            rows = report.fact(f"{probe}.installations", [])
-            evidence = {f"{probe}.installations": rows}
+            evidence = {f"{probe}.installations": report.fact(f"{probe}.installations", [])}
             yield Symptom(warning.message, command=_NO_USER_SITE, evidence=evidence)
     isolated = report.fact("python.manager") == "conda" or report.fact("python.is_virtual_environment")
     if not isolated or not report.fact("python.user_site_on_path"):

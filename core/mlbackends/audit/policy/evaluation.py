@@ -240,8 +240,7 @@ def _count_verdict(
     if not selection.is_of_many:
         value = next(iter(found.values.values()))
         if not isinstance(value, list | dict | tuple):
-            message = f"{selection.text} is {worded(value)}: not a list, so it has no count"
-            return _failed(message)
+            return _failed(f"{selection.text} is {worded(value)}: not a list, so it has no count")
         number = len(value)
     evidence = {f"{selection.text} count": number}
     if expectation.assertion.holds(number):
@@ -273,8 +272,7 @@ def _value_verdict(
     is_tried = bool(bad) and all(value == depth for value in bad.values())
     is_beyond = is_presence and depth is not Presence.USABLE and is_tried
     if is_beyond and (quantifier == "each" or (quantifier == "any" and not good and not unknown)):
-        message = f"not checked: the report was made with --depth {depth}"
-        return Verdict(Status.UNKNOWN, message)
+        return Verdict(Status.UNKNOWN, f"not checked: the report was made with --depth {depth}")
     if quantifier == "none":
         if good:
             return _failed(f"{_listed(good, needed)}, and none may be {needed}", good)

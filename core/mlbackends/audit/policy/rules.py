@@ -253,8 +253,7 @@ class _Files:
             table.wrong(f"has neither check nor one of {', '.join(language.ASSERTIONS)}")
         key = at = asserted[0]
         if len(asserted) > 1:
-            one = f"a rule asserts one thing, and this one already has {key}"
-            table.wrong(one, asserted[1])
+            table.wrong(f"a rule asserts one thing, and this one already has {key}", asserted[1])
         for other in _NOT_WITH.get(key, _NOT_OTHERWISE):
             if other in values:
                 table.wrong(f"cannot be combined with {key}", other)
@@ -270,8 +269,7 @@ class _Files:
             at = "fact"
             selection = expectation.name(values["fact"], self.probes)
             at = key
-            quantifier = values.get("quantifier", "each")
-            return expectation.expected(selection, key, values[key], quantifier)
+            return expectation.expected(selection, key, values[key], values.get("quantifier", "each"))
         except ValueError as error:
             table.wrong(str(error), at)
 

@@ -189,8 +189,7 @@ def designs(blocks: list[Block]) -> dict[int, Design]:
 
 def design_of_midr(register: int) -> Design:
     """Return the design of an Arm core from its Main ID Register."""
-    numbers = ((register >> shift) & mask for shift, mask in _MIDR_FIELDS)
-    implementer, part, variant, revision = numbers
+    implementer, part, variant, revision = ((register >> shift) & mask for shift, mask in _MIDR_FIELDS)
     return _arm_design(implementer, part, f"r{variant}p{revision}")
 
 

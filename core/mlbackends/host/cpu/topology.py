@@ -98,8 +98,7 @@ def core_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Group
     if not cpus:
         return []
     names = ("core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings")
-    by_file = sibling_groups(host, cpus, *names)
-    return by_file or _grouped(blocks, cpus, "physical id", "core id")
+    return sibling_groups(host, cpus, *names) or _grouped(blocks, cpus, "physical id", "core id")
 
 
 def package_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Groups:

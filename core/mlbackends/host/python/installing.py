@@ -12,8 +12,7 @@ _UV = pattern(r"(?m)^uv\s*=")
 
 def manager_of(host: Host) -> str:
     """Return "uv" for an environment that uv made, "" for any other."""
-    settings = host.read(f"{host.python.get('prefix', '')}/pyvenv.cfg", 65536)
-    return "uv" if _UV.search(settings) else ""
+    return "uv" if _UV.search(host.read(f"{host.python.get('prefix', '')}/pyvenv.cfg", 65536)) else ""
 
 
 def package_command(python: str, manager: str, verb: str, *arguments: str) -> str:

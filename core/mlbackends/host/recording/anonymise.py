@@ -116,8 +116,7 @@ class Anonymiser:
 
     def data(self, data: bytes) -> bytes:
         """Return an anonymised content; bytes that are not UTF-8 stay."""
-        text = data.decode("utf-8", "surrogateescape")
-        return self.text(text).encode("utf-8", "surrogateescape")
+        return self.text(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def file(self, path: str, data: bytes) -> bytes:
         """Return what is kept of a file that a probe read under that path, anonymised."""

@@ -84,8 +84,7 @@ def settings(host: Host) -> dict[str, FactValue]:
         "zswap": {"Y": True, "N": False}.get(host.read(f"{zswap}/enabled", 64)),
     }
     if facts["overcommit"] == "never":
-        ratio = host.read(f"{vm}/overcommit_ratio", 64)
-        facts["overcommit_ratio"] = whole_number(ratio, 0, 100_000)
+        facts["overcommit_ratio"] = whole_number(host.read(f"{vm}/overcommit_ratio", 64), 0, 100_000)
     if facts["zswap"]:
         facts["zswap_compressor"] = word(host.read(f"{zswap}/compressor", 64))
     return nonempty(facts)

@@ -43,8 +43,7 @@ def pci_devices(host: Host) -> list[dict[str, Any]]:
 
 def _read(host: Host, name: str, numbers: dict[str, int]) -> dict[str, Any]:
     ids = _IDS.search(name)
-    key = _ENUM + name[3:]
-    values = host.registry(key, "Service", "ClassGUID", "LocationInformation", "Driver")
+    values = host.registry(_ENUM + name[3:], "Service", "ClassGUID", "LocationInformation", "Driver")
     kind = str(values.get("ClassGUID", "")).lower()
     if "base_class" in numbers:
         code = f"{numbers['base_class']:02x}{numbers.get('sub_class', 0):02x}00"

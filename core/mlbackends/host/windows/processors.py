@@ -80,8 +80,7 @@ def topology(data: bytes) -> dict[str, Any]:
             (count,) = struct.unpack_from("<H", body, 2)
             for group in range(count):
                 mask = _number(body[24 + (group + 1) * (40 + word) - word :], word)
-                listed = format_cpu_list(cpus_in(mask, group))
-                rows["groups"].append({"group": group, "cpus": listed})
+                rows["groups"].append({"group": group, "cpus": format_cpu_list(cpus_in(mask, group))})
         at += size
     rows["nodes"] = [{"node": number, "cpus": format_cpu_list(cpus)} for number, cpus in nodes.items()]
     return rows

@@ -241,8 +241,7 @@ def versioned(library: Library, version: str, **facts: object) -> Answer:
     if library.version and not agree(version, library.version, source):
         message = f"{library.path} reports version {version}; its {source} has {library.version}"
         warnings = (Reason("conflict", message, _CONFLICT_HINT),)
-    own = {**library.facts, "version_source": "library"}
-    library = replace(library, version=version, facts=own)
+    library = replace(library, version=version, facts={**library.facts, "version_source": "library"})
     return Answer(library, facts=nonempty(facts), warnings=warnings)
 
 

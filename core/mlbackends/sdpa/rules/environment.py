@@ -55,8 +55,7 @@ NEWEST = Environment(torch=max(_CUDNN), cudnn_version=_CUDNN[max(_CUDNN)])
 
 def installed_torch() -> str:
     """Return the version of the torch that is loaded, else of the one that is installed, "" for none."""
-    loaded = getattr(sys.modules.get("torch"), "__version__", "")
-    return str(loaded) or installed_version("torch")
+    return str(getattr(sys.modules.get("torch"), "__version__", "")) or installed_version("torch")
 
 
 def release_of(version: str) -> tuple[int, int]:

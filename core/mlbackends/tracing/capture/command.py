@@ -228,8 +228,7 @@ def _run(
         look()
 
     with processes.signals() as signals:
-        start = partial(processes.start, program, environment, signals.mask)
-        process = separated.start(start)
+        process = separated.start(partial(processes.start, program, environment, signals.mask))
         beat = _LIVE_BEAT_SECONDS if live else _BEAT_SECONDS
         code = processes.wait(process, signals, beat, on_beat)
         complaints += separated.finish()

@@ -34,8 +34,7 @@ def executable(command: Sequence[str], environment: Mapping[str, str]) -> list[s
     name = command[0]
     if "/" in name and call(os.path.isdir, name):
         raise NotStarted(f"{name} is a folder, not a program", NOT_EXECUTABLE)
-    folders = os.get_exec_path(environment)
-    paths = [os.path.join(folder, name) for folder in folders]
+    paths = [os.path.join(folder, name) for folder in os.get_exec_path(environment)]
     paths = [path for path in paths if call_or(False, os.path.isfile, path)]
     if "/" in name:
         paths = [name] if os.path.exists(name) else []

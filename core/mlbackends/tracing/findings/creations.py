@@ -96,8 +96,7 @@ class NewShapes(Finder):
         key = hash((record.source, record.process, record.key))
         if record.cache == "cache_miss" and key not in self._seen:
             self._seen.add(key)
-            duration = record.duration_ns or 0.0
-            self._creations.append((self._executions, duration, record.operation))
+            self._creations.append((self._executions, record.duration_ns or 0.0, record.operation))
             self._latest.append(record)
 
     def follow(self, record: Record) -> Callable[[float], None] | None:

@@ -65,8 +65,7 @@ class IsaBelowCpu(Finder):
             text = record.values.get("isa", "")
             level = next((level for word, level in _WORDS.items() if word in text), 0)
         elif isinstance(record, Primitive) and record.isa:
-            starts = (level for word, level in _NAMES.items() if record.isa.startswith(word))
-            level = next(starts, 0)
+            level = next((level for word, level in _NAMES.items() if record.isa.startswith(word)), 0)
         return (type(record), level) if level else None
 
     def result(self) -> Found:

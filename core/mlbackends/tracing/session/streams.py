@@ -141,8 +141,7 @@ class OutputFiles:
             # Two files may answer with the same copy, and only one of them with its file function.
             switches[switch] = switches.get(switch, False) or bool(function)
             if function:
-                kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)
-                self._functions[function] = kind(function)
+                self._functions[function] = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)(function)
         self.any_switch = bool(switches)
         self.all_have_one = bool(switches) and all(switches.values())
 

@@ -102,8 +102,7 @@ class Collector:
 
         def place(item: tuple[bool, Finding]) -> tuple[bool, int, float, str]:
             comes_later, finding = item
-            severity = SEVERITIES.index(finding.severity)
-            return comes_later, severity, -finding.total_ns, finding.code
+            return comes_later, SEVERITIES.index(finding.severity), -finding.total_ns, finding.code
 
         ordered = sorted(findings, key=place)
         return Findings(codes=tuple(self._finders), findings=tuple(finding for _, finding in ordered))

@@ -199,8 +199,7 @@ def envelope(timeout: float, command_line: tuple[str, ...]) -> None:
       srun -N8 --ntasks-per-node=1 backends fleet envelope -- doctor | backends fleet summarize --expect 8
     """
     program = (sys.executable, "-P", "-m", "mlbackends", *as_json(command_line, root_command()))
-    text = "".join(f"{line}\n" for line in frames(record_of(program, timeout)))
-    write(text)
+    write("".join(f"{line}\n" for line in frames(record_of(program, timeout))))
 
 
 ENGINES = ("slurm", "clush", "pdsh", "mpi", "ansible", "kubernetes", "ray", "dask")

@@ -100,5 +100,4 @@ def _listing(switches: Switches, names: tuple[str, ...]) -> Listing:
         notes.append(f"{torch} is installed here, and these need a newer one: {', '.join(lacked)}.")
     if not switches.flags:
         notes.append(f"no switch{f' of {joined([*names])}' if names else ''} differs from its default")
-    columns = ("switch", "value", "read by")
-    return Listing(columns, tuple(groups), tuple(notes), frozenset(marked))
+    return Listing(("switch", "value", "read by"), tuple(groups), tuple(notes), frozenset(marked))

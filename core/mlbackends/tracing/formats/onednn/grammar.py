@@ -301,8 +301,7 @@ def _primitive(head: _Head, event: str, rest: list[str]) -> Primitive | Ukernel 
     if state != "start":
         found = next(filter(None, (_fitted(form, rest) for form in forms)), None)
     if found is None and (state == "start" or rest[0].startswith("gpu")):  # without a time
-        untimed = (_fitted(form, [*rest, "0"]) for form in forms)
-        found = next(filter(None, untimed), None)
+        found = next(filter(None, (_fitted(form, [*rest, "0"]) for form in forms)), None)
         if found is None:
             return None
         found["time"] = ""
