@@ -16,7 +16,7 @@ from mlbackends.host.device_nodes import accel_nodes, all_denied, device_nodes, 
 from mlbackends.host.host import Host
 from mlbackends.host.pci import PciDevice, link_facts, of_vendor, pci_record
 from mlbackends.host.python.packages import distribution
-from mlbackends.libraries.search import absent, absent_but_on_linux, libraries_named
+from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.records import Device, FactValue, Finding, Library, nonempty
 
 _Described = tuple[dict[str, FactValue], tuple[Reason, ...]]
@@ -59,8 +59,10 @@ class Accelerator(Struct, frozen=True, kw_only=True):
         nodes = [node for prefix in prefixes for node in device_nodes(host, prefix)]
         file, homes = f"{self.stem}.so", (*self.homes, *filter(None, [self.file_variable]))
         if not libraries and not cards and not nodes:
-            missing = f"{self.device} on PCI and no {file}"
-            return Finding(reasons=(absent_but_on_linux(host, missing, homes),))
+            reason = absent(host, f"{self.device} on PCI and no {file}", homes)
+            if host.platform in ("win32", "darwin"):
+                reason = Reason("not-this-platform", f"it is for Linux only; this is {host.platform}")
+            return Finding(reasons=(reason,))
         packages = {fact: distribution(host, name) for fact, name in self.packages.items()}
         version = host.read(f"/sys/module/{self.module}/version", 256).strip() if self.module else ""
         facts = {

@@ -65,8 +65,7 @@ def derive(facts: Mapping[str, FactValue], reports: Mapping[str, ProbeReport]) -
         speaker = speaking_copy(probe, report.libraries)
         for library in report.libraries:
             own = {**library.facts, **(report.facts if library == speaker else {})}
-            users = library.used_by or (("process",) if library.used is True else ())
-            for user in users:
+            for user in library.used_by or (("process",) if library.used is True else ()):
                 kind = probe if probe in ("openmp", "onednn") else "blas"
                 use = uses.setdefault(user.replace("-", "_"), {})
                 use.setdefault(kind, _use(probe, library, own, user, reports))

@@ -103,8 +103,7 @@ def blocks(
         most = len(split.groups) if whole else _MOST_GROUPS
         rest = split.groups[most:]
         for name, values in split.facts.items():
-            texts = unlike(name, *values[:most])
-            for nodes, text in zip(split.groups, texts, strict=False):
+            for nodes, text in zip(split.groups, unlike(name, *values[:most]), strict=False):
                 found.setdefault(nodes, []).append((name, text, ""))
             if rest:
                 nodes = tuple(node for group in rest for node in group)

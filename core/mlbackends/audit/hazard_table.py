@@ -175,8 +175,7 @@ def symptoms(row: Row, report: ReportView) -> Symptoms:
 def _of_rule(rule: Rule, report: ReportView, values: Values) -> Symptoms:
     severity = rule.level
     levels = (Severity.NOTE, Severity.WARNING, Severity.ERROR)
-    texts = (rule.note_if, rule.warning_if, rule.error_if)
-    for level, conditions in zip(levels, texts, strict=True):
+    for level, conditions in zip(levels, (rule.note_if, rule.warning_if, rule.error_if), strict=True):
         if conditions and all(_holds(values, condition) for condition in conditions):
             severity = level
     text = partial(_text, values)

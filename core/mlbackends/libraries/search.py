@@ -167,13 +167,6 @@ def absent(host: Host, library: str, homes: Sequence[str] = (), folders: Sequenc
     return Reason("not-found", f"no {library} in {searched}")
 
 
-def absent_but_on_linux(host: Host, library: str, homes: Sequence[str] = ()) -> Reason:
-    """Return the same for a library that exists for Linux only; on other systems it does not apply."""
-    if host.platform in ("win32", "darwin"):
-        return Reason("not-this-platform", f"it is for Linux only; this is {host.platform}")
-    return absent(host, library, homes)
-
-
 @once_per_host
 def _everywhere(host: Host) -> dict[str, list[tuple[int, Place]]]:
     """Return every library in every general place by its stem, numbered in the order of the steps."""

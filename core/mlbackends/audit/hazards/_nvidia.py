@@ -233,8 +233,7 @@ def nvidia_fabric_manager(report: ReportView) -> Symptoms:
             message += ", and the fabric manager is not running"
         yield Symptom(message, hint=hint, command=command, evidence=evidence)
         return
-    refused = driver.reasons if driver is not None else ()
-    for reason in refused:
+    for reason in driver.reasons if driver is not None else ():
         if reason.code == "fabric-not-ready":
             message, hint = reason.message, hint or reason.hint
             yield Symptom(message, hint=hint, command=command, evidence=evidence)

@@ -273,8 +273,7 @@ def entry_points(host: Host, group: str) -> dict[str, str]:
     points: dict[str, str] = {}
     for dists in distributions(host).values():
         text = host.read(f"{dists[0].info}/entry_points.txt", 1 << 16)
-        section = f"\n{text}".partition(f"\n[{group}]")[2].partition("\n[")[0]
-        for line in section.splitlines():
+        for line in f"\n{text}".partition(f"\n[{group}]")[2].partition("\n[")[0].splitlines():
             name, sign, value = line.partition("=")
             if sign and name.strip():
                 points[name.strip()] = value.strip()

@@ -202,8 +202,7 @@ def _record(head: _Head, event: str, rest: list[str]) -> AnyRecord | None:
     if not rest:
         return None
     if operation == "info":
-        text = ",".join(rest)
-        if version := _VERSION.fullmatch(text):
+        if version := _VERSION.fullmatch(",".join(rest)):
             if not version[3]:
                 return None
             facts = {"commit": version[2], "format": head.format}
