@@ -263,6 +263,18 @@ def test_of_two_packages_with_one_file_that_is_installed_again_whose_file_was_re
     assert fault["command"].endswith("--no-deps main==1.0")
 
 
+def test_what_a_package_opens_by_a_pattern_and_has_lost_is_installed_again(tmp_path: Path) -> None:
+    site = empty_environment(tmp_path)
+    for module in ("cv2", "numpy"):
+        (site / module).mkdir()
+        (site / module / "__init__.py").touch()
+    (site / "opencv_python-4.9.dist-info").mkdir()
+    (site / "opencv_python-4.9.dist-info/RECORD").write_text("cv2/__init__.py,,\ncv2/cv2.abi3.so,,\n")
+    page = resolved(tmp_path, "cv2").stdout
+    assert "recursion is detected" in page
+    assert page.endswith("pip install --force-reinstall --no-deps opencv-python==4.9\n")
+
+
 def test_a_package_without_a_list_of_its_files_cannot_be_judged(tmp_path: Path) -> None:
     site = empty_environment(tmp_path)
     compiled(site / "bare/_C.so", "")

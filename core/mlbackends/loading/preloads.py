@@ -6,6 +6,7 @@ their order. Calls that a program can make, such as `onnxruntime.preload_dlls()`
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.frameworks import assigned_text
 from mlbackends.host.python.packages import distribution, python_folders
 from mlbackends.host.python.requirements import satisfies
-from mlbackends.loading.imports import Guard, Import
+from mlbackends.loading.imports import Guard, Import, lost_files
 from mlbackends.loading.linker import Mapped, Opening, Process
 from mlbackends.model.loading import Fault
 
@@ -123,7 +124,10 @@ def preloaded(host: Host, process: Process, row: Preload) -> list[tuple[Import, 
                 opening = Opening((Fault("missing-file", path, words, (path,)),))
             elif opening is None:
                 does, name = step.missing, path.rpartition("/")[2]
-                opening = tried or Opening((Fault("missing-library", name, says or words),))
+                dists = filter(None, (distribution(host, name) for name in row.distributions))
+                gone = [at for dist in dists for at in lost_files(host, dist) if fnmatchcase(at, f"*/{path}")]
+                code = "missing-file" if gone else "missing-library"
+                opening = tried or Opening((Fault(code, name, says or words, tuple(gone[:1])),))
             if not opening.faults:
                 continue
             if does in ("raise", "part"):
