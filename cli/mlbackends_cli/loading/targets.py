@@ -48,7 +48,7 @@ def target_machine(name: str) -> TargetMachine:
         raise UnknownName("machine", name, (*_LEVELS, *_MACHINES))
     if text in (chip for chips in chip_table()["generic"].values() for chip in chips):
         return TargetMachine(text, text, text, vendor="amd")
-    row = named_devices.NAMED.get(named_devices.canonical(name))
+    row = named_devices.named(named_devices.canonical(name))
     if row is None or row.device.kind not in ("cuda", "rocm"):
         raise UnknownName("machine", name, (), "backends sdpa list --devices")
     chip = row.device.capability

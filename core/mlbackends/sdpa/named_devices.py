@@ -93,14 +93,21 @@ def _of_product(product: Product) -> NamedDevice:
     return NamedDevice(product.slug, device, f"{product.name}, {short}", product.sources[0])
 
 
+def named(name: str) -> NamedDevice | None:
+    """Return a device that this machine need not have, by what `canonical` returns; None for another one."""
+    if name in NAMES:
+        return NAMED.get(name)
+    product = product_of(name)
+    return _of_product(product) if product else None
+
+
 def usual_dtype(name: str) -> str:
     """Return the element type of problems on a device: the fast backends of GPUs compute 16 bits only."""
-    product = None if name in NAMES else product_of(name)
-    named = _of_product(product) if product else NAMED.get(name)
-    kind = named.device.kind if named else name.partition(":")[0]
+    found = named(name)
+    kind = found.device.kind if found else name.partition(":")[0]
     if kind not in ("cuda", "rocm"):
         return "float32"
-    is_old = bool(named and kind == "cuda" and float(named.device.capability) < 8)
+    is_old = bool(found and kind == "cuda" and float(found.device.capability) < 8)
     return "float16" if is_old else "bfloat16"
 
 
@@ -118,10 +125,8 @@ def device(name: str) -> NamedDevice:
     Raises UnknownName as `canonical` does, BadInput for "cuda" on a machine without such a device.
     """
     name = canonical(name)
-    if name in NAMED:
-        return NAMED[name]
-    if product := product_of(name):
-        return _of_product(product)
+    if found := named(name):
+        return found
     if name == "cpu":
         return NamedDevice(name, Device("cpu", 0), HERE[name])
     index = int(name.partition(":")[2] or 0)
