@@ -18,7 +18,7 @@ from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.frameworks import assigned_text
 from mlbackends.host.python.packages import distribution, python_folders
-from mlbackends.host.python.requirements import satisfies
+from mlbackends.host.python.requirements import Requirement, required, satisfies
 from mlbackends.loading.imports import Guard, Import, lost_files
 from mlbackends.loading.linker import Mapped, Opening, Process
 from mlbackends.model.loading import Fault
@@ -54,9 +54,10 @@ class Preload(Struct, frozen=True, forbid_unknown_fields=True):
     """What importing a module does before, or instead of, what its Python code shows.
 
     module: its name, or a call. distributions: those that install the module. versions: for which this holds.
-    having: a file that the package then has. imports: the modules that are imported first. follows: whether
-    what the module's code imports comes after the steps; otherwise the steps are all that matters. source:
-    where it was read. platform: that of the files that it opens.
+    having: a file that the package then has. imports: the modules that are imported first. checks:
+    requirements whose versions its code compares with its metadata, and refuses. follows: whether what the
+    module's code imports comes after the steps; otherwise the steps are all that matters. source: where it
+    was read. platform: that of the files that it opens.
     """
 
     module: str
@@ -65,6 +66,7 @@ class Preload(Struct, frozen=True, forbid_unknown_fields=True):
     versions: str = ""
     having: str = ""
     imports: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
     opens: tuple[Open, ...] = field(default_factory=tuple)
     follows: bool = False
     platform: str = "linux"
@@ -109,6 +111,10 @@ def preloaded(host: Host, process: Process, row: Preload) -> list[tuple[Import, 
     """Do a row's steps to a process, and return what fails; what certainly does ends the import."""
     failed: list[tuple[Import, Opening]] = []
     tried: Opening | None = None
+    for need in _refused(host, row):
+        words = f"{row.module} needs {need.name}{need.clauses}; {need.installed} is installed"
+        fault = Fault("unmet-requirement", f"{need.name}{need.clauses}", words)
+        return [(Import(row.module, "", Guard.NOTHING), Opening((fault,)))]
     for step in row.opens:
         is_due = not step.when or bool(tried) == (step.when == "failed")
         is_mapped = not step.mapped or any(step.mapped in mapped.path for mapped in process.mapped)
@@ -141,6 +147,16 @@ def preloaded(host: Host, process: Process, row: Preload) -> list[tuple[Import, 
                 break
             tried = opening if does == "try" else tried
     return failed
+
+
+def _refused(host: Host, row: Preload) -> Iterator[Requirement]:
+    """Yield the requirements that the code of a package checks, and that are installed in another version."""
+    for dist in filter(None, (distribution(host, name) for name in row.distributions * bool(row.checks))):
+        yield from (
+            need
+            for need in required(host, dist)
+            if need.name in row.checks and need.installed and need.is_met is False
+        )
 
 
 def _openings(host: Host, process: Process, step: Open) -> Iterator[tuple[str, Opening | None]]:

@@ -139,6 +139,8 @@ def _missing_module(host: Host, name: str) -> tuple[str, str]:
 
     A package that is required and not installed brings it, if it has its name in its own: absl-py has absl.
     """
+    if set(name) & set("<>=!~"):  # a requirement
+        return "", install(host, name)
     top = name.partition(".")[0]
     known = table("loading/remedies.toml")["module"].get(top, "")
     wanted = known or normalised(top)

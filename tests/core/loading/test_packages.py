@@ -172,3 +172,21 @@ def test_compiled_files_beside_an_editable_install_of_python_code_count(site: Si
     site.package("pack", "1.0", "_pack.pth", site.library("pack/_C.so", "libnone.so.913", module="_C"))
     [fault] = site.answer("pack").parts
     assert fault.name == "libnone.so.913"
+
+
+@pytest.mark.parametrize(("numpy", "verdict"), [("1.26.4", Verdict.FAILS), ("2.0.2", Verdict.LOADS)])
+def test_a_release_that_the_package_s_own_code_refuses_is_a_fault(
+    site: Site, numpy: str, verdict: Verdict
+) -> None:
+    """The code of pandas compares numpy's version with the oldest that it takes."""
+    extension = site.library("pandas/_libs/lib.so", module="lib")
+    site.package("pandas", "3.1.1", extension, pandas="from pandas._libs import lib")
+    with (site.folder / "pandas-3.1.1.dist-info/METADATA").open("a") as metadata:
+        metadata.write("Requires-Dist: numpy>=2.0.2\n")
+    site.package("numpy", numpy, numpy="")
+    answer = site.answer("pandas")
+
+    assert answer.verdict is verdict
+    if answer.faults:
+        assert answer.faults[0].message == f"pandas needs numpy>=2.0.2; {numpy} is installed"
+        assert answer.faults[0].command.endswith("'numpy>=2.0.2'")
