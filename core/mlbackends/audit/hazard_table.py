@@ -158,17 +158,17 @@ def symptoms(row: Row, report: ReportView) -> Symptoms:
         (described_gpus if row.gpus == "described" else nvidia_gpus)(report)
     values = Values(report.record)
     for condition, otherwise in row.requires.items():
-        if not _holds(values, condition):
+        if not holds(values, condition):
             raise DoesNotApply(otherwise)
     for rule in row.symptoms or (row,):
         for condition in rule.where:
-            if not _holds(values, condition):
+            if not holds(values, condition):
                 name = condition.split()[0]
                 if name in row.needs and not _found(values, name):
                     raise NotReported(f"{name} is not in the report")
                 break
         else:
-            if not rule.unless or not all(_holds(values, exception) for exception in rule.unless):
+            if not rule.unless or not all(holds(values, exception) for exception in rule.unless):
                 yield from _of_rule(rule, report, values)
 
 
@@ -176,10 +176,10 @@ def _of_rule(rule: Rule, report: ReportView, values: Values) -> Symptoms:
     severity = rule.level
     levels = (Severity.NOTE, Severity.WARNING, Severity.ERROR)
     for level, conditions in zip(levels, (rule.note_if, rule.warning_if, rule.error_if), strict=True):
-        if conditions and all(_holds(values, condition) for condition in conditions):
+        if conditions and all(holds(values, condition) for condition in conditions):
             severity = level
-    text = partial(_text, values)
-    commands = (text for condition, text in rule.commands.items() if _holds(values, condition))
+    text = partial(filled, values)
+    commands = (text for condition, text in rule.commands.items() if holds(values, condition))
     command_template = next(commands, rule.command)
     for probe, field, reason in _reasons(rule, report):
         variable_name = re.split(r"\W", reason.message, maxsplit=1)[0]
@@ -284,7 +284,7 @@ def _found(values: Values, name: str) -> dict[str, Any]:
     return values.found(selection.read(name), "version").values
 
 
-def _holds(values: Values, condition: str) -> bool:
+def holds(values: Values, condition: str) -> bool:
     """Return whether one of the conditions joined by `or` holds.
 
     A value that is missing or of another type fulfils none.
@@ -293,7 +293,7 @@ def _holds(values: Values, condition: str) -> bool:
 
 
 def _is_met(values: Values, condition: str) -> bool:
-    if "{" in condition and not (condition := _text(values, condition, is_command=True)):
+    if "{" in condition and not (condition := filled(values, condition, is_command=True)):
         return False
     expected = _expectation(condition)
     found = values.found(expected.selection, expected.field)
@@ -318,7 +318,7 @@ class _Missing(Exception):
     """A text names a value that the report lacks."""
 
 
-def _text(
+def filled(
     values: Values, template: str, own: dict[str, Any] | None = None, *, is_command: bool = False
 ) -> str:
     """Return a text with the values of the report in it. own: values by names that are not of the report."""

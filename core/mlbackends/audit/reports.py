@@ -137,7 +137,9 @@ def read_report(path: str) -> Report:
     """Read a report that `backends info --format json` wrote. Raises BadInput."""
     data = named_bytes(path, REPORT_LIMIT, "report", hint=_HINT)
     if what := recognised(data):
-        raise BadInput(f"{path} is {what}, not a report of backends", _HINT)
+        is_pasted = "trace" not in what and "program" not in what
+        hint = "`backends doctor --from FILE` reads what tools print" if is_pasted else _HINT
+        raise BadInput(f"{path} is {what}, not a report of backends", hint)
     try:
         head = msgspec.json.decode(data, type=_Head)
         if head.schema.partition("/")[0] != SCHEMA.partition("/")[0]:

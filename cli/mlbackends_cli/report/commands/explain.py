@@ -1,6 +1,6 @@
 """Explain a device, a hazard, a switch, a reason code, or a difference between mlbackends and torch.
 
-TOPIC is the name of a switch or of a group of switches; a code from `backends doctor`, from
+TOPIC is the name of a switch or of a group of switches; a code from `backends doctor`, also with --from, from
 `backends trace show --view findings` or from the reasons in a report; the code of a deviation; or
 switches, hazards, findings, reasons or deviations for all of those. After the word device, name
 kinds of devices, such as cuda or mps: what each cannot do, what it may offer, and what this machine has.
@@ -25,6 +25,8 @@ from typing import NamedTuple
 import click
 
 from mlbackends.audit import catalogue, device_limits
+from mlbackends.audit.messages import diagnose, messages
+from mlbackends.audit.paste import of_text
 from mlbackends.base import registry
 from mlbackends.base.errors import BadInput, UnknownName, counted
 from mlbackends.base.version import __version__
@@ -110,7 +112,7 @@ def topics() -> list[str]:
     """Return every topic."""
     words = (_DEVICE, _DEVIATIONS, _FINDINGS, _HAZARDS, _REASONS, _SWITCHES)
     of_switches = (*(row.code for row in DEVIATIONS), *groups(), *SWITCHES)
-    return [*words, *catalogue.codes(), *finders(), *of_switches, *all_codes()]
+    return [*words, *catalogue.codes(), *messages(), *finders(), *of_switches, *all_codes()]
 
 
 def explained(topic: str) -> list[Passage]:
@@ -140,6 +142,7 @@ def explained(topic: str) -> list[Passage]:
     if not topic:
         return [_index(tuple(sorted(reasons)))]
     found = [_hazard(topic)] if topic in catalogue.codes() else []
+    found += [_message(topic)] if topic in messages() else []
     if finder := finders().get(topic):
         lines = [("", _title(finder)), ("why", finder.WHY), ("do", finder.ACTION)]
         found.append(Passage(topic, tuple(line for line in lines if line[1])))
@@ -204,6 +207,20 @@ def _hazard(code: str) -> Passage:
         ("reported in", ", ".join(hazard.sources)),
     ]
     return Passage(code, tuple(lines))
+
+
+def _message(code: str) -> Passage:
+    """Return the page of one error message of `doctor --from`, as it is answered without a machine."""
+    row = messages()[code]
+    check = diagnose(of_text(row.example)).checks[0]
+    lines = (
+        ("", check.why),
+        ("for example", row.example.strip()),
+        ("do", check.hint),
+        ("type", check.command),
+        ("reported in", ", ".join(row.sources)),
+    )
+    return Passage(code, tuple(line for line in lines if line[1]))
 
 
 _CONCERNS = {

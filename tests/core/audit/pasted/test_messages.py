@@ -1,0 +1,188 @@
+"""The table of error messages, and what comes first of all that is known of a text."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from mlbackends.audit import catalogue, paste
+from mlbackends.audit.messages import diagnose, messages
+from mlbackends.model.audit import Severity, Status
+
+CODES = tuple(messages())
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_an_example_is_found_by_its_own_row_first(code: str) -> None:
+    example = messages()[code].example
+    found = (name for name, row in messages().items() if re.search(row.pattern, example, re.MULTILINE))
+    assert next(found) == code
+    assert "\n" not in example
+    assert diagnose(paste.of_text(example)).checks[0].code == code
+
+
+def test_there_are_150_rows_whose_codes_are_no_hazards() -> None:
+    assert len(CODES) >= 150
+    assert not set(CODES) & set(catalogue.codes())
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_row_is_complete(code: str) -> None:
+    row = messages()[code]
+    assert row.sources
+    assert row.cause.endswith(".")
+    assert row.fix.endswith((".", ")"))
+    assert set(row.hazards) <= set(catalogue.codes())
+    for source in row.sources:
+        assert re.match(r"https://|[\w.-]+/[\w.-]+(#\d+| README)", source), source
+
+
+ENVIRONMENT = """
+PyTorch version: 2.5.1+cu124
+CUDA used to build PyTorch: 12.4
+OS: Ubuntu 22.04.5 LTS (x86_64)
+GPU models and configuration: GPU 0: NVIDIA GeForce RTX 5090
+Nvidia driver version: 570.86.10
+[pip3] torch==2.5.1
+"""
+NO_IMAGE = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+
+
+def codes(text: str, *, details: bool = False) -> list[str]:
+    outcome = diagnose(paste.of_text(text), details=details)
+    return [check.code for check in outcome.checks if check.status is Status.FAILED]
+
+
+def test_a_hazard_that_names_the_cause_gives_the_fix_of_a_message() -> None:
+    outcome = diagnose(paste.of_text(ENVIRONMENT + NO_IMAGE))
+    check = outcome.checks[0]
+    assert [one.code for one in outcome.failed()] == ["no-kernel-image"]
+    assert "12.0" in check.why
+    assert check.hint.startswith("install torch 2.7")
+    assert check.place is not None
+    assert check.place.line == 8
+    assert check.message == f"line 8: {NO_IMAGE.strip()}"
+
+
+def test_a_hazard_names_the_line_that_it_rests_on() -> None:
+    check = diagnose(paste.of_text(ENVIRONMENT)).checks[0]
+    assert check.code == "torch-without-code-for-gpu"
+    assert check.message.endswith("line 3: CUDA used to build PyTorch: 12.4")
+
+
+def test_a_message_of_an_exception_comes_before_hazards_and_before_other_lines() -> None:
+    text = f"{ENVIRONMENT}Unable to open /dev/kfd read-write: Permission denied\nValueError: 'x' {CODES[0]}\n"
+    text += "RuntimeError: CUDA error: device-side assert triggered\n"
+    assert codes(text) == ["cuda-device-assert", "rocm-kfd-forbidden", "torch-without-code-for-gpu"]
+
+
+def test_errors_come_before_warnings_and_a_vague_message_after_what_says_more() -> None:
+    text = "Skipping import of cpp extensions due to incompatible torch version\n"
+    text += "RuntimeError: Engine core initialization failed. See root cause above.\n"
+    text += "ERROR 03-02 19:49:00 [core.py:783] ValueError: No available memory for the cache blocks.\n"
+    expected = ["vllm-no-memory-for-cache", "vllm-engine-failed", "torchao-extensions-skipped"]
+    assert codes(text) == expected
+
+
+def test_of_several_exceptions_the_first_is_the_cause() -> None:
+    text = "ImportError: libcudart.so.13: cannot open shared object file\n"
+    text += "The above exception was the direct cause of the following exception:\nMemoryError\n"
+    assert codes(text) == ["cudart-missing", "cpu-out-of-memory"]
+
+
+def test_one_line_is_one_message() -> None:
+    assert codes("ModuleNotFoundError: No module named 'triton.ops'") == ["triton-ops-gone"]
+
+
+def test_without_details_there_are_three_at_most() -> None:
+    text = "".join(f"{messages()[code].example}\n" for code in CODES)
+    assert len(codes(text)) == 3
+    assert len(codes(text, details=True)) > 100
+
+
+def test_what_a_message_means_depends_on_the_machine() -> None:
+    message = "AssertionError: Torch not compiled with CUDA enabled"
+    on_mac = "- `transformers` version: 4.1\n- Platform: macOS-14.5-arm64-arm-64bit\n"
+    assert "mps" in diagnose(paste.of_text(on_mac + message)).checks[0].hint
+    assert "--index-url" in diagnose(paste.of_text(message)).checks[0].command
+
+
+def test_a_value_of_the_text_is_quoted_in_a_command() -> None:
+    text = "Package Version\n------- -------\nsetuptools 82.0\nwebrtcvad 2.0.10\n"
+    check = diagnose(paste.of_text(text)).checks[0]
+    assert check.code == "setuptools-without-pkg-resources"
+    assert check.message.endswith("line 3: setuptools 82.0")
+
+
+def test_an_unknown_exception_is_reported_as_not_known() -> None:
+    check = diagnose(paste.of_text("Traceback (most recent call last):\nOddError: strange")).checks[0]
+    assert (check.code, check.status) == ("unknown-message", Status.UNKNOWN)
+    assert "line 2: OddError: strange" in check.message
+
+
+def test_with_details_nothing_counts_as_passed() -> None:
+    outcome = diagnose(paste.of_text(ENVIRONMENT), details=True)
+    assert not outcome.with_status(Status.PASSED)
+    assert outcome.with_status(Status.UNKNOWN)
+
+
+DRIVER = "| NVIDIA-SMI 470.256.02   Driver Version: 470.256.02   CUDA Version: 11.4 |\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (f"{DRIVER}[pip3] torch==2.6.0+cu124", "nvidia-driver-older-than-runtime"),
+        (
+            "[pip3] torch==2.6.0+cpu\n|   0  Tesla T4  Off  | 00000000:09:00.0 Off |\n" + DRIVER,
+            "cpu-build-with-gpu",
+        ),
+        ("[pip3] torch==2.6.0\n[pip3] torchvision==0.20.1", "torch-extension-mismatch"),
+        ("torch         1.10.1+cu111\ntorchaudio    0.10.1+rocm4.1\n", "torch-extension-mismatch"),
+        ("[pip3] numpy==2.1.0\n[pip3] torch==2.1.0", "numpy-abi"),
+        ("- `transformers` version: 4\n- Platform: Linux-4.4.0-19041-Microsoft-x86_64", "wsl-first-version"),
+    ],
+)
+def test_hazards_answer_from_what_is_stated(text: str, code: str) -> None:
+    assert codes(text)[0] == code
+
+
+@pytest.mark.parametrize(
+    "versions", [("2.6.0", "0.21.0", "2.6.0"), ("1.13.1", "0.14.1", "0.13.1"), ("2.10.0", "0.25.0", "2.9.0")]
+)
+def test_partners_that_fit_are_no_finding(versions: tuple[str, str, str]) -> None:
+    names = ("torch", "torchvision", "torchaudio")
+    text = "\n".join(f"[pip3] {name}=={version}" for name, version in zip(names, versions, strict=True))
+    assert codes(text) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/usr/lib/x86_64-linux-gnu/libcudnn.so.8.9.2",
+        "libcublas.so.12 => /usr/local/cuda/lib64/libcublas.so.12 (0x00007f)",
+        "nvidia-cublas-cu12==12.4.5.8",
+        "INFO Cannot use FlashAttention-2 backend for Volta and Turing GPUs.",
+        "the process ended with exit code 9",
+        "Requirement already satisfied: torch in /venv/lib/python3.11/site-packages (2.6.0)",
+        "WARNING: The script f2py is installed in '/root/.local/bin' which is not on PATH.",
+        "Loading checkpoint shards: 100% 33/33 [00:16<00:00, 1.98it/s]",
+        "UserWarning: pkg_resources is deprecated as an API.",
+        "[W socket.cpp:436] The server socket cannot be initialized on [::]:29500 (errno: 97)",
+        "INFO 09-26 20:43:46 importing.py:10] Triton not installed; certain functions will not be available.",
+        "NCCL INFO NET/Plugin: No plugin found (libnccl-net.so)",
+        "NCCL INFO NET/Plugin: Plugin load returned 2 : libnccl-net.so: cannot open shared object file",
+        "FutureWarning: The pynvml package is deprecated. Please install nvidia-ml-py instead.",
+        "Setting `pad_token_id` to `eos_token_id`:2 for open-end generation.",
+        "not all weights were used when initializing the model",
+    ],
+)
+def test_an_ordinary_line_is_no_message(line: str) -> None:
+    found = [name for name, row in messages().items() if re.search(row.pattern, line, re.MULTILINE)]
+    assert found == []
+
+
+def test_severities() -> None:
+    outcome = diagnose(paste.of_text("Skipping import of cpp extensions due to incompatible torch version"))
+    assert [check.severity for check in outcome.checks] == [Severity.WARNING]

@@ -1,0 +1,84 @@
+"""A pasted text before its formats are read: cleaning, lines, limits, and texts that try to break it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.audit import paste
+from mlbackends.audit.messages import diagnose
+from mlbackends.base.errors import BadInput
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NO_GPU = "RuntimeError: No CUDA GPUs are available"
+
+
+def test_colours_and_carriage_returns_are_removed() -> None:
+    text = paste.cleaned("\x1b[31mred\x1b[0m\r\nnext\x1b]0;title\x07\x00\rlast")
+    assert text == "red\nnext\nlast"
+
+
+def test_marks_of_quotations_are_removed() -> None:
+    assert paste.cleaned("> > a\n>b\nc > d") == "a\nb\nc > d"
+
+
+def test_the_line_of_a_value_is_counted_from_one() -> None:
+    found = paste.of_text("\n\nNVIDIA-SMI 550.54  Driver Version: 550.54  CUDA Version: 12.4\n")
+    assert found.line(found.stated["nvidia.driver_release"].at) == 3
+
+
+def test_secrets_are_not_shown() -> None:
+    check = diagnose(paste.of_text(f"token=abcdef0123456789 {NO_GPU}")).checks[0]
+    assert "abcdef" not in check.message
+    assert "redacted" in check.message
+
+
+def test_a_text_in_utf16_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_bytes(f"{NO_GPU}\r\n".encode("utf-16"))
+    assert diagnose(paste.read(str(tmp_path / "a.log"))).checks[0].code == "no-cuda-device"
+
+
+def test_a_file_beyond_the_limit_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "big").open("wb") as file:
+        file.truncate(paste.LIMIT + 1)
+    with pytest.raises(BadInput, match="larger than 8 MiB"):
+        paste.read(str(tmp_path / "big"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\0" * 1000,
+        "\ufffd\x1b[" * 500,
+        "Key: " * 20_000,
+        "a." * 20_000,
+        "|   0  " + "A " * 20_000,
+        "] " * 20_000,
+        "no error\n" * 50_000,
+        " " * 100_000,
+    ],
+)
+def test_what_is_not_recognised_is_one_clear_line(text: str) -> None:
+    with pytest.raises(BadInput, match=r"no output of a known tool|is empty"):
+        diagnose(paste.of_text(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"card0":' + "[" * 50_000,
+        '{"card0": null, "system": []}',
+        "HSA Agents\nAgent 1\n" * 500,
+        "<nvidia_smi_log>" + "<gpu id=" * 500,
+        "| NVIDIA-SMI 535.1 " + " " * 50_000,
+        "PyTorch version: " + "9" * 5000 + "\nOS: (((((",
+        "jax:    0\njaxlib: 0",
+        "# Name Version Build\n" + "a 1\n" * 1000,
+    ],
+)
+def test_damaged_output_of_a_known_tool_is_read_as_far_as_it_goes(text: str) -> None:
+    assert diagnose(paste.of_text(text)).subject == "the text"
