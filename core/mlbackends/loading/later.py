@@ -75,6 +75,12 @@ def is_known_later(dist: Distribution) -> bool:
     return any(dist.name in row.distributions for row in rows())
 
 
+def opens_later(dist: Distribution, path: str) -> bool:
+    """Return whether a row has a file of a package, which is then no module."""
+    opened = (name for row in rows() if dist.name in row.distributions for name in row.opens)
+    return any(fnmatch.fnmatch(path, f"*/{name}") for name in opened if "/" in name)
+
+
 def later(environment: Environment, dist: Distribution) -> tuple[Fault, ...]:
     """Return what a package does not find when it runs, the first library of each row with the others."""
     host = environment.host

@@ -52,7 +52,7 @@ from mlbackends.loading.imports import (
     shared_objects,
     sources,
 )
-from mlbackends.loading.later import is_known_later, later, without_driver
+from mlbackends.loading.later import is_known_later, later, opens_later, without_driver
 from mlbackends.loading.linker import Opening, Process, object_file
 from mlbackends.loading.preloads import preload_of, rows
 from mlbackends.loading.remedies import remedied
@@ -492,7 +492,7 @@ def _compiled(host: Host, dist: Distribution) -> set[str]:
 def _others(host: Host, dist: Distribution) -> set[str]:
     """Return the paths of what has the name of an extension module and is none."""
     named = {*named_modules(host, dist).values()}.difference(extension_modules(host, dist).values())
-    return set(filterfalse(LIBRARY.search, named))
+    return {path for path in filterfalse(LIBRARY.search, named) if not opens_later(dist, path)}
 
 
 def _imported_first(host: Host, dist: Distribution) -> tuple[str, ...]:
@@ -519,7 +519,7 @@ def _bound_libraries(host: Host, dist: Distribution) -> dict[str, str]:
         for path in shared_objects(host, dist)
         if path[len(contents(host, dist)[0]) + 1 :].split("/")[0] in own
     )
-    paths = {posixpath.basename(path): path for path in inside}
+    paths = {posixpath.basename(path): path for path in inside if not opens_later(dist, path)}
     steps = [step for module in own for step in imports_of(host, module)] if paths else []
     sources = dict.fromkeys(step.path for step in steps if step.is_certain and step.path.endswith(".py"))
     text = "\n".join(map(host.read, sources))
