@@ -189,7 +189,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str
     """Return the first fault of each package of an environment, all changed after installing."""
     folder = tmp_path_factory.mktemp("damaged")
     site = empty_environment(folder)
-    for name in ("replaced", "foreign", "mute", "topmost", "textual", "relinked"):
+    for name in ("replaced", "foreign", "mute", "topmost", "textual", "relinked", "swapped"):
         library, module = site / f"{name}.libs/lib{name}.so.1", site / name / "_C.abi3.so"
         code = "void f(void);\nvoid *PyInit__C(void) { f(); return 0; }\n"
         compiled(library, "void f(void) {}\n")
@@ -205,6 +205,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str
             shutil.copy(site / "replaced/_C.abi3.so", site / f"_{name}.abi3.so")
     compiled(site / "replaced.libs/libreplaced.so.1", "void other(void) {}\n")
     compiled(site / "mute/_C.abi3.so", "void other(void) {}\n")
+    compiled(site / "swapped/_C.abi3.so", code, site / "replaced.libs/libreplaced.so.1")
     foreign = site / "foreign.libs/libforeign.so.1"
     foreign.write_bytes(foreign.read_bytes().replace(b"\x03\x00\x3e\x00", b"\x03\x00\xb7\x00", 1))
     (site / "textual/inner.py").unlink()
@@ -228,6 +229,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str
         ("mute", "missing-symbol", "mute/_C.abi3.so is not the file that mute 1.0 installed."),
         ("topmost", "missing-file", "topmost 1.0 installed it; it is gone."),
         ("relinked", "missing-library", "relinked/_C.abi3.so is not the file that relinked 1.0 installed."),
+        ("swapped", "missing-library", "swapped/_C.abi3.so is not the file that swapped 1.0 installed."),
         ("textual", "missing-file", "textual 1.0 installed it; it is gone."),
     ],
 )
@@ -237,6 +239,28 @@ def test_a_package_whose_files_were_changed_is_installed_again(
     fault = damaged[name]
     assert (fault["code"], fault["cause"].endswith(cause)) == (code, True), fault
     assert fault["command"].endswith(f"-m pip install --force-reinstall --no-deps {name}==1.0")
+
+
+@pytest.mark.parametrize("file", ["lib/libextra.so.1", "_unused.so", "_C.so"])
+def test_a_damaged_file_that_importing_the_package_does_without_costs_a_part(
+    tmp_path: Path, file: str
+) -> None:
+    site = empty_environment(tmp_path)
+    path = site / "some" / file
+    compiled(path, "void f(void) {}\n")
+    compiled(site / "some/_C.so", "void *PyInit__C(void) { return 0; }\n")
+    choosing = "from ._try import is_there\nif is_there: from ._C import f\nelse: from ._py import f\n"
+    installed(site, "some", init=choosing)
+    trying = "is_there = True\ntry:\n    from . import _C\nexcept ImportError:\n    is_there = False\n"
+    (site / "some/_try.py").write_text(trying)
+    (site / "some/_py.py").touch()
+    record = site / "some-1.0.dist-info/RECORD"
+    record.write_text(f"some/__init__.py,,\nsome/{file},,{path.stat().st_size}\n")
+    assert "falls back" not in resolved(tmp_path, "some").stdout
+    path.write_text("version https://git-lfs.github.com/spec/v1\n")
+    page = resolved(tmp_path, "some").stdout
+    assert "some 1.0 loads, then falls back" in page
+    assert "--force-reinstall --no-deps some==1.0" in page
 
 
 def test_of_two_packages_with_one_file_that_is_installed_again_whose_file_was_replaced(

@@ -172,9 +172,7 @@ class Environment:
         elif step.is_extension:
             opening = process.open(step.path)
             if not (opening.faults or step.by_function or initialises(self.host, step.path, step.module)):
-                function = f"PyInit_{step.module.rpartition('.')[2]}"
-                words = f"dynamic module does not define module export function ({function})"
-                opening = Opening((Fault("missing-symbol", function, words, (step.path,)),))
+                opening = Opening((no_function(step.module, step.path),))
             if opening.faults:
                 yield step, opening
         elif step.module in self.broken_modules:
@@ -209,6 +207,13 @@ class Environment:
             return False
         is_folder = any(module in self.host.listdir(folder) for folder in python_folders(self.host))
         return not is_folder and not editable_location(self.host, module)
+
+
+def no_function(module: str, path: str) -> Fault:
+    """Return what importing a module from a file comes to that is no extension module of its name."""
+    function = f"PyInit_{module.rpartition('.')[2]}"
+    words = f"dynamic module does not define module export function ({function})"
+    return Fault("missing-symbol", function, words, (path,))
 
 
 def no_module(host: Host, name: str, path: str = "", words: str = "") -> Opening:

@@ -110,6 +110,8 @@ def imports_of(host: Host, module: str, met: dict[str, Guard] | None = None) -> 
             waiting.pop()
         elif step.module.partition(".")[0] != top:
             yield step
+        elif step.guard is Guard.CHOICE and met.get(step.module) is Guard.FAILURE and step.is_extension:
+            continue  # where trying it has failed, the condition chooses the other one
         elif step.module not in met or step.guard < met[step.module] or step.words.endswith(_NOT_A_FILE):
             met[step.module] = step.guard
             yield step

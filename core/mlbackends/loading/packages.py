@@ -8,7 +8,6 @@ the package fail, one behind a `try` or inside a function costs a part of it. No
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import filterfalse, takewhile
 
 from mlbackends.base.errors import BadInput, Incomplete, NotALibrary, UnknownName, joined
@@ -26,6 +25,7 @@ from mlbackends.host.python.packages import (
     version_of,
 )
 from mlbackends.host.python.requirements import required
+from mlbackends.host.python.wheel_files import is_altered
 from mlbackends.libraries.cuda.driver import driver_release
 from mlbackends.loading.chips import code_for
 from mlbackends.loading.environment import (
@@ -34,6 +34,7 @@ from mlbackends.loading.environment import (
     extension_modules,
     modules_of,
     named_modules,
+    no_function,
     no_module,
     providers,
 )
@@ -438,12 +439,9 @@ class _Packages:
                 rest += failing[path].faults
         caught |= dict.fromkeys(fault for fault in rest if self._is_damage(fault))
         known = {posixpath.basename(path) for fault in (*certain, *caught, *rest) for path in fault.path}
-        for path in filter(partial(is_shared_object, self.host), lost):
-            name = posixpath.basename(path)
-            is_known = name in known or module_file(self.host, module_name(self.host, dist, path))
-            if not (is_known or _IN_TESTS.search(path) or self.host.closed_above(path)):
-                words = f"{path}: cannot open shared object file: No such file or directory"
-                caught[Fault("missing-file", name, words, (path,))] = None
+        for path in () if only else shared_objects(self.host, dist):
+            if not (posixpath.basename(path) in known or _IN_TESTS.search(path)):
+                caught |= dict.fromkeys(self._damage(dist, path))
         return _once(certain, caught, rest)
 
     def _used(self, dist: Distribution, broken: set[str]) -> tuple[list[Fault], bool]:
@@ -466,6 +464,26 @@ class _Packages:
                     fault for step, opening in ended if step.path in broken for fault in opening.faults
                 ]
         return faults, works
+
+    def _damage(self, dist: Distribution, path: str) -> Iterator[Fault]:
+        """Yield what is wrong with a shared object that nothing here opens: it is gone, or another file."""
+        host, name, module = self.host, posixpath.basename(path), module_name(self.host, dist, path)
+        if path in lost_files(host, dist):
+            if not (host.closed_above(path) or module_file(host, module)):
+                words = f"{path}: cannot open shared object file: No such file or directory"
+                yield Fault("missing-file", name, words, (path,))
+            return
+        fault = None
+        try:
+            object_file(host, host.realpath(path))
+        except NotALibrary as error:
+            fault = Fault("not-a-library", name, f"{path}: {error}", (path,))
+        except OSError:
+            return
+        if path in _others(host, dist):
+            fault = fault or no_function(module, path)
+        if fault and is_altered(host, dist, path):
+            yield fault
 
     def _is_damage(self, fault: Fault) -> bool:
         """Return whether a file that a package installed is gone or damaged, other than one of its tests."""

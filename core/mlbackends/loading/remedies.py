@@ -184,6 +184,8 @@ def _missing_library(host: Host, fault: Fault, names: list[str]) -> tuple[str, s
         cause = f"{_versioned(dist)} has it as {path}, for {file.machine}; this process is {asking.machine}."
         return cause, "", reinstall(host, dist)
     if dist and not fault.hint:  # an import that comes first is better than a variable
+        if len(fault.path) > 1 and (changed := altered(host, [fault.path[-2]])):
+            return changed
         folder = posixpath.dirname(path)
         cause = f"{_versioned(dist)} has it in {folder}, where no step of the search looks."
         if host.platform == "win32":
