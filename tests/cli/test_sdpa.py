@@ -507,3 +507,34 @@ def test_a_saved_run_is_a_file_that_ends(command: str, tmp_path: Path) -> None:
         done = ran(command, "--from", path)
         assert done.returncode == 2
         assert done.stderr.startswith(f"backends: {path} ")  # a pipe without a writer is empty
+
+
+def test_explain_marks_known_wrong_choices_in_every_form() -> None:
+    decode = (
+        "explain",
+        "--shape",
+        "2,8,1,64",
+        "--kv-len",
+        "128",
+        "--torch",
+        "2.13.0+cu130",
+        "--cudnn",
+        "92000",
+    )
+    many, page = (*decode, "--device", "b200,h100,l4,h20,mps"), (*decode, "--device", "b200")
+
+    rows = ran(*many).stdout.splitlines()
+    assert "CUDNN_ATTENTION, but known wrong" in rows[1] and "µs" in rows[1] and "2.13.0+cu130" in rows[1]
+    assert "known wrong" not in "".join(rows[2:])
+    assert "at best" in ran(*page, "--format", "markdown").stdout
+
+
+@pytest.mark.parametrize("words", ["--torch 2", "--torch ,", "--cuda abc", "--rocm 1e9", "--driver -1"])
+def test_explain_refuses_what_is_not_a_version(words: str) -> None:
+    done = ran("explain", *SHAPE, "--device", "h100", *words.split())
+    assert done.returncode == 2 and done.stderr.count("\n") <= 2
+
+
+def test_the_devices_are_listed_with_the_products() -> None:
+    listed = ran("list", "--devices").stdout
+    assert "geforce-rtx-4090" in listed and "mi300x" in listed

@@ -85,7 +85,7 @@ def test_gradients_that_a_cudnn_gets_wrong_are_refused(frontend: Callable[[str],
     frontend("pass")
     (message,), _ = verdict(problem(grad=True))
     assert (
-        message.startswith("known wrong here: NaN in the gradient of the query")
+        message.startswith("can be wrong here: NaN in the gradient of the query")
         and "pytorch#196678" in message
     )
     assert verdict(problem(grad=True, is_causal=True))[0] == []

@@ -26,6 +26,9 @@ _SIGNS = {
 }  # fmt: skip
 _COMPARISON = re.compile(r"(?:% (\d+) )?(==|!=|<=?|>=?) (-?[\d.e+]+)")
 
+#: Names that look like a word at the beginning of a sentence.
+_NAMES = ("Cooper",)
+
 Condition = bool | str | list[Any]
 
 
@@ -84,8 +87,9 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def in_a_sentence(self) -> str:
         """The title without its capital letter, unless that belongs to a name."""
-        word = self.title.partition(" ")[0]
-        return self.title[:1].lower() + self.title[1:] if word[1:].islower() else self.title
+        first, _, rest = self.title.partition(" ")
+        is_word = (first[1:].islower() or first == "A") and first not in _NAMES
+        return f"{first.lower()} {rest}" if is_word else self.title
 
     @property
     def source(self) -> str:

@@ -102,15 +102,23 @@ def product_of(name: str) -> Product | None:
     text = " ".join(name.lower().split())
     short = _MAKERS.sub("", text)
     for row in products():
-        if text == row.slug or re.fullmatch(row.products, short) or re.fullmatch(row.products, text):
+        is_named = text in (row.slug, row.name.lower())
+        if is_named or re.fullmatch(row.products, short) or re.fullmatch(row.products, text):
             return row
     typed = _squeezed(short)
-    if not typed:
-        return None
-    return next(
-        (row for row in products() if typed in (_squeezed(row.name), _SERIES.sub("", _squeezed(row.name)))),
-        None,
-    )
+    return next((row for row in products() if typed and typed in _short_names(row)), None)
+
+
+def products_like(name: str) -> list[str]:
+    """Return the slugs of products whose names contain what a person has typed, such as "4090" or "a100"."""
+    typed = _squeezed(_MAKERS.sub("", name.lower().strip()))
+    return [row.slug for row in products() if len(typed) > 2 and typed in _squeezed(row.name)]
+
+
+def _short_names(row: Product) -> list[str]:
+    """Return a product's name without blanks, and without its series, its maker or what is in brackets."""
+    names = map(_squeezed, (row.name, row.name.partition("(")[0]))
+    return [short for name in names for short in (name, _SERIES.sub("", name))]
 
 
 def _squeezed(text: str) -> str:

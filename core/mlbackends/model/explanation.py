@@ -13,7 +13,7 @@ class Bound(Struct, frozen=True):
     """The least time that a product can take, by its peak and bandwidth.
 
     limited_by: arithmetic or bandwidth. math_bytes: what the plain formula moves as well, its scores and
-    weights. math_seconds: the least time with that.
+    weights, beyond what a cache holds; 0 where none is known. math_seconds: the least time with that.
     """
 
     product: str

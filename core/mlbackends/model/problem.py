@@ -245,7 +245,12 @@ class KnownWrong(Struct, frozen=True):
         """One sentence for people."""
         affected = " and ".join(f"{name} {clauses}" for name, clauses in self.versions.items())
         where = f", {affected}" if affected else ""
-        return f"known wrong here: {self.title} ({self.source}{where}); {self.instead}"
+        head, when = (
+            ("can be wrong here", f"; {self.unpredictable}")
+            if self.unpredictable
+            else ("known wrong here", "")
+        )
+        return f"{head}: {self.title} ({self.source}{where}{when}); {self.instead}"
 
 
 class Verdict(Struct, frozen=True):

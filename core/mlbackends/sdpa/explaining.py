@@ -6,7 +6,8 @@ from types import MappingProxyType
 
 from mlbackends import cudnn
 from mlbackends.base.element_types import ITEM_BYTES
-from mlbackends.base.errors import UnknownName
+from mlbackends.base.errors import BadInput, UnknownName, shown
+from mlbackends.base.quantities import dotted_numbers
 from mlbackends.base.version import __version__
 from mlbackends.libraries.cuda import cudnn_release
 from mlbackends.libraries.products import product_of
@@ -38,6 +39,11 @@ def explain(
     instead of the installed ones. Raises UnknownName for an unknown backend or device, BadInput for --device
     cuda without one and for what is no version.
     """
+    for name, value in versions.items():
+        if name != "cudnn" and not dotted_numbers(value):
+            raise BadInput(
+                f"--{name} {shown(value)} is not a version", "write it as numbers with dots, as 12.8"
+            )
     among = chosen_backends(names)
     devices = {name: named_devices.device(name) for name in {wording.device for wording in wordings}}
     assumed = [{**versions, "torch": version} for version in torch] or [dict(versions)]
@@ -108,8 +114,11 @@ def _bound(problem: AttentionProblem) -> Bound | None:
     if least is None:
         return None
     # The scores are written, read by softmax, which writes the weights, and read for the second product.
+    # What a cache can hold in between need not be moved.
     scores = prod(problem.leading_shape) * problem.query_length * problem.key_length
-    math_bytes = 4 * scores * ITEM_BYTES[problem.dtype] * (2 if problem.wants_gradient else 1)
+    size = scores * ITEM_BYTES[problem.dtype]
+    beyond = max(size - max(product.l2 or size, product.l3 or 0), 0)
+    math_bytes = 4 * beyond * (2 if problem.wants_gradient else 1)
     math = product.seconds(flops(problem), moved + math_bytes, problem.dtype)
     return Bound(product.name, *least, math_bytes, math[0] if math else least[0])
 

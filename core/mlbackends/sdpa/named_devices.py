@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from mlbackends.base.errors import BadInput, UnknownName, did_you_mean, nearest
 from mlbackends.libraries.device_names import device_of_product, rows
-from mlbackends.libraries.products import Product, product_of
+from mlbackends.libraries.products import Product, product_of, products, products_like
 from mlbackends.model.records import Device, Presence
 
 HERE = {"cpu": "this machine's CPUs", "cuda": "this machine's first CUDA device"}
@@ -36,6 +36,7 @@ NAMED = {row.name: NamedDevice(row.name, row.device, row.title, row.source) for 
 #: Making a context takes some 100 ms on each device, and seconds without persistence mode.
 _DRIVER_SECONDS = 30.0
 _LIST = "backends sdpa list --devices"
+_MOST_LIKE = 4
 #: Every name that `device` accepts.
 NAMES = (*HERE, *NAMED)
 
@@ -71,6 +72,10 @@ def canonical(name: str) -> str:
         return product.slug
     if row := device_of_product(text):
         return row.name
+    if 0 < len(like := products_like(text)) <= _MOST_LIKE:
+        error = UnknownName("device", name, ())
+        error.hint = did_you_mean(like)
+        raise error
     # One character too many or too few is a slip; another number is another product.
     if (near := nearest(text, _PRODUCTS)) and len(near[0]) != len(text):
         error = UnknownName("device", name, ())
@@ -84,6 +89,14 @@ def canonical(name: str) -> str:
         if name.lower().lstrip().startswith("cuda:"):
             error.hint += "; cuda:1 is this machine's second CUDA device"
     raise error
+
+
+def products_by_target() -> dict[str, list[str]]:
+    """Return the slugs of products by what their code is compiled for, such as "cuda 9.0"."""
+    slugs: dict[str, list[str]] = {}
+    for row in products():
+        slugs.setdefault(f"{row.kind} {row.target}", []).append(row.slug)
+    return slugs
 
 
 def _of_product(product: Product) -> NamedDevice:

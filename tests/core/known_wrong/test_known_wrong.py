@@ -70,3 +70,10 @@ def test_the_ledger_has_at_least_sixty_reports_and_half_are_not_attention() -> N
     assert len(ENTRIES) >= 60
     assert len(attention) <= len(ENTRIES) / 2
     assert len({source for entry in ENTRIES.values() for source in entry.sources[:1]}) == len(ENTRIES)
+
+
+def test_titles_go_on_a_sentence() -> None:
+    sentences = {entry.name: entry.in_a_sentence for entry in entries()}
+    assert sentences["pytorch-195910"].startswith("a causal mask")
+    assert sentences["numpy-24903"].startswith("Cooper Lake")
+    assert sentences["numpy-29164"].startswith("transposed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.libraries.products import Product, product_of, products
+from mlbackends.libraries.products import Product, product_of, products, products_like
 
 each = pytest.mark.parametrize("row", products(), ids=lambda row: row.slug)
 
@@ -72,3 +72,15 @@ def test_the_least_time_is_that_of_arithmetic_or_of_bandwidth() -> None:
     assert h100.seconds(0, 3.35e12, "bfloat16") == (1.0, "bandwidth")
     assert h100.seconds(1, 1, "int3") is None
     assert product_of("") is product_of("NVIDIA Unheard") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [("TPU v7", "tpu-v7-ironwood"), ("Jetson Thor", "jetson-agx-thor-t5000"), ("MI455X", "mi455x-gfx1250"),
+     ("Apple M4 Max", "apple-m4-max-40-gpu-cores"),
+     ("Apple M4 Max, 32 GPU cores", "apple-m4-max-32-gpu-cores")],
+)  # fmt: skip
+def test_names_may_leave_out_what_is_in_brackets_and_the_better_of_two_is_meant(name: str, slug: str) -> None:
+    found = product_of(name)
+    assert found and found.slug == slug
+    assert products_like("4090") == ["geforce-rtx-4090", "geforce-rtx-4090-d"]

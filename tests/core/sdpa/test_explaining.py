@@ -206,3 +206,13 @@ def test_a_torch_without_recorded_rules_gets_those_of_the_nearest_and_that_is_sa
     explanation = explain(parse(SHAPE), torch=("1.0",))
 
     assert "rules of torch 1.0 are not recorded" in explanation.torch_basis
+
+
+def test_scores_that_a_cache_holds_are_not_counted_as_moved() -> None:
+    wordings = parse("--shape 2,8,1024,64 --shape 2,8,4096,64 --device h100")
+    small, large = (problem.bound for problem in explain(wordings).problems)
+    assert small and large
+
+    assert small.math_bytes == 0 and small.math_seconds == small.seconds
+    scores = 2 * 8 * 4096 * 4096 * 2
+    assert large.math_bytes == 4 * (scores - (50 << 20))

@@ -46,7 +46,7 @@ def known_wrong_numbers(report: ReportView) -> Symptoms:
         is_one = len(right) == len(reports) and all(map(dotted_numbers, right))
         yield Symptom(
             f"{product} {version} is known to compute wrong numbers here: {titles}{more}",
-            hint=reports[0].instead,
+            hint="; ".join(dict.fromkeys(entry.instead for entry in reports[:_MOST_TITLES])),
             command=install(report, f"{product}>={max(right, key=dotted_numbers)}") if is_one else "",
             severity=None if reports[0].operation in _EVERYWHERE else Severity.NOTE,
             evidence={f"packages.distributions.{product}": version},

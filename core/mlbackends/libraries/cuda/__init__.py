@@ -5,10 +5,12 @@ from mlbackends.base.quantities import dotted_numbers
 
 
 def cudnn_number(release: str) -> int:
-    """Return the number of the cuDNN of a release: 92000 for 9.20. Raises BadInput for what is none."""
+    """Return the number of a release of cuDNN, 92000 for 9.20 or 92000. Raises BadInput for what is none."""
     if not (numbers := dotted_numbers(release)):
         raise BadInput(f"{release!r} is not a version of cuDNN", "write it as 9.20 or 9.20.1")
     major, minor, patch = (*numbers, 0, 0)[:3]
+    if major >= 1_000:
+        return major
     return major * (10_000 if major >= 9 else 1_000) + minor * 100 + patch
 
 

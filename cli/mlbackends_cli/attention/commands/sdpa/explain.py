@@ -91,11 +91,18 @@ _WIDEST = 110
 _FEW = 4
 
 
-def bound_text(bound: Bound) -> str:
-    """Return the least time on a chip as a sentence."""
-    least = f"at best {_time(bound.seconds)} on {bound.product}: limited by {bound.limited_by}"
+def bound_text(bound: Bound, is_backward: bool) -> str:
+    """Return the least time of a pass on a chip as a sentence."""
+    what = " for the backward pass" if is_backward else ""
+    least = f"at best {_time(bound.seconds)}{what} on {bound.product}: limited by {bound.limited_by}"
+    if not bound.math_bytes:
+        return least
     more = f"MATH moves {binary_size(bound.math_bytes)} of scores as well"
     return f"{least}; {more}: at best {_time(bound.math_seconds)}"
+
+
+def _bound_text(explained: Explained) -> str:
+    return bound_text(explained.bound, explained.problem.wants_gradient) if explained.bound else ""
 
 
 def _time(seconds: float) -> str:
@@ -148,10 +155,12 @@ def releases(text: str) -> tuple[str, ...]:
         between = [
             name for name in RECORDED if dotted_numbers(first) <= dotted_numbers(name) <= dotted_numbers(last)
         ]
-        if not dotted_numbers(first) or (dots and not between):
+        if len(dotted_numbers(first.partition("+")[0])) < 2 or (dots and not between):
             recorded = f"the rules of torch {RECORDED[0]} to {RECORDED[-1]} are recorded"
             raise BadInput(f"--torch {part[:40]!r} is not a release of torch, or a range of them", recorded)
         found += between if dots else [first]
+    if text and not found:
+        raise BadInput(f"--torch {text[:40]!r} names no release")
     return tuple(dict.fromkeys(found))
 
 
@@ -163,13 +172,11 @@ def printed(explanation: Explanation, page: Page) -> str:
     found: list[str] = []
     hints: set[str] = set()
     if len(explanation.problems) > _FEW and not page.details:
-        rows = [[*map(Cell, _choices(problem))] for problem in explanation.problems]
-        heads = ("problem", f"torch {explanation.torch}", "mlbackends")
+        rows = [[*map(Cell, _brief(problem))] for problem in explanation.problems]
+        heads = ("problem", "torch", "its choice", "mlbackends", "at best")
         rows.insert(0, [Cell(head, "bold") for head in heads])
-        ends = [
-            *wrapped(explanation.torch_basis, page.width),
-            "--all prints the reasons for each problem.",
-        ]
+        basis = wrapped(explanation.torch_basis, page.width) if explanation.torch_basis else []
+        ends = [*basis, "--all prints the reasons for each problem."]
         found = [*grid(rows, widths(rows), page), "", *ends]
         return page.fitted("\n".join(found) + "\n")
     for problem in explanation.problems:
@@ -191,8 +198,8 @@ def printed(explanation: Explanation, page: Page) -> str:
                 text = f"not for tensors on {problem.problem.platform} [wrong-device]"
                 rows.append([Cell("–", "dim"), Cell(", ".join(elsewhere)), Cell(text)])
             found += lines(rows, narrow, indent=4)
-        if problem.bound:
-            found += ["", *(f"  {line}" for line in wrapped(bound_text(problem.bound), narrow.width - 2))]
+        if least := _bound_text(problem):
+            found += ["", *(f"  {line}" for line in wrapped(least, narrow.width - 2))]
         found.append("")
     found += (page.styled(line, "dim") for line in wrapped(explanation.torch_basis, page.width))
     return page.fitted("\n".join(found).rstrip("\n") + "\n")
@@ -240,6 +247,14 @@ def _ours(explained: Explained) -> str:
     return f"{chosen}, if installed" if is_missing else chosen
 
 
+def _brief(explained: Explained) -> tuple[str, ...]:
+    text, torch, ours = _choices(explained)
+    chosen = [verdict for verdict in explained.torch_verdicts if verdict.backend == torch]
+    wrong = ", but known wrong" if any(verdict.known_wrong for verdict in chosen) else ""
+    least = _time(explained.bound.seconds) if explained.bound else "not known"
+    return text, explained.torch, torch + wrong, ours, least
+
+
 def _choices(explained: Explained) -> tuple[str, str, str]:
     torch = "not known" if explained.torch_unknown_reason else explained.torch_chosen or "raises"
     return explained.text, torch, _ours(explained) or "none"
@@ -252,7 +267,7 @@ def markdown(explanation: Explanation, _page: Page) -> str:
     for problem in explanation.problems:
         text, torch, ours = _choices(problem)
         sides = (
-            (f"torch {explanation.torch}", problem.torch_verdicts),
+            (f"torch {problem.torch}", problem.torch_verdicts),
             ("mlbackends", problem.verdicts),
         )
         rows = [
@@ -272,5 +287,6 @@ def markdown(explanation: Explanation, _page: Page) -> str:
             f"{device} {torch_version} would choose **{literal(torch)}**, mlbackends **{literal(ours)}**.",
             table(("whose", "backend", "can", "why"), rows),
         ]
-    parts.append(literal(explanation.torch_basis))
+        parts += [literal(least)] if (least := _bound_text(problem)) else []
+    parts += [literal(explanation.torch_basis)] if explanation.torch_basis else []
     return "\n\n".join(parts) + "\n"

@@ -12,7 +12,7 @@ Examples:
 from mlbackends.base.errors import BadInput
 from mlbackends.model.explanation import BackendEntry, BackendList
 from mlbackends.sdpa.listing import listing
-from mlbackends.sdpa.named_devices import HERE, NAMED
+from mlbackends.sdpa.named_devices import HERE, NAMED, products_by_target
 from mlbackends_cli import exits, formats
 from mlbackends_cli.attention.options import FORMAT, PYTHON
 from mlbackends_cli.lazy import documented
@@ -34,7 +34,9 @@ def command(devices: bool, pythons: tuple[str, ...], form: str, output: str, col
         if form != "table":
             raise BadInput(f"--devices has no format {form}; it is a table")
         lines = (*HERE.items(), *((device.name, device.title) for device in NAMED.values()))
-        write(plain.printed((Passage("Devices", lines),), style), output)
+        rows = tuple((target, ", ".join(slugs)) for target, slugs in products_by_target().items())
+        passages = Passage("Devices", lines), Passage("Products, by what code is compiled for", rows)
+        write(plain.printed(passages, style), output)
         return exits.YES
 
     own = {"table": printed, "markdown": markdown}
