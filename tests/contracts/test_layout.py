@@ -260,6 +260,6 @@ def test_only_the_command_line_imports_click() -> None:
 
 @pytest.mark.parametrize("heavy", ["cuda", "jax", "numpy", "torch"])
 def test_only_kernels_import_what_computes(heavy: str) -> None:
-    """And the checks of packages, which run in the interpreter that is inspected."""
-    allowed = ("mlbackends_kernels", "mlbackends_probes.package_checks")
+    """And the checks of packages and of numbers, which run in the interpreter that is inspected."""
+    allowed = ("mlbackends_kernels", "mlbackends_probes.package_checks", "mlbackends.conform.programs")
     assert all(any(below(name, package) for package in allowed) for name in importers(heavy))

@@ -14,7 +14,7 @@ Judge:
   backends doctor                             what is wrong, and the fix
   backends resolve torch                      whether it loads, and why not
   backends audit --policy gpu.toml            what violates your policy
-  backends explain cudnn.benchmark            what a switch or a code means
+  backends conform                            whether numbers are right
 
 Attention:
   backends sdpa explain --shape 2,8,1024,64   which backends support it
@@ -29,6 +29,7 @@ Switches:
   backends run --set cudnn.benchmark=true -- python train.py
 
 More:
+  backends explain cudnn.benchmark            what a switch or a code means
   backends fleet summarize reports/           how machines differ
   backends schema report                      the schema of its JSON
   backends mcp                                the same for assistants

@@ -88,7 +88,7 @@ class Check(Struct, frozen=True, omit_defaults=True):
 class Outcome(Struct, frozen=True, omit_defaults=True):
     """Every check of one run, in an order that does not depend on chance.
 
-    kind: the command: doctor, audit, diff or sdpa-check. title: for people. subject: the machine or
+    kind: the command: doctor, audit, diff, conform or sdpa-check. title: for people. subject: the machine or
     file that was looked at. created: when that was recorded, not when it was checked. fingerprints: of each
     probe's report, by its name, for formats that have them.
     """

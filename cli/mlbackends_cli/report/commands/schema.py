@@ -3,10 +3,10 @@
 RECORD is one of: report (`backends info --format json`), flags (`backends flags list --format json`),
 outcome (`backends doctor --format json` and `backends audit`), difference (`backends diff --format json`),
 devices (`backends explain device --format json`), sdpa-explain, sdpa-list, sdpa-check and sdpa-bench (the
-commands of these names), fleet, fleet-facts and fleet-difference (`backends fleet` summarize, facts and
-diff), envelope (what one node sends to them), top (`backends top --once --format json`), resolution
-(`backends resolve --format json`), or policy (the TOML that `backends audit --policy` reads, for editors
-that check it).
+commands of these names), conform, fleet, fleet-facts and fleet-difference (`backends fleet` summarize,
+facts and diff), envelope (what one node sends to them), top (`backends top --once --format json`),
+resolution (`backends resolve --format json`), or policy (the TOML that `backends audit --policy` reads,
+for editors that check it).
 
 The dialect is 2020-12. Each field of a report has an x-role: fact, metric, identity or volatile.
 Within a major version of the schema, which is the number after the slash in "backends.report/1",
@@ -31,6 +31,7 @@ from mlbackends.model import (
     audit,
     benched,
     checked,
+    conformity,
     device_kinds,
     difference,
     explanation,
@@ -123,6 +124,7 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "sdpa-list": partial(_of, explanation.BackendList, explanation.LIST_SCHEMA),
     "sdpa-check": partial(_of, checked.Checked, checked.SCHEMA),
     "sdpa-bench": partial(_of, benched.Benched, benched.SCHEMA),
+    "conform": partial(_of, conformity.Conformities, conformity.SCHEMA),
     "envelope": partial(_of, fleet.Envelope, fleet.ENVELOPE_SCHEMA),
     "fleet": partial(_of, fleet.Fleet, fleet.SCHEMA),
     "fleet-facts": partial(_of, fleet.FleetFacts, fleet.FACTS_SCHEMA),

@@ -1,0 +1,1 @@
+"""What runs in the inspected environment, by its Python, from 3.9 on: standard library and NumPy alone."""
