@@ -116,7 +116,8 @@ def imports_of(host: Host, module: str, met: dict[str, Guard] | None = None) -> 
             met[step.module] = step.guard
             yield step
             inner = _imported_by(host, step.module, step.path)
-            waiting.append(iter([it._replace(guard=max(it.guard, step.guard)) for it in inner]))
+            guard = step.guard
+            waiting.append(iter([it if it.guard >= guard else it._replace(guard=guard) for it in inner]))
 
 
 def _steps(
@@ -163,7 +164,7 @@ def _imported_by(host: Host, module: str, path: str) -> tuple[Import, ...]:
         for name in dict.fromkeys(names):
             *above, last = _steps(host, name.decode(errors="replace"), module)
             found += [*above, last] * last.is_extension
-    return tuple(found)
+    return tuple(dict.fromkeys(found))
 
 
 @once_per_host
