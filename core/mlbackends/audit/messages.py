@@ -116,7 +116,10 @@ def diagnose(
         for check in outcome.checks
         if check.status is not Status.FAILED
     ]
-    shown = [*failed, *others] if details else failed[:_SHOWN]
+    # A note is about something else where an error is found.
+    is_error = bool(failed) and failed[0].severity is Severity.ERROR
+    few = [check for check in failed if not (is_error and check.severity is Severity.NOTE)][:_SHOWN]
+    shown = [*failed, *others] if details else few
     is_known = any(one.rank[1] != _OF_HAZARD for one in found)
     if not (is_known or only) and (unknown := _unknown(paste)):
         shown.append(unknown)
@@ -133,6 +136,8 @@ def _of_messages(paste: Paste) -> Iterator[_Found]:
     # The first exception is the cause of those that follow from it.
     places = [(_Lines(lines), level) for level, lines in enumerate((paste.exceptions, paste.notable))]
     known, values = set[int](), Values(paste.report)
+    manager = paste.stated.get("python.manager")
+    is_uv = manager is not None and manager.value == "uv"
     for number, (code, message) in enumerate(messages().items()):
         search = re.compile(message.pattern, re.MULTILINE).search
         found = ((lines, level, match) for lines, level in places if (match := search(lines.text)))
@@ -145,6 +150,7 @@ def _of_messages(paste: Paste) -> Iterator[_Found]:
         cases = (case for case in message.cases if all(hazard_table.holds(values, one) for one in case.where))
         case = next(cases, usual)
         cause = hazard_table.filled(values, case.cause, own)
+        command = hazard_table.filled(values, case.command, own, is_command=True)
         check = Check(
             code=code,
             title=cause.rstrip("."),
@@ -153,7 +159,7 @@ def _of_messages(paste: Paste) -> Iterator[_Found]:
             message=f"line {line}: {paste.line_text(line)}",
             why=cause,
             hint=hazard_table.filled(values, case.fix, own),
-            command=hazard_table.filled(values, case.command, own, is_command=True),
+            command=_by_uv(command) if is_uv else command,
             evidence={f"line {line}": paste.line_text(line)},
             place=Place(paste.subject, line),
             documentation=_address(message.sources[0]),
@@ -161,6 +167,10 @@ def _of_messages(paste: Paste) -> Iterator[_Found]:
         )
         level = _OF_OTHERS if message.vague else level
         yield _Found((-message.severity.level, level, line, number), check, message.hazards)
+
+
+def _by_uv(command: str) -> str:
+    return re.sub(r"\bpip (install|uninstall)(?: -y)?", r"uv pip \1", command)
 
 
 def _address(source: str) -> str:

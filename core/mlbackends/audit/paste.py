@@ -4,7 +4,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import Any
 
 from msgspec import Struct
@@ -43,6 +43,8 @@ _MOST_LINES = 20_000
 _EXCEPTION = re.compile(
     r"(?:^|[\])|EFWI] )[ \t]*((?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt))(?::[ \t]|$)", re.MULTILINE
 )
+#: A command of uv, behind a prompt or without one.
+_UV = re.compile(r"^(?:[^\n$#>%]{0,80}[$#>%] ?)?uv (?:pip|run|add|sync|venv) ?", re.MULTILINE)
 #: torch's domain libraries. From 2.9 on torchaudio needs no certain torch.
 _PARTNERS = re.compile(r"(torchvision|torchaudio) (?:0\.(\d{1,2})|2\.([0-8]))\.")
 _VISION_OF_TORCH_2 = 15
@@ -84,8 +86,9 @@ class Paste(Struct, frozen=True, dict=True):
         for number, line in enumerate(self.lines, 1):
             first.setdefault(line, number)
         lowered = ((line, number, line.lower()) for line, number in first.items())
-        notable = ((line, number) for line, number, low in lowered if any(word in low for word in _NOTABLE))
-        return dict(islice(notable, _MOST_LINES))
+        notable = [(line, number) for line, number, low in lowered if any(word in low for word in _NOTABLE)]
+        # A log begins with what was set up, and ends with what went wrong.
+        return dict(notable[: _MOST_LINES // 2] + notable[_MOST_LINES // 2 :][-_MOST_LINES // 2 :])
 
     @cached_property
     def exceptions(self) -> dict[str, int]:
@@ -116,6 +119,8 @@ def of_text(raw: str, subject: str = "the text") -> Paste:
     stated: dict[str, Stated] = {}
     for one in _completed(sorted(values, key=lambda one: one.at)):
         stated.setdefault(one.name, one)
+    if match := _UV.search(text):
+        stated.setdefault("python.manager", Stated("python.manager", "uv", match.start()))
     return Paste(subject, text, tuple(titles), stated)
 
 

@@ -21,7 +21,8 @@ _PROBES = {
     "driver": "nvidia",
 }
 _MOST_TITLES = 3
-#: What models compute all the time; a report about another operation is a note.
+#: What models compute all the time; a report about another operation, or about rare values, is a note,
+#: and one about both is left out.
 _EVERYWHERE = ("attention", "gemm")
 
 
@@ -31,10 +32,12 @@ def known_wrong_numbers(report: ReportView) -> Symptoms:
     found: dict[str, dict[str, Entry]] = defaultdict(dict)
     for place in _places(report):
         for entry in entries():
-            if entry.product in place.versions and is_there(entry, place) and not _is_avoided(report, entry):
+            is_likely = entry.operation in _EVERYWHERE or not entry.unpredictable
+            is_there_now = entry.product in place.versions and is_there(entry, place)
+            if is_likely and is_there_now and not _is_avoided(report, entry):
                 found[entry.product][entry.name] = entry
     for product, by_name in sorted(found.items()):
-        reports = sorted(by_name.values(), key=lambda entry: entry.operation not in _EVERYWHERE)
+        reports = sorted(by_name.values(), key=_is_rare)
         titles = "; ".join(f"{entry.in_a_sentence} ({entry.source})" for entry in reports[:_MOST_TITLES])
         more = f"; {len(reports) - _MOST_TITLES} more" if len(reports) > _MOST_TITLES else ""
         version = report.package(product)
@@ -44,13 +47,19 @@ def known_wrong_numbers(report: ReportView) -> Symptoms:
             if entry.first_good.startswith(f"{product} ")
         ]
         is_one = len(right) == len(reports) and all(map(dotted_numbers, right))
+        # Packages that are compiled for one major version need not work with the next.
+        is_one = is_one and all(number.split(".")[0] == version.split(".")[0] for number in right)
         yield Symptom(
             f"{product} {version} is known to compute wrong numbers here: {titles}{more}",
             hint="; ".join(dict.fromkeys(entry.instead for entry in reports[:_MOST_TITLES])),
             command=install(report, f"{product}>={max(right, key=dotted_numbers)}") if is_one else "",
-            severity=None if reports[0].operation in _EVERYWHERE else Severity.NOTE,
+            severity=Severity.NOTE if _is_rare(reports[0]) else None,
             evidence={f"packages.distributions.{product}": version},
         )
+
+
+def _is_rare(entry: Entry) -> bool:
+    return entry.operation not in _EVERYWHERE or bool(entry.unpredictable)
 
 
 def _places(report: ReportView) -> Iterator[Place]:

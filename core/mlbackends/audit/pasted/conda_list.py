@@ -7,21 +7,26 @@ from mlbackends.audit.pasted._stated import Stated, package
 
 _HEAD = re.compile(r"^#?[ \t]*Name[ \t]+Version[ \t]+Build\b.*$", re.MULTILINE)
 _ROW = re.compile(r"([\w.-]+)[ \t]+(\d\S*)(?:[ \t]+(\S+))?(?:[ \t]+(\S+))?[ \t]*$")
+#: Rows without their heading, as grep leaves them: a build, and a channel.
+_BARE = re.compile(
+    r"(?:^[ \t]*[\w.-]+ {2,}\d\S* {2,}\S*_\d+ +(?:conda-forge|defaults|nvidia|pytorch|pkgs/main)[ \t]*$\n?)+",
+    re.MULTILINE,
+)
 _FOLDER = re.compile(r"^# packages in environment at (.+?):?$", re.MULTILINE)
 _CUDA = re.compile(r"cuda_?(\d{2})\.?(\d)")
 _NAMES = {"pytorch": "torch", "libtorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch"}
 
 
 def matches(text: str) -> bool:
-    """Return whether the text has the heading of its columns."""
-    return bool(_HEAD.search(text))
+    """Return whether the text has the heading of its columns, or rows alone."""
+    return bool(_HEAD.search(text) or _BARE.search(text))
 
 
 def read(text: str) -> Iterator[Stated]:
-    """Read the rows below each heading, up to a line that is none."""
-    for head in _HEAD.finditer(text):
-        yield Stated("python.manager", "conda", head.start())
-        at = head.end() + 1
+    """Read the rows below each heading or without one, up to a line that is none."""
+    starts = [head.end() + 1 for head in _HEAD.finditer(text)]
+    for at in starts or [rows.start() for rows in _BARE.finditer(text)]:
+        yield Stated("python.manager", "conda", at)
         for line in text[at:].split("\n"):
             row = _ROW.match(line.strip())
             if row:

@@ -19,7 +19,7 @@ def package_command(python: str, manager: str, verb: str, *arguments: str) -> st
     """Return the command of pip, or of uv in its environments. verb: install or uninstall."""
     words = [python, "-m", "pip", verb]
     if manager == "uv":
-        words = ["uv", "pip", verb, "--python", python]
+        words = ["uv", "pip", verb, *(["--python", python] if python != "python" else [])]
     return " ".join(map(quoted, (*words, *arguments)))
 
 

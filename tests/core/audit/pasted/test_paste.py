@@ -30,6 +30,11 @@ def test_the_line_of_a_value_is_counted_from_one() -> None:
     assert found.line(found.stated["nvidia.driver_release"].at) == 3
 
 
+def test_of_a_long_log_the_end_is_read_too() -> None:
+    text = "".join(f"no problem at step {step}\n" for step in range(30_000))
+    assert diagnose(paste.of_text(text + NO_GPU)).checks[0].code == "no-cuda-device"
+
+
 def test_secrets_are_not_shown() -> None:
     check = diagnose(paste.of_text(f"token=abcdef0123456789 {NO_GPU}")).checks[0]
     assert "abcdef" not in check.message
