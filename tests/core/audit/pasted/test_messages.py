@@ -127,7 +127,7 @@ def test_with_details_nothing_counts_as_passed() -> None:
     assert outcome.with_status(Status.UNKNOWN)
 
 
-NCCL = """[rank1]:[E ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL()
+NCCL = """[rank1]:[E ProcessGroupNCCL.cpp:616] Watchdog caught collective operation timeout: WorkNCCL()
 [rank0]: ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.
 [rank0]: Error while creating shared memory segment /dev/shm/nccl-7UvZfz (size 9637888)
 """
