@@ -54,14 +54,14 @@ def conform(
     host = Host("/", python=query(python) if python else None)
     known = sorted(name[:-3] for name in os.listdir(folder) if name.endswith(".py")) if folder else LIBRARIES
     there = [name for name in known if folder or any(distribution(host, of) for of in LIBRARIES[name])]
+    where = f"installed in the environment of {host.python['executable']}"
     for name in names:
         if name not in known:
             raise UnknownName("library", name, tuple(known))
         if name not in there:
-            raise BadInput(f"{name} is not installed in the environment of {host.python['executable']}")
+            raise BadInput(f"{name} is not {where}")
     if not there:
-        where = f"the environment of {host.python['executable']}"
-        raise BadInput(f"no library that can be asked is installed in {where}", f"known: {', '.join(known)}")
+        raise BadInput(f"no library that can be asked is {where}", f"known: {', '.join(known)}")
     cpu: dict[str, Any] = survey(("cpu",), Host("/"), Presence.FOUND).probes["cpu"].facts
     has = {"", *cpu.get("features", ())}
     caps = [row for row in _TABLE["caps"] if not quick and row.get("needs", "") in has]
@@ -133,7 +133,7 @@ class _Run:
                         made = replace(made, failure="it fails too often; the other problems were not asked")
                         break
                 if all(one.answer is Answer.REFUSED for one in found):
-                    made = replace(made, failure=found[0].message if found else "it offers no operation")
+                    made = replace(made, failure=found[0].message if found else "no operation")
                 return replace(made, version=about["version"], answers=tuple(found))
             except Lost as lost:
                 return replace(made, failure=lost.reason.message)

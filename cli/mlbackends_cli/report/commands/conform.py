@@ -49,7 +49,7 @@ _LEGEND = (
 @PYTHON
 @timeout_option(60.0, "Time limit for an import or an answer before it is stopped.")
 @fail_on_option("error")
-@option("--all details", "Also list results with other inexact or flushed elements.")
+@option("--all details", "List every wrong, inexact and flushed result, not only the worst.")
 @written("outcome")
 def command(
     problems: tuple[str, ...], fail_on: str, details: bool, form: str, output: str, color: str, **how: Any

@@ -83,9 +83,9 @@ def inputs(problem: dict[str, Any]) -> list[Any]:
 
 def options(problem: dict[str, Any]) -> dict[str, Any]:
     """Return the keywords of an operation."""
-    names = {"convolution": ("stride", "padding")}.get(problem["operation"], ())
-    named = {"layer-norm": {"epsilon": EPSILON}, "cast": {"dtype": problem["dtype"]}}
-    return named.get(problem["operation"], {name: problem["sizes"][name] for name in names})
+    named: dict[str, Any] = {"layer-norm": {"epsilon": EPSILON}, "cast": {"dtype": problem["dtype"]}}
+    named["convolution"] = {name: problem["sizes"].get(name) for name in ("stride", "padding")}
+    return dict(named.get(problem["operation"], {}))
 
 
 def exact(problem: dict[str, Any], arrays: list[Any]) -> tuple[Any, Any]:
