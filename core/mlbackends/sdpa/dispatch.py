@@ -12,6 +12,7 @@ from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem, Decision, Verdict
 from mlbackends.sdpa import calls
 from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.rules.cuda import prefers_cudnn
 from mlbackends.sdpa.rules.environment import Environment, environment_here
 from mlbackends.sdpa.switches import PRIORITY_ORDER, SWITCHES, SDPBackend, allowed, priority_order
 from mlbackends.switches import store
@@ -127,9 +128,9 @@ def in_order(
 def torch_order(problem: AttentionProblem, environment: Environment | None = None) -> tuple[SDPBackend, ...]:
     """Return the order of kinds in which torch asks its own kernels.
 
-    Unless an order was set, cuDNN comes first on GPUs of capability 9 and 10 with a cuDNN newer than 9.15.0,
-    except where TORCH_CUDNN_SDPA_DEPRIORITIZED is 1. torch changes its order at its first call; here the
-    switch keeps its value, and this function applies the change.
+    Unless an order was set, cuDNN comes first where `prefers_cudnn`, except where
+    TORCH_CUDNN_SDPA_DEPRIORITIZED is 1. torch changes its order at its first call; here the switch keeps its
+    value, and this function applies the change.
     """
     order = priority_order()
     cudnn = SDPBackend.CUDNN_ATTENTION
@@ -138,7 +139,7 @@ def torch_order(problem: AttentionProblem, environment: Environment | None = Non
         or problem.capability[0] not in (9, 10)
         or store.origin(PRIORITY_ORDER) != "default"
         or store.read("cuda.cudnn_sdp_deprioritized")
-        or (environment or environment_here(problem)).cudnn_version <= 91500
+        or not prefers_cudnn(problem, environment or environment_here(problem))
     ):
         return order
     return (cudnn, *(kind for kind in order if kind is not cudnn))

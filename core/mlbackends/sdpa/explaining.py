@@ -83,7 +83,7 @@ def explained(
     environment = environment_here(problem) if is_here else environment_elsewhere(versions)
     decision = choose(problem, among=among, environment=environment, here=place.here)
     verdicts = torch_verdicts(problem, environment)
-    unknown = rules.unknown_device(problem)
+    unknown = rules.unknown_device(problem, environment)
     release = environment.cudnn_version if problem.platform == "cuda" else 0
     return Explained(
         text=wording.text,
@@ -128,7 +128,7 @@ def torch_verdicts(problem: AttentionProblem, environment: Environment) -> tuple
 
     torch runs the first that supports the problem, and raises where none does.
     """
-    if rules.unknown_device(problem):
+    if rules.unknown_device(problem, environment):
         return ()
     order = rules.CPU_ORDER
     if problem.platform != "cpu":

@@ -307,7 +307,7 @@ def test_on_rocm_ck_is_asked_for_no_target_and_takes_no_float32() -> None:
     ],
 )
 def test_where_nothing_is_written_down_that_is_said(device: Device, wanted: str) -> None:
-    assert unknown_device(replace(asked(), device=device)) == wanted
+    assert unknown_device(replace(asked(), device=device), NEWEST) == wanted
 
 
 def test_what_is_not_written_down_is_said_so() -> None:

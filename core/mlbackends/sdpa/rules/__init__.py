@@ -43,12 +43,14 @@ def rules(kind: SDPBackend, platform: str, environment: Environment) -> tuple[Co
     return constraints_of(environment) if constraints_of else None
 
 
-def unknown_device(problem: AttentionProblem) -> str:
+def unknown_device(problem: AttentionProblem, environment: Environment) -> str:
     """Return the device of a problem if torch's rules for it are not recorded, "" otherwise."""
     if problem.platform not in _FUSED:
         return problem.platform
     if problem.platform == "rocm" and problem.device.capability not in rocm.RECORDED:
         return problem.device.capability or "this GPU"
+    if problem.platform == "rocm" and environment.torch < rocm.SINCE:
+        return f"{problem.device.capability} before torch {'.'.join(map(str, rocm.SINCE))}"
     return ""
 
 

@@ -1,6 +1,8 @@
 """The problems that torch's flash and memory-efficient attention support on CUDA.
 
-Source: torch 2.13.0 for CUDA 13.0, 2.14.1 and 2.15.0, their binaries; sdp_utils.cpp between the last two.
+Source: the wheels for CUDA of torch 2.5.0 to 2.15.0, one or two of each release: their own answers to
+thousands of problems, with a CUDA runtime that only describes devices. A pull request is named where a rule
+changed.
 """
 
 from collections.abc import Callable
@@ -13,6 +15,7 @@ from mlbackends.sdpa.rules import shared
 from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.rules.shared import where_dense
 
+_PREFERRED = ((9, 0), (10, 0), (10, 3))
 _SMALL = ((8, 6), (8, 7), (8, 8), (8, 9), (12, 0), (12, 1))
 
 
@@ -26,7 +29,7 @@ def flash(environment: Environment) -> tuple[Constraint, ...]:
         need.same_head_dim(),
         need.head_dim_at_most(256),
         shared.nested_head_dim(),
-        need.capability_between((8, 0), (12, 1)),
+        need.capability_between((8, 0), newest_capability(environment)),
         shared.training_limit(lambda problem: problem.capability in _SMALL, "sm86 to sm89 and sm120"),
         where_dense(need.square_causal()),
         _HALF,
@@ -44,10 +47,10 @@ def efficient(environment: Environment) -> tuple[Constraint, ...]:
     is_grouped = environment.torch >= (2, 14)
     return (
         need.on_device("cuda"),
-        need.capability_between((5, 0), (12, 1)),
+        need.capability_between((5, 0), newest_capability(environment)),
         need.rank_is(4),
         shared.row_alignment(alignment),
-        aligned_storage(),
+        *((aligned_storage(),) if environment.torch >= (2, 13) else ()),  # pytorch#184258
         nested_inference(),
         shared.nested_heads(),
         where_dense(need.non_empty()),
@@ -56,6 +59,25 @@ def efficient(environment: Environment) -> tuple[Constraint, ...]:
         where_dense(need.grouped_heads(one_for_all=True) if is_grouped else need.equal_heads()),
         _SINGLE_OR_HALF,
     )
+
+
+def newest_capability(environment: Environment) -> tuple[int, int]:
+    """Return the newest GPU that torch has attention kernels for. Source: pytorch#145602, #152314."""
+    releases = {(2, 8): (12, 1), (2, 7): (12, 0)}
+    return next((newest for since, newest in releases.items() if environment.torch >= since), (9, 0))
+
+
+def prefers_cudnn(problem: AttentionProblem, environment: Environment) -> bool:
+    """Return whether torch asks cuDNN first, unless an order was set.
+
+    Source: pytorch#125343 in 2.5.0, undone by #138522 in 2.5.1; #171627 and #170800 since 2.10. Since 2.13,
+    of all GPUs of capability 9 and 10, as observed in wheels for CUDA 13.
+    """
+    capability = problem.capability or (0, 0)
+    if environment.torch < (2, 10):
+        return environment.torch_version.startswith("2.5.0") and capability == (9, 0)
+    is_preferred = capability in _PREFERRED if environment.torch < (2, 13) else capability[0] in (9, 10)
+    return is_preferred and environment.cudnn_version > 91500
 
 
 def alignment(problem: AttentionProblem) -> int:

@@ -7,7 +7,8 @@ from mlbackends.libraries.cuda import cudnn_release
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.constraints import Constraint, constraint
-from mlbackends.sdpa.rules.environment import Environment
+from mlbackends.sdpa.rules.cuda import newest_capability
+from mlbackends.sdpa.rules.environment import CUDNN, Environment
 from mlbackends.sdpa.rules.shared import crowd, where_dense
 
 _NOT_DETERMINISTIC = "it is not deterministic, and deterministic algorithms are required"
@@ -15,7 +16,9 @@ _NOT_DETERMINISTIC = "it is not deterministic, and deterministic algorithms are 
 
 def cudnn(environment: Environment) -> tuple[Constraint, ...]:
     """Return torch's constraints for cuDNN's attention, in its order."""
-    version, is_newer = environment.cudnn_version, environment.torch >= (2, 14)
+    release, is_newer = environment.torch, environment.torch >= (2, 14)
+    # Until 2.8, torch asks for the version that it was built with.
+    version = environment.cudnn_version if release >= (2, 9) else CUDNN[release]
 
     def with_cudnn(code: str, sentence: str, test: Callable[[AttentionProblem, int], str]) -> Constraint:
         def tested(problem: AttentionProblem) -> str:
@@ -24,10 +27,17 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
 
         return Constraint(code, sentence, tested)
 
+    # pytorch#163903
+    broken = "for dropout, a cuDNN other than 9.11.1 to 9.13"
+    broken_dropout = (with_cudnn("dropout", broken, _broken_dropout),)
     gradients = (with_cudnn("gradient", "for gradients, some head_dims", _gradient),)
+    # pytorch#149976, #150337: before, torch passed any batches and heads on.
+    groups = need.grouped_heads(value_may_differ=True, one_for_all=is_newer)
+    grouping = (where_dense(need.equal_batch()), where_dense(groups))
+    limit = next(test for since, test in _HEAD_DIMS.items() if release >= since)
     return (
         with_cudnn("not-built", "cuDNN 8.9.3 or newer", _there),
-        with_cudnn("dropout", "for dropout, a cuDNN other than 9.11.1 to 9.13", _broken_dropout),
+        *(broken_dropout if release >= (2, 9) else ()),
         _nested(environment.nested_cudnn, longer_than=128 if is_newer else 0),
         need.on_device("cuda"),
         need.rank_is(4),
@@ -39,21 +49,17 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
         need.dtype_in("float16", "bfloat16"),
         need.mask_fixed(),
         need.mask_ranks(2, 4),
-        need.capability_between((8, 0), (12, 1)),
-        dropout_in_sixteenths(),
+        need.capability_between((8, 0), newest_capability(environment)),
+        *((dropout_in_sixteenths(),) if release >= (2, 12) else ()),  # pytorch#174245
         where_dense(need.non_empty()),
         where_dense(need.last_dim_contiguous(singleton_exempt=True, mask_too=True)),
-        where_dense(need.equal_batch()),
-        where_dense(need.grouped_heads(value_may_differ=True, one_for_all=is_newer)),
-        where_dense(crowd()),
-        with_cudnn(
-            "head-dim-too-large",
-            "head_dim at most 128, more on some GPUs",
-            _head_dim if is_newer else _head_dim_of_2_13,
-        ),
+        *(grouping if release >= (2, 8) else ()),
+        *((where_dense(crowd()),) if release >= (2, 13) else ()),  # pytorch#180718
+        with_cudnn("head-dim-too-large", "head_dim at most 128, more on some GPUs", limit),
         need.head_dim_multiple_of(8),
         with_cudnn("length-unsupported", "before cuDNN 9, lengths in multiples of 64", _old_lengths),
-        where_dense(more_than_one_key()),
+        *((where_dense(more_than_one_key()),) if release >= (2, 6) else ()),  # pytorch#138531
+        *((where_dense(more_than_one_row()),) if (2, 6) <= release < (2, 9) else ()),
         *(gradients if is_newer else ()),
         *(
             where_dense(with_cudnn(fault.code, fault.sentence, fault.test))
@@ -162,12 +168,19 @@ def _head_dim(problem: AttentionProblem, version: int) -> str:
     return _at_most(256 if _has_256(problem, version) else 128, problem, version)
 
 
-def _head_dim_of_2_13(problem: AttentionProblem, version: int) -> str:
+def _head_dim_of_2_11(problem: AttentionProblem, version: int) -> str:
     widths, capability = (problem.head_dim, problem.value_dim), problem.capability or (0, 0)
-    if capability[0] == 10 and version >= 91100 and widths == (192, 128):
-        return ""
-    is_hopper = capability == (9, 0) and version >= 91000
+    is_pair = capability[0] == 10 and version >= 91100 and widths == (192, 128)
+    return "" if is_pair else _head_dim_of_2_8(problem, version)
+
+
+def _head_dim_of_2_8(problem: AttentionProblem, version: int) -> str:
+    is_hopper = problem.capability == (9, 0) and version >= 91000
     return _at_most(256 if is_hopper else 128, problem, version)
+
+
+#: The limits of head_dim, by the releases that they are since: pytorch#149904, #161210; #172621.
+_HEAD_DIMS = {(2, 14): _head_dim, (2, 11): _head_dim_of_2_11, (2, 5): _head_dim_of_2_8}
 
 
 def _gradient(problem: AttentionProblem, version: int) -> str:
@@ -207,3 +220,9 @@ def more_than_one_key(problem: AttentionProblem) -> str:
     if problem.dropout and problem.query_length == 1:
         return "query has one row; dropout needs at least two"
     return ""
+
+
+@constraint("length-unsupported", "more than one query row")
+def more_than_one_row(problem: AttentionProblem) -> str:
+    """Require two rows."""
+    return "query has one row; at least two are needed" if problem.query_length == 1 else ""

@@ -46,11 +46,13 @@ class Environment(Struct, frozen=True):
 
 #: The releases of torch whose rules are recorded, and the cuDNN of their wheels for CUDA.
 #:
-#: Source: the metadata of torch 2.14.1 and 2.15.0; pytorch#193893 for 2.13.0.
-_CUDNN = {(2, 13): 92000, (2, 14): 92400, (2, 15): 92600}
-#: The newest torch with recorded rules.
-RECORDED = tuple(".".join(map(str, release)) for release in sorted(_CUDNN))
-NEWEST = Environment(torch=max(_CUDNN), cudnn_version=_CUDNN[max(_CUDNN)])
+#: Source: the metadata of the wheels; pytorch#193893 for 2.13.0.
+CUDNN = {
+    (2, 5): 90100, (2, 6): 90100, (2, 7): 90501, (2, 8): 91002, (2, 9): 91002, (2, 10): 91002,
+    (2, 11): 91900, (2, 12): 92000, (2, 13): 92000, (2, 14): 92400, (2, 15): 92600,
+}  # fmt: skip
+RECORDED = tuple(".".join(map(str, release)) for release in sorted(CUDNN))
+NEWEST = Environment(torch=max(CUDNN), cudnn_version=CUDNN[max(CUDNN)])
 
 
 def installed_torch() -> str:
@@ -63,7 +65,7 @@ def release_of(version: str) -> tuple[int, int]:
     parts = version.split(".")[:2]
     if not "".join(parts).isdecimal():
         return NEWEST.torch
-    return min(max((int(parts[0]), int(parts[1])), min(_CUDNN)), max(_CUDNN))
+    return min(max((int(parts[0]), int(parts[1])), min(CUDNN)), max(CUDNN))
 
 
 def basis(version: str, is_installed: bool = True) -> str:
@@ -93,7 +95,7 @@ def environment_elsewhere(versions: Mapping[str, str] = MappingProxyType({})) ->
     """
     torch = versions.get("torch") or installed_torch()
     release = release_of(torch)
-    number = _CUDNN[release] if "torch" in versions else int(cudnn.version() or _CUDNN[release])
+    number = CUDNN[release] if "torch" in versions else int(cudnn.version() or CUDNN[release])
     if "cudnn" in versions:
         number = cudnn_number(versions["cudnn"])
     return Environment(

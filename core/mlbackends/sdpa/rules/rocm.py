@@ -19,6 +19,8 @@ SUPPORTED = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201")
 UNSUPPORTED = ("gfx900", "gfx906", "gfx908", "gfx1030")
 
 RECORDED = frozenset({*SUPPORTED, *UNSUPPORTED})
+#: The first release of torch whose rules for them are recorded; earlier ones have other AOTritons.
+SINCE = (2, 13)
 
 _LONGEST_ROW, _LONGEST_ROW_GFX11 = 512, 256
 
