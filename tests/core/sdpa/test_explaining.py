@@ -91,7 +91,7 @@ def verdict_of(line: str, backend: str) -> Any:
         ("2.13.0+cu130", "torch 2.13.0+cu130 is installed here", "warns"),
         ("2.14.1", "torch 2.14.1 is installed here", "warns"),
         ("2.15.0", "torch 2.15.0 is installed here", "refuses"),
-        ("2.7.1", "torch 2.7.1 is installed here, whose rules are not recorded", "warns"),
+        ("2.4.1", "torch 2.4.1 is installed here, whose rules are not recorded", "warns"),
     ],
 )
 def test_the_installed_torch_decides_which_rules_apply(

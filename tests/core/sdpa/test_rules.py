@@ -1,4 +1,4 @@
-"""torch's rules for devices that are not here: what torch 2.13 and 2.15 take, case by case."""
+"""torch's rules for devices that are not here: what torch 2.5 to 2.15 support, case by case."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from mlbackends.base.reasons import shared_codes
 from mlbackends.libraries.cuda import cudnn_release
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
+from mlbackends.sdpa.dispatch import torch_order
 from mlbackends.sdpa.rules import CPU_ORDER, rules, unknown_device, why_not
+from mlbackends.sdpa.rules.environment import CUDNN as CUDNN_OF
 from mlbackends.sdpa.rules.environment import NEWEST as OF_2_15
-from mlbackends.sdpa.rules.environment import Environment
+from mlbackends.sdpa.rules.environment import Environment, release_of
 from mlbackends.sdpa.switches import SDPBackend
 
 MATH, FLASH = SDPBackend.MATH, SDPBackend.FLASH_ATTENTION
@@ -414,3 +416,82 @@ def test_what_torchs_function_has_no_argument_for_is_refused_by_name(kind: SDPBa
     codes = {reason.code for reason in why_not(kind, problem, NEWEST)}
 
     assert {"window", "softcap", "sinks", "pages"} <= codes
+
+
+# ---- earlier releases -----------------------------------------------------------------
+
+CHANGES: list[tuple[SDPBackend, tuple[int, int], dict[str, Any], set[str], set[str]]] = [
+    (FLASH, (2, 7), {"sm": "12.0"}, {"wrong-capability"}, set()),
+    (FLASH, (2, 8), {"sm": "12.1"}, {"wrong-capability"}, set()),
+    (EFFICIENT, (2, 7), {"sm": "10.0"}, {"wrong-capability"}, set()),
+    (EFFICIENT, (2, 13), {"offset": 4}, set(), {"storage-unaligned"}),
+    (CUDNN, (2, 6), {"lengths": (128, 1)}, set(), {"length-unsupported"}),
+    (CUDNN, (2, 6), {"lengths": (1, 128)}, set(), {"length-unsupported"}),
+    (CUDNN, (2, 7), {"sm": "10.0"}, {"wrong-capability"}, set()),
+    (CUDNN, (2, 8), {"heads": (8, 1, 1)}, set(), {"heads-differ"}),
+    (CUDNN, (2, 8), {"dims": (256, 256)}, {"head-dim-too-large"}, set()),
+    (CUDNN, (2, 9), {"lengths": (1, 128)}, {"length-unsupported"}, set()),
+    (CUDNN, (2, 11), {"dims": (192, 128), "sm": "10.0"}, {"head-dim-too-large"}, set()),
+    (CUDNN, (2, 12), {"dropout": 0.3}, set(), {"dropout"}),
+    (CUDNN, (2, 13), {"batch": 65536}, set(), {"too-many-heads"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "since", "question", "before", "after"), CHANGES, ids=named)
+def test_what_changed_with_a_release(
+    kind: SDPBackend, since: tuple[int, int], question: dict[str, Any], before: set[str], after: set[str]
+) -> None:
+    for release, wanted in (((2, since[1] - 1), before), (since, after)):
+        assert codes(kind, Environment(torch=release, cudnn_version=CUDNN_OF[release]), **question) == wanted
+
+
+@pytest.mark.parametrize(("release", "wanted"), [((2, 8), set()), ((2, 9), {"dropout"})])
+def test_until_2_8_torch_asks_for_the_cudnn_that_it_was_built_with(
+    release: tuple[int, int], wanted: set[str]
+) -> None:
+    assert codes(CUDNN, Environment(torch=release, cudnn_version=91200), dropout=0.5) == wanted
+    old = Environment(torch=release, cudnn_version=90100)
+    assert (codes(CUDNN, old, dims=(256, 256)) == set()) is (release == (2, 8))
+
+
+def test_what_flash_attention_on_the_cpu_takes_later() -> None:
+    """Grouped heads since 2.9, and a mask whose rows are not contiguous since 2.8."""
+    query, fewer = TensorSpec((2, 8, 16, 64), "float32"), TensorSpec((2, 2, 16, 64), "float32")
+    grouped = AttentionProblem(query=query, key=fewer, value=fewer, enable_gqa=True)
+    turned = TensorSpec((16, 16), "float32", strides=(1, 16))
+    masked = AttentionProblem(query=query, key=query, value=query, mask=turned)
+
+    for problem, minor, code in ((grouped, 9, "heads-differ"), (masked, 8, "rows-not-contiguous")):
+        before = why_not(FLASH, problem, Environment(torch=(2, minor - 1)))
+        assert [reason.code for reason in before] == [code]
+        assert why_not(FLASH, problem, Environment(torch=(2, minor))) == ()
+
+
+@pytest.mark.parametrize(
+    ("version", "cudnn", "first"),
+    [
+        ("2.5.0", 90100, {"9.0"}),
+        ("2.5.1", 90100, set()),
+        ("2.9.1", 91600, set()),
+        ("2.10.0", 91002, set()),
+        ("2.10.0", 91600, {"9.0", "10.0", "10.3"}),
+        ("2.13.0", 92000, {"9.0", "10.0", "10.3", "10.7"}),
+    ],
+    ids=named,
+)
+def test_when_torch_asks_cudnn_first(version: str, cudnn: int, first: set[str]) -> None:
+    there = Environment(torch=release_of(version), cudnn_version=cudnn, torch_version=version)
+    chips = ("8.0", "9.0", "10.0", "10.3", "10.7", "11.0", "12.0")
+
+    assert {sm for sm in chips if torch_order(asked(sm=sm), there)[0] is CUDNN} == first
+
+
+def test_amds_gpus_before_2_13_are_not_recorded() -> None:
+    old = replace(NEWEST, torch=(2, 12))
+    assert unknown_device(on_rocm("gfx942"), old) == "gfx942 before torch 2.13"
+
+
+def test_cudnn_takes_nested_tensors_since_2_7() -> None:
+    for release, wanted in (((2, 6), {"nested"}), ((2, 7), set())):
+        enabled = Environment(torch=release, cudnn_version=CUDNN_OF[release], nested_cudnn=True)
+        assert codes(CUDNN, enabled, nested=True) == wanted

@@ -38,7 +38,7 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
     return (
         with_cudnn("not-built", "cuDNN 8.9.3 or newer", _there),
         *(broken_dropout if release >= (2, 9) else ()),
-        _nested(environment.nested_cudnn, longer_than=128 if is_newer else 0),
+        _nested(environment.nested_cudnn and release >= (2, 7), longer_than=128 if is_newer else 0),
         need.on_device("cuda"),
         need.rank_is(4),
         Constraint(

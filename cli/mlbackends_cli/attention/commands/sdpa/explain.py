@@ -10,7 +10,7 @@ Examples:
   backends sdpa explain --shape 2,8,1024,64 --dtype float16 --causal --device sm80,sm90,gfx942
   backends sdpa explain --shape 2,8,1024,200 --dtype float16 --backward --device sm86
   backends sdpa explain --shape 2,8,1,64 --kv-len 128 --device b200 --torch 2.13 --cudnn 9.20
-  backends sdpa explain --shape 2,8,1024,64 --matrix --torch 2.13..2.15
+  backends sdpa explain --shape 2,8,1024,64 --matrix --torch 2.5..2.15
   backends sdpa explain --shape 1,32,1,128 --kv-len 4096 --kv-heads 8 --gqa --format json
 """
 
@@ -44,7 +44,7 @@ from mlbackends_cli.text.plain import binary_size
 @backend_option("Exit 1 unless this backend supports every problem.", "--require required NAME")
 @option(
     "--torch VERSION[,VERSION]",
-    "Ask as with these releases of torch instead of the installed one: 2.13, or 2.13..2.15 for all of them.",
+    "Ask as with these releases of torch instead of the installed one: 2.13, or 2.5..2.15 for all of them.",
 )
 @option("--cudnn VERSION", "Ask as with this cuDNN.  [default: of torch's wheels]")
 @option("--cuda VERSION", "Ask as with this CUDA, for reports of wrong numbers.")
