@@ -495,3 +495,9 @@ def test_cudnn_takes_nested_tensors_since_2_7() -> None:
     for release, wanted in (((2, 6), {"nested"}), ((2, 7), set())):
         enabled = Environment(torch=release, cudnn_version=CUDNN_OF[release], nested_cudnn=True)
         assert codes(CUDNN, enabled, nested=True) == wanted
+
+
+def test_torch_2_9_0_gives_cudnn_no_rows_above_128() -> None:
+    for version, wanted in (("2.9.0", {"head-dim-too-large"}), ("2.9.1", set())):
+        there = Environment(torch=(2, 9), cudnn_version=91002, torch_version=version)
+        assert codes(CUDNN, there, dims=(256, 256)) == wanted

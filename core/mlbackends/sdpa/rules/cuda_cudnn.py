@@ -1,6 +1,7 @@
 """The problems that torch passes to cuDNN's attention. Source: as for flash attention on CUDA."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from mlbackends.libraries.cuda import cudnn_release
@@ -35,6 +36,8 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
     groups = need.grouped_heads(value_may_differ=True, one_for_all=is_newer)
     grouping = (where_dense(need.equal_batch()), where_dense(groups))
     limit = next(test for since, test in _HEAD_DIMS.items() if release >= since)
+    if environment.torch_version.startswith("2.9.0"):
+        limit = partial(_at_most, 128)
     return (
         with_cudnn("not-built", "cuDNN 8.9.3 or newer", _there),
         *(broken_dropout if release >= (2, 9) else ()),
