@@ -46,6 +46,13 @@ class Neighbour(Struct, frozen=True, forbid_unknown_fields=True):
     platform: str = ""
 
 
+class Default(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where torch takes a backend unasked: with these versions, on these chips; empty for all."""
+
+    versions: dict[str, str] = {}
+    chips: tuple[str, ...] = ()
+
+
 class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One report of wrong numbers.
 
@@ -78,7 +85,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     chips: tuple[str, ...] = ()
     systems: tuple[str, ...] = ()
     variables: dict[str, str] = {}
-    default: bool = False
+    default: Default | None = None
     unpredictable: str = ""
     repro: str = ""
     reproduced: str = ""
@@ -124,6 +131,18 @@ def is_there(entry: Entry, place: Place) -> bool:
         and all(_satisfies(place.versions.get(name, ""), clauses) for name, clauses in entry.versions.items())
         and not any(
             _satisfies(place.versions.get(name, ""), clauses) for name, clauses in entry.refused_by.items()
+        )
+    )
+
+
+def is_default(entry: Entry, place: Place) -> bool:
+    """Return whether torch takes the backend of an entry unasked at a place."""
+    default = entry.default
+    return (
+        default is not None
+        and (not default.chips or not place.chips.isdisjoint(default.chips))
+        and all(
+            _satisfies(place.versions.get(name, ""), clauses) for name, clauses in default.versions.items()
         )
     )
 

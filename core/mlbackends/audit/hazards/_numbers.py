@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from mlbackends.audit.environment import install
 from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.base.quantities import dotted_numbers
-from mlbackends.known_wrong import Entry, Place, entries, is_there
+from mlbackends.known_wrong import Entry, Place, entries, is_default, is_there
 from mlbackends.libraries.products import product_of
 from mlbackends.model.audit import Severity
 from mlbackends.model.records import Device
@@ -34,7 +34,7 @@ def known_wrong_numbers(report: ReportView) -> Symptoms:
         for entry in entries():
             is_likely = entry.operation in _EVERYWHERE or not entry.unpredictable
             is_there_now = entry.product in place.versions and is_there(entry, place)
-            if is_likely and is_there_now and not _is_avoided(report, entry):
+            if is_likely and is_there_now and not _is_avoided(report, entry, place):
                 found[entry.product][entry.name] = entry
     for product, by_name in sorted(found.items()):
         reports = sorted(by_name.values(), key=_is_rare)
@@ -83,8 +83,8 @@ def _capability(device: Device) -> str:
     return product.target if product else device.capability
 
 
-def _is_avoided(report: ReportView, entry: Entry) -> bool:
+def _is_avoided(report: ReportView, entry: Entry, place: Place) -> bool:
     """Return whether torch does not take that backend there, or the environment switches it off."""
-    if entry.operation == "attention" and entry.product == "torch" and not entry.default:
+    if entry.operation == "attention" and entry.product == "torch" and not is_default(entry, place):
         return True
     return any(report.variable(name) == value for name, value in entry.variables.items())
