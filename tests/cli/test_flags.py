@@ -206,6 +206,11 @@ def test_what_is_known_to_be_wrong_on_a_device_is_switched_off() -> None:
         assert variables[SWITCHES[ATTENTION[kind]].variable] == "0"
 
 
+def test_without_a_report_the_assumed_torch_is_named() -> None:
+    done = backends("flags", "env", "--avoid-known-wrong", "--device", "gaudi 3")
+    assert done.stdout == "" and "no report of wrong numbers is about this device; torch" in done.stderr
+
+
 def test_a_device_without_the_option_that_reads_it_is_refused() -> None:
     done = backends("flags", "env", "--device", "h100")
     assert done.returncode == 2

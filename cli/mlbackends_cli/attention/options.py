@@ -59,7 +59,9 @@ def wordings_of(options: dict[str, Any]) -> tuple[Wording, ...]:
             found += reported_problems(device)
     unique = tuple(dict.fromkeys(found))
     if not unique:
-        raise BadInput("no report of wrong numbers is about this" if reported else "no problem is given")
+        raise BadInput(
+            "no report of wrong attention is about this device" if reported else "no problem is given"
+        )
     return unique
 
 

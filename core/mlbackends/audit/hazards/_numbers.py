@@ -21,8 +21,8 @@ _PROBES = {
     "driver": "nvidia",
 }
 _MOST_TITLES = 3
-#: What models compute all the time; a report about another operation, or about rare values, is a note,
-#: and one about both is left out.
+#: What models compute all the time; a report about another operation, or about rare values on CPUs, is a
+#: note. One about rare values of another operation is left out.
 _EVERYWHERE = ("attention", "gemm")
 
 
@@ -33,14 +33,16 @@ def known_wrong_numbers(report: ReportView) -> Symptoms:
     for place in _places(report):
         for entry in entries():
             is_likely = entry.operation in _EVERYWHERE or not entry.unpredictable
-            is_there_now = entry.product in place.versions and is_there(entry, place)
-            if is_likely and is_there_now and not _is_avoided(report, entry, place):
-                found[entry.product][entry.name] = entry
+            product = _installed(entry, place)
+            if product and is_likely and is_there(entry, place) and not _is_avoided(report, entry, place):
+                found[product][entry.name] = entry
     for product, by_name in sorted(found.items()):
         reports = sorted(by_name.values(), key=_is_rare)
         titles = "; ".join(f"{entry.in_a_sentence} ({entry.source})" for entry in reports[:_MOST_TITLES])
         more = f"; {len(reports) - _MOST_TITLES} more" if len(reports) > _MOST_TITLES else ""
-        version = report.package(product)
+        name, version = f"packages.distributions.{product}", report.package(product)
+        if not version:
+            name, version = f"{_PROBES[product]}.version", report.version(_PROBES[product])
         right = [
             entry.first_good.partition(" ")[2]
             for entry in reports
@@ -54,12 +56,19 @@ def known_wrong_numbers(report: ReportView) -> Symptoms:
             hint="; ".join(dict.fromkeys(entry.instead for entry in reports[:_MOST_TITLES])),
             command=install(report, f"{product}>={max(right, key=dotted_numbers)}") if is_one else "",
             severity=Severity.NOTE if _is_rare(reports[0]) else None,
-            evidence={f"packages.distributions.{product}": version},
+            evidence={name: version},
         )
 
 
 def _is_rare(entry: Entry) -> bool:
-    return entry.operation not in _EVERYWHERE or bool(entry.unpredictable)
+    is_odd = entry.platforms == ("cpu",) and bool(entry.unpredictable)
+    return entry.operation not in _EVERYWHERE or is_odd
+
+
+def _installed(entry: Entry, place: Place) -> str:
+    """Return the distribution of a report's product, such as flash-attn-4 for flash-attn; "" for none."""
+    names = (entry.product, *entry.versions)
+    return next((name for name in names if name.startswith(entry.product) and name in place.versions), "")
 
 
 def _places(report: ReportView) -> Iterator[Place]:

@@ -730,6 +730,7 @@ def test_a_warning_that_no_hazard_claims_is_still_told() -> None:
         ({"numpy": "2.3.0"}, Status.FAILED, "matmul is left unwritten (numpy#29164)"),
         ({"numpy": "2.3.1"}, Status.PASSED, ""),
         ({"numpy": "2.2.6"}, Status.PASSED, ""),
+        ({"torch": "2.13.0"}, Status.PASSED, ""),
     ],
 )
 def test_a_release_with_wrong_numbers_is_reported_and_its_neighbours_are_not(
@@ -756,6 +757,23 @@ def test_attention_that_torch_would_take_is_reported_unless_a_variable_switches_
     assert not [c for c in checks(older, "known-wrong-numbers") if "#196678" in c.message]
     newer = with_probe(node, "cudnn", version="9.26.0")
     assert not [c for c in checks(newer, "known-wrong-numbers") if "#196678" in c.message]
+
+
+def test_a_report_names_the_distribution_that_is_installed() -> None:
+    node = with_packages(report("hgx-h100-eight-gpus"), flash_attn_4="4.0.0b5")
+    found = [check.message for check in checks(node, "known-wrong-numbers")]
+    assert any(message.startswith("flash-attn-4 4.0.0b5 is known to compute wrong") for message in found)
+
+
+def test_a_library_that_is_not_a_package_is_named_with_its_version() -> None:
+    node = with_probe(report("hgx-h100-eight-gpus"), "cudnn", version="9.26.0")
+    (check,) = (c for c in checks(node, "known-wrong-numbers") if "cudnn-frontend#1072" in c.message)
+    assert check.message.startswith("cudnn 9.26.0 is known") and check.evidence == {"cudnn.version": "9.26.0"}
+
+
+def test_rare_values_on_a_cpu_are_a_note() -> None:
+    check = only(with_packages(report("cloud-vm-recorded"), torch="2.5.1"), "known-wrong-numbers")
+    assert check.severity is Severity.NOTE and "pytorch#141128" in check.message
 
 
 def test_a_report_without_packages_has_no_answer_about_numbers() -> None:

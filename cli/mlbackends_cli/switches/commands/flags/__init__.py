@@ -30,6 +30,7 @@ from mlbackends.base.shells import SHELLS, assignment, own_shell
 from mlbackends.host.files import named_bytes
 from mlbackends.inject import requested
 from mlbackends.sdpa.avoiding import known_wrong_kinds, torch_reports
+from mlbackends.sdpa.rules.environment import basis
 from mlbackends.sdpa.switches import SWITCHES as ATTENTION
 from mlbackends.switches import files as flag_files
 from mlbackends.switches import store
@@ -168,10 +169,15 @@ def _print(name: str, values: Mapping[str, object]) -> None:
 def _avoid_known_wrong(device: str) -> dict[str, str]:
     """Switch off the kinds of attention that compute wrong numbers; return the variables for the rest."""
     variables: dict[str, str] = {}
-    for report in torch_reports(device):
+    kinds, reports = known_wrong_kinds(device), torch_reports(device)
+    for report in reports:
         variables |= report.variables
-        log(f"{report.source}: {report.title}")
-    for kind in known_wrong_kinds(device):
+        is_avoided = report.variables or {kind.name for kind in kinds} & {*report.backends}
+        left = "" if is_avoided else f"; no variable avoids it: {report.instead}"
+        log(f"{report.source}: {report.title}{left}")
+    if not reports:
+        log(f"no report of wrong numbers is about this device; {basis(installed_torch())}")
+    for kind in kinds:
         store.write(ATTENTION[kind], False)
     return variables
 
