@@ -142,6 +142,9 @@ NCCL = """[rank1]:[E ProcessGroupNCCL.cpp:616] Watchdog caught collective operat
          ["gpu-off-the-bus", "cuda-launch-failed"]),
         ('msg="cuda driver library init failure: 999."\nmsg="no compatible GPUs were discovered"\n',
          ["ollama-cuda-missing", "ollama-no-gpu"]),
+        ("/usr/bin/ld: cannot find -lcuda\ntorch._inductor.exc.InductorError: CalledProcessError: x\n",
+         ["linker-lacks-libcuda", "dynamo-backend-failed"]),
+        ("slurmstepd: error: Detected 1 oom_kill event in StepId=123.batch.\n", ["process-killed"]),
     ],
 )  # fmt: skip
 def test_what_follows_from_another_message_comes_after_it(text: str, expected: list[str]) -> None:
