@@ -241,6 +241,32 @@ def test_a_package_whose_files_were_changed_is_installed_again(
     assert fault["command"].endswith(f"-m pip install --force-reinstall --no-deps {name}==1.0")
 
 
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("numpy.core._multiarray_umath", "does not load"),
+        ("numpy.core._multiarray_umath\\0numpy._core._multiarray_umath", "loads"),
+        ("numpy.core._multiarray_umath\\0pybind11", "loads, then falls back"),
+    ],
+)
+def test_numpy_2_refuses_what_is_compiled_for_numpy_1(tmp_path: Path, text: str, verdict: str) -> None:
+    site = empty_environment(tmp_path)
+    code = f'void *PyCapsule_GetPointer(void); char names[] = "{text}";\n'
+    code += "void *PyInit__C(void) { return PyCapsule_GetPointer(); }\n"
+    compiled(site / "using/_C.so", code)
+    installed(site, "using", needs="numpy")
+    (site / "numpy").mkdir()
+    (site / "numpy/__init__.py").touch()
+    info = site / "numpy.dist-info"
+    info.mkdir()
+    (info / "RECORD").write_text("numpy/__init__.py,,\n")
+    for version in ("1.26.4", "2.3.5"):
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: numpy\nVersion: {version}\n")
+        page = resolved(tmp_path, "using").stdout
+        assert f"using 1.0 {verdict if version[0] == '2' else 'loads'}\n" in page
+    assert (verdict == "loads") or page.endswith("-m pip install 'numpy<2'\n")
+
+
 @pytest.mark.parametrize("file", ["lib/libextra.so.1", "_unused.so", "_C.so"])
 def test_a_damaged_file_that_importing_the_package_does_without_costs_a_part(
     tmp_path: Path, file: str

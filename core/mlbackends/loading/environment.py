@@ -7,6 +7,7 @@ from functools import cached_property
 
 from mlbackends.base.errors import NotALibrary
 from mlbackends.host.host import Host, once_per_host
+from mlbackends.host.python.installing import manager_of, package_command
 from mlbackends.host.python.packages import (
     Distribution,
     contents,
@@ -14,8 +15,9 @@ from mlbackends.host.python.packages import (
     distributions,
     editable_location,
     python_folders,
+    version_of,
 )
-from mlbackends.host.python.requirements import required
+from mlbackends.host.python.requirements import required, satisfies
 from mlbackends.libraries.symbols import extract_symbols
 from mlbackends.loading.dynamic_symbols import symbol
 from mlbackends.loading.imports import (
@@ -33,6 +35,7 @@ from mlbackends.loading.linker import Opening, Process, object_file
 from mlbackends.loading.preloads import preload_of, preloaded
 from mlbackends.model.loading import Fault
 
+_COMPILED_BYTES = 64 << 20
 #: An import that fails, and how opening its file ended.
 Failure = tuple[Import, Opening]
 
@@ -175,6 +178,8 @@ class Environment:
                 opening = Opening((no_function(step.module, step.path),))
             if opening.faults:
                 yield step, opening
+            elif refused := refused_by_numpy(self.host, opening, step.module):
+                yield step._replace(guard=max(step.guard, refused[0])), refused[1]
         elif step.module in self.broken_modules:
             yield step, self.broken_modules[step.module]
         elif not step.path and (
@@ -207,6 +212,46 @@ class Environment:
             return False
         is_folder = any(module in self.host.listdir(folder) for folder in python_folders(self.host))
         return not is_folder and not editable_location(self.host, module)
+
+
+def refused_by_numpy(host: Host, opening: Opening, module: str) -> tuple[Guard, Opening] | None:
+    """Return how importing an opened module ends that NumPy 2 refuses, as it is compiled for NumPy 1.
+
+    What is made with pybind11 may go on without arrays. Source: NumPy, numpy/_core/code_generators.
+    """
+    numpy, top = distribution(host, "numpy"), module.partition(".")[0]
+    version = version_of(host, numpy) if numpy else ""
+    if not (version and satisfies(version, ">=2")):
+        return None
+    for mapped in opening.mapped:
+        if f"/{top}" in mapped.path and (made := _made_for_numpy_1(host, mapped.path)):
+            guard = Guard.FAILURE if made == "pybind11" else Guard.NOTHING
+            cause = f"{top} is compiled for NumPy 1; numpy {version} is installed."
+            hint = f"install NumPy 1, or a release of {top} that is compiled for NumPy 2"
+            command = install(host, "numpy<2")
+            words = "numpy.core.multiarray failed to import"
+            fault = Fault("unmet-requirement", "numpy<2", words, (), cause, hint, command)
+            return guard, Opening((fault,))
+    return None
+
+
+@once_per_host
+def _made_for_numpy_1(host: Host, path: str) -> str:
+    """Return "pybind11" or "C" for a file made with NumPy 1's C header alone by that, "" for another."""
+    if host.platform == "linux":
+        symbols = object_file(host, host.realpath(path)).symbols
+        if symbol("PyCapsule_GetPointer").hash not in symbols.lacking_by_hash:
+            return ""
+    data = host.read_bytes(path, _COMPILED_BYTES)
+    if b"numpy.core._multiarray_umath\0" not in data or b"numpy._core._multiarray_umath\0" in data:
+        return ""
+    return "pybind11" if b"pybind11" in data else "C"
+
+
+def install(host: Host, *arguments: str) -> str:
+    """Return the command that installs packages into a host's environment."""
+    python = str(host.python.get("executable", "") or "python")
+    return package_command(python, manager_of(host), "install", *arguments)
 
 
 def no_function(module: str, path: str) -> Fault:

@@ -37,6 +37,7 @@ from mlbackends.loading.environment import (
     no_function,
     no_module,
     providers,
+    refused_by_numpy,
 )
 from mlbackends.loading.fit import driver_faults, explained, glibc_faults
 from mlbackends.loading.imports import (
@@ -319,6 +320,9 @@ class _Packages:
             opening, modules = opened(self.environment, path, before)
             helped |= {path: modules} if modules else {}
             files |= {file.path: file for file in opening.files()}
+            refused = None if opening.faults else refused_by_numpy(host, opening, name)
+            if refused and refused[0] is Guard.NOTHING:
+                opening = refused[1]
             if opening.faults:
                 failing[path] = opening
         own = shared_objects(host, dist)

@@ -14,21 +14,15 @@ from msgspec.structs import replace
 from mlbackends.base.errors import NotALibrary, joined
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.host.python.installing import manager_of, package_command, quoted, reinstall_command
+from mlbackends.host.python.installing import manager_of, quoted, reinstall_command
 from mlbackends.host.python.packages import Distribution, conda_prefix, distributions, normalised, origin_of
 from mlbackends.host.python.requirements import can_be_met, unmet
 from mlbackends.host.python.wheel_files import is_altered
-from mlbackends.loading.environment import providers
+from mlbackends.loading.environment import install, providers
 from mlbackends.loading.imports import lost_files, shared_objects
 from mlbackends.loading.linker import ObjectFile, object_file
 from mlbackends.loading.preloads import torch_cuda
 from mlbackends.model.loading import Fault
-
-
-def install(host: Host, *arguments: str) -> str:
-    """Return the command that installs packages into a host's environment."""
-    python = str(host.python.get("executable", "") or "python")
-    return package_command(python, manager_of(host), "install", *arguments)
 
 
 def reinstall(host: Host, dist: Distribution) -> str:
