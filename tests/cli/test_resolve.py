@@ -267,6 +267,15 @@ def test_numpy_2_refuses_what_is_compiled_for_numpy_1(tmp_path: Path, text: str,
     assert (verdict == "loads") or page.endswith("-m pip install 'numpy<2'\n")
 
 
+def test_another_package_that_a_condition_leaves_out_costs_a_part(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "env", tmp_path / "env", symlinks=True)
+    (site,) = tmp_path.glob("env/lib/python*/site-packages")
+    init = "try:\n    import lacking\n    has = True\nexcept ImportError:\n    has = False\n"
+    shutil.copytree(site / "good", site / "choosing")
+    installed(site, "choosing", init=f"{init}from . import _C\nif has:\n    import lacking\n")
+    assert "choosing 1.0 does not load" not in resolved(tmp_path, "choosing").stdout
+
+
 @pytest.mark.parametrize("file", ["lib/libextra.so.1", "_unused.so", "_C.so"])
 def test_a_damaged_file_that_importing_the_package_does_without_costs_a_part(
     tmp_path: Path, file: str

@@ -169,7 +169,8 @@ class Environment:
             words = f"{lost}: No such file or directory" if is_empty else step.words
             opening = no_module(self.host, step.module, lost, words)
             is_gone = opening.faults[0].code == "missing-file"
-            passes = step.guard is Guard.CHOICE or (step.guard is Guard.ABSENCE and not step.words)
+            is_expected = step.guard in (Guard.ABSENCE, Guard.CONDITION) and not step.words
+            passes = is_expected or step.guard is Guard.CHOICE
             guard = Guard.FAILURE if passes or (is_empty and is_gone) else step.guard
             yield step._replace(guard=guard), opening
         elif step.is_extension:
@@ -187,7 +188,7 @@ class Environment:
         ):
             for below, opening in self.import_module(process, step.module):
                 is_absent = opening.faults[0].message.startswith("No module named")
-                passes = is_absent and step.guard is not Guard.NOTHING
+                passes = step.guard >= (Guard.ABSENCE if is_absent else Guard.CONDITION)
                 yield below._replace(guard=Guard.FAILURE if passes else max(below.guard, step.guard)), opening
 
     @cached_property

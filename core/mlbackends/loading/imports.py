@@ -63,12 +63,14 @@ class Guard(IntEnum):
     """What an import may come to without the failure of the package; of several the last one counts."""
 
     NOTHING = 0
-    #: It is expected that the module is not installed, or a condition decides.
+    #: It is expected that the module is not installed.
     ABSENCE = 1
-    #: A condition that is not known here chooses among modules.
-    CHOICE = 2
+    #: A condition decides that is not known here: of another package, whether it could be imported.
+    CONDITION = 2
+    #: Such a condition chooses among modules.
+    CHOICE = 3
     #: Each failure is handled, or a condition asks for something that may be missing.
-    FAILURE = 3
+    FAILURE = 4
 
 
 class Import(NamedTuple):
@@ -338,7 +340,7 @@ def _statements(
                 answer = _decided(statement.test, known)
                 asks = any(isinstance(node, ast.Call | ast.Subscript) for node in ast.walk(statement.test))
                 is_choice = all(any(_statements(b, guard, known)) for b in (statement.body, statement.orelse))
-                unknown = Guard.FAILURE if asks else Guard.CHOICE if is_choice else Guard.ABSENCE
+                unknown = Guard.FAILURE if asks else Guard.CHOICE if is_choice else Guard.CONDITION
                 for branch, value in ((statement.body, True), (statement.orelse, False)):
                     if answer is None or answer is value:
                         yield from _statements(

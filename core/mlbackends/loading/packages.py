@@ -524,7 +524,7 @@ def _imported_first(host: Host, dist: Distribution) -> tuple[str, ...]:
         for step in takewhile(lambda step: not step.is_extension, imports_of(host, module)):
             top = step.module.partition(".")[0]
             owner = distribution(host, top) if step.guard is Guard.NOTHING else None
-            has_row = step.guard <= Guard.ABSENCE and preload_of(host, top)
+            has_row = step.guard <= Guard.CONDITION and preload_of(host, top)
             if top != module and (has_row or (owner and shared_objects(host, owner))):
                 first[top] = None
     return tuple(first)
