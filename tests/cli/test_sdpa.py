@@ -529,6 +529,12 @@ def test_explain_marks_known_wrong_choices_in_every_form() -> None:
     assert "at best" in ran(*page, "--format", "markdown").stdout
 
 
+def test_the_least_time_is_in_the_unit_that_fits_and_left_out_for_no_work() -> None:
+    large = ran("explain", "--shape", "8,64,1000000,256", "--device", "h100", "--backward").stdout
+    assert "at best 1,325 s for the backward pass" in large
+    assert "at best" not in ran("explain", "--shape", "0,8,128,64", "--device", "h100").stdout
+
+
 @pytest.mark.parametrize("words", ["--torch 2", "--torch ,", "--cuda abc", "--rocm 1e9", "--driver -1"])
 def test_explain_refuses_what_is_not_a_version(words: str) -> None:
     done = ran("explain", *SHAPE, "--device", "h100", *words.split())

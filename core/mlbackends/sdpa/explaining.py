@@ -111,7 +111,7 @@ def _bound(problem: AttentionProblem) -> Bound | None:
 
     moved = least_bytes(problem)
     least = product.seconds(flops(problem), moved, problem.dtype)
-    if least is None:
+    if least is None or not least[0]:
         return None
     # The scores are written, read by softmax, which writes the weights, and read for the second product.
     # What a cache can hold in between need not be moved.

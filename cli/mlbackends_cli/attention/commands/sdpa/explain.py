@@ -106,6 +106,8 @@ def _bound_text(explained: Explained) -> str:
 
 
 def _time(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:,.3g} s" if seconds < 100 else f"{seconds:,.0f} s"
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.3g} µs"
 
 
