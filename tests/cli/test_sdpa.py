@@ -529,6 +529,12 @@ def test_explain_marks_known_wrong_choices_in_every_form() -> None:
     assert "at best" in ran(*page, "--format", "markdown").stdout
 
 
+def test_the_matrix_is_a_block_of_code_in_markdown() -> None:
+    done = ran("explain", *SHAPE, "--device", "b200,h100", "--matrix", "--format", "markdown")
+    assert done.stdout.startswith("```text\n--shape") and done.stdout.endswith("```\n")
+    assert "h100-sxm" in done.stdout and "| whose |" not in done.stdout
+
+
 def test_the_least_time_is_in_the_unit_that_fits_and_left_out_for_no_work() -> None:
     large = ran("explain", "--shape", "8,64,1000000,256", "--device", "h100", "--backward").stdout
     assert "at best 1,325 s for the backward pass" in large

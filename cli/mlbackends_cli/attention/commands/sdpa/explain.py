@@ -70,7 +70,9 @@ def command(
     explaining.chosen_backends(required)
     among = (*names, *required) if names else ()
     explanation = explaining.explain(wordings, among, releases(torch or ""), versions)
-    own = {"table": matrix_text if matrix else printed, "markdown": markdown}
+    own = {"table": printed, "markdown": markdown}
+    if matrix:
+        own = {"table": matrix_text, "markdown": matrix_markdown}
     formats.show(explanation, own, details=details, **words)
     is_met = all(problem.answered for problem in explanation.problems)
     for name in dict.fromkeys(required):
@@ -133,6 +135,11 @@ def matrix_text(explanation: Explanation, page: Page) -> str:
     if explanation.torch_basis:
         found += [page.styled(explanation.torch_basis, "dim")]
     return page.fitted("\n".join(found) + "\n")
+
+
+def matrix_markdown(explanation: Explanation, page: Page) -> str:
+    """Return the rows of `matrix_text` as a block of code."""
+    return f"```text\n{matrix_text(explanation, replace(page, color=False))}```\n"
 
 
 def _summary(problem: Explained, names: Sequence[str]) -> tuple[str, ...]:
