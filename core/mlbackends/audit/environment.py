@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from mlbackends.audit.hazard import ReportView
 from mlbackends.base.patterns import pattern
 from mlbackends.host.python.installing import package_command, quoted, reinstall_command
+from mlbackends.host.python.requirements import narrowed
 
 _PLAIN = pattern(r"[\w.,:/=+*;@%{}()~\[\]-]{1,80}")
 _INTEGER = pattern(r"\s*([+-]?)(?:0[xX]([0-9a-fA-F]{1,30})|(0[0-7]{0,30})|([1-9]\d{0,30}))")
@@ -78,7 +79,7 @@ def install_unmet(report: ReportView, rows: Sequence[Mapping[str, str]], *, by_p
             extras |= {*filter(None, row.get("extras", "").split(","))}
             clauses |= {*filter(None, row.get("wanted", "").split(","))}
     requirements = [
-        name + f"[{','.join(sorted(extras))}]" * bool(extras) + ",".join(sorted(clauses))
+        name + f"[{','.join(sorted(extras))}]" * bool(extras) + narrowed(clauses)
         for name, (extras, clauses) in sorted(wanted.items())
     ]
     if by_package or len(requirements) > _LISTED:

@@ -16,7 +16,7 @@ from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.installing import manager_of, quoted, reinstall_command
 from mlbackends.host.python.packages import Distribution, conda_prefix, distributions, normalised, origin_of
-from mlbackends.host.python.requirements import can_be_met, unmet
+from mlbackends.host.python.requirements import can_be_met, narrowed, unmet
 from mlbackends.host.python.wheel_files import is_altered
 from mlbackends.loading.environment import install, providers
 from mlbackends.loading.imports import lost_files, shared_objects
@@ -145,9 +145,9 @@ def _missing_module(host: Host, name: str) -> tuple[str, str]:
     alike = [wanted] if wanted in lacking else [need for need in lacking if wanted in need.split("-")]
     if len(alike) == 1:
         wishes = {package: wish for package, wish in lacking[alike[0]].items() if wish}
-        clauses = sorted({clause for wish in wishes.values() for clause in wish.split(",")})
-        if can_be_met(",".join(clauses)):
-            return "", install(host, alike[0] + ",".join(clauses))
+        clauses = narrowed({clause for wish in wishes.values() for clause in wish.split(",")})
+        if can_be_met(clauses):
+            return "", install(host, alike[0] + clauses)
         needs = joined([f"{package} needs {alike[0]}{wish}" for package, wish in wishes.items()])
         return f"no version fits all: {needs}; upgrade or remove one of them", ""
     return ("", install(host, known)) if known else (f"install the package that has the module {top}", "")

@@ -8,11 +8,12 @@ whole survey, so lines that few comparisons settle are settled here.
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
 from mlbackends.base.patterns import pattern
+from mlbackends.base.quantities import dotted_numbers
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import (
     Distribution,
@@ -222,6 +223,18 @@ def satisfies(version: str, clauses: str) -> bool | None:
         return None
     results = [_fits(version, sign, required) for sign, required in comparisons]
     return False if False in results else None if None in results else True
+
+
+def narrowed(clauses: Iterable[str]) -> str:
+    """Return clauses as one text, of those that bound a plain version only the narrowest: "<3,>=2.0.2"."""
+    kept: dict[str, str] = {}
+    for clause in sorted(clauses):
+        sign, version = clause.rstrip("0123456789."), clause.lstrip("<>=! ")
+        bound = sign if sign in ("<", ">=") and dotted_numbers(version) else clause
+        known = dotted_numbers(kept.get(bound, clause).lstrip("<>= "))
+        if bound not in kept or (dotted_numbers(version) < known) is (sign == "<"):
+            kept[bound] = clause
+    return ",".join(sorted(kept.values()))
 
 
 def can_be_met(clauses: str) -> bool:

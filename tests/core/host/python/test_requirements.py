@@ -7,7 +7,7 @@ import pytest
 
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distributions
-from mlbackends.host.python.requirements import Requirement, holds, marker_environment, required
+from mlbackends.host.python.requirements import Requirement, holds, marker_environment, narrowed, required
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,3 +136,15 @@ def test_a_machine_that_tells_nothing_has_few_variables(tmp_path: Path) -> None:
 
     assert "platform_machine" not in environment
     assert "python_version" not in environment
+
+
+@pytest.mark.parametrize(
+    ("clauses", "text"),
+    [
+        ("<2.8,<3,>=1.20.0,>=1.4,>=2,>=2.0.2", "<2.8,>=2.0.2"),
+        ("==2.9.0,==2.9.1", "==2.9.0,==2.9.1"),
+        ("!=1.5,<2,>=1.3.dev0,>=1.20,~=1.4", "!=1.5,<2,>=1.20,>=1.3.dev0,~=1.4"),
+    ],
+)
+def test_of_several_bounds_the_narrowest_is_installed(clauses: str, text: str) -> None:
+    assert narrowed(clauses.split(",")) == text
