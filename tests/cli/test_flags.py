@@ -11,6 +11,7 @@ from running import backends
 
 from mlbackends.sdpa import avoiding
 from mlbackends.sdpa.switches import SWITCHES as ATTENTION
+from mlbackends.sdpa.switches import SDPBackend
 from mlbackends.switches.table import SWITCHES
 
 if TYPE_CHECKING:
@@ -202,8 +203,8 @@ def test_what_is_known_to_be_wrong_on_a_device_is_switched_off() -> None:
 
     for report in avoiding.torch_reports("h100"):
         assert report.source in done.stderr
-    for kind in avoiding.known_wrong_kinds("h100"):
-        assert variables[SWITCHES[ATTENTION[kind]].variable] == "0"
+    for name in avoiding.known_wrong_kinds("h100"):
+        assert variables[SWITCHES[ATTENTION[SDPBackend[name]]].variable] == "0"
 
 
 def test_without_a_report_the_assumed_torch_is_named() -> None:

@@ -334,11 +334,15 @@ def test_what_a_package_opens_by_a_pattern_and_has_lost_is_installed_again(tmp_p
     assert page.endswith("pip install --force-reinstall --no-deps opencv-python==4.9\n")
 
 
-def test_a_package_without_a_list_of_its_files_cannot_be_judged(tmp_path: Path) -> None:
+def test_a_package_without_a_list_of_its_files_is_judged_by_what_has_its_name(tmp_path: Path) -> None:
     site = empty_environment(tmp_path)
-    compiled(site / "bare/_C.so", "")
+    compiled(site / "bare/_C.so", "void *PyInit__C(void) { return 0; }")
     installed(site, "bare")
     (site / "bare-1.0.dist-info/RECORD").unlink()
+    assert resolved(tmp_path, "bare").returncode == 0
+    (site / "bare/_C.so").write_bytes(b"no library")
+    assert resolved(tmp_path, "bare").returncode == 1
+    (site / "bare").rename(site / "other")
     done = resolved(tmp_path, "bare")
     assert (done.returncode, "bare-1.0.dist-info/RECORD: No such file" in done.stdout) == (3, True)
 

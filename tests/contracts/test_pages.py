@@ -101,6 +101,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pages")
     for name in LOGS:
         shutil.copy(ROOT / "tests/traces/torch-2.13-onednn-level2.log", folder / name)
+    for name in ("issue.txt", "issue.md"):
+        (folder / name).write_text("ModuleNotFoundError: No module named 'torch'\n")
     (folder / "run.toml").write_text("[cudnn]\nbenchmark = true\n")
     run(["audit", "--init", "--output", "before.toml", "--depth", "found"], folder)
     shutil.copy(folder / "before.toml", folder / "backends.toml")

@@ -6,7 +6,6 @@ from mlbackends.sdpa import named_devices
 from mlbackends.sdpa.named_devices import NamedDevice
 from mlbackends.sdpa.problem_text import Wording, parse
 from mlbackends.sdpa.rules.environment import environment_elsewhere
-from mlbackends.sdpa.switches import SWITCHES, SDPBackend
 
 
 def torch_reports(device: str = "") -> tuple[Entry, ...]:
@@ -26,10 +25,9 @@ def reported_problems(device: str = "") -> tuple[Wording, ...]:
     return tuple(wording for line in lines for wording in parse(f"--device {name} {line}"))
 
 
-def known_wrong_kinds(device: str = "") -> tuple[SDPBackend, ...]:
-    """Return the kinds of torch's attention backends with such reports, without MATH, the fallback."""
-    names = {name for entry in torch_reports(device) for name in entry.backends}
-    return tuple(kind for kind in SWITCHES if kind.name in names and kind is not SDPBackend.MATH)
+def known_wrong_kinds(device: str = "") -> frozenset[str]:
+    """Return the names of torch's attention backends with such reports, without MATH, the fallback."""
+    return frozenset(name for entry in torch_reports(device) for name in entry.backends) - {"MATH"}
 
 
 def _device(name: str) -> NamedDevice:

@@ -87,7 +87,7 @@ def sdpa_kernel(
         from mlbackends.sdpa.avoiding import known_wrong_kinds
 
         wrong = known_wrong_kinds()
-        enabled = [kind for kind in enabled if kind not in wrong]
+        enabled = [kind for kind in enabled if kind.name not in wrong]
     if is_compiling():  # a graph is being captured: the scope becomes part of it, nothing is switched now
         begin_in_graph(tuple([kind.name for kind in enabled]), set_priority)
         try:

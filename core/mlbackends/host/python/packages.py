@@ -127,7 +127,8 @@ def listed_files(record: bytes, ending: re.Pattern[bytes]) -> Iterator[str]:
 def contents(host: Host, dist: Distribution) -> tuple[str, bytes]:
     """Return the folder of a distribution's files, and its RECORD.
 
-    Of an editable install those are the folder of its sources, and a list of the files that are there.
+    Of an editable install those are the folder of its sources, and a list of the files that are there; where
+    there is no RECORD, the files below the package's names.
     """
     folder, names = _sources(host, dist)
     if not folder:
@@ -141,15 +142,17 @@ def contents(host: Host, dist: Distribution) -> tuple[str, bytes]:
 
 
 def _sources(host: Host, dist: Distribution) -> tuple[str, list[str]]:
-    """Return the folder of an editable install's sources, "" for any other, and the names at its top.
+    """Return the folder of an install whose RECORD does not have its files, else "", and the names in it.
 
     The finder of setuptools lists them, or a .pth has the folder; the metadata behind an egg-link is in it.
     Where compiled files were installed all the same, as by scikit-build-core, those count.
     """
     record = record_bytes(host, dist)
     names = host.read(f"{dist.info}/top_level.txt").split() if b".pth," in record or not record else []
-    if not record and dist.info.endswith(".egg-info") and not dist.folder.endswith("-packages"):
-        return dist.folder, names
+    if not record and dist.info:  # behind an egg-link, or as Debian installs: what has the package's names
+        there = [entry.partition(".")[0] for entry in host.listdir(dist.folder)]
+        names = names or [name for name in there if normalised(name) == dist.name]
+        return dist.folder * bool(names), names
     for file in () if _INSTALLED.search(record) else listed_files(record, _EDITABLE):
         lines = host.read(f"{dist.folder}/{file}", 1 << 20).splitlines() if "/" not in file else []
         for line in lines:

@@ -172,13 +172,14 @@ def _avoid_known_wrong(device: str) -> dict[str, str]:
     kinds, reports = known_wrong_kinds(device), torch_reports(device)
     for report in reports:
         variables |= report.variables
-        is_avoided = report.variables or {kind.name for kind in kinds} & {*report.backends}
+        is_avoided = report.variables or kinds.intersection(report.backends)
         left = "" if is_avoided else f"; no variable avoids it: {report.instead}"
         log(f"{report.source}: {report.title}{left}")
     if not reports:
         log(f"no report of wrong numbers is about this device; {basis(installed_torch())}")
-    for kind in kinds:
-        store.write(ATTENTION[kind], False)
+    for kind, name in ATTENTION.items():
+        if kind.name in kinds:
+            store.write(name, False)
     return variables
 
 
