@@ -99,8 +99,9 @@ def test_a_product_that_is_wrong_keeps_openblas_below_usable(asked: Asked, fake_
 
 
 def test_an_openblas_that_returns_no_text_is_not_asked_further_for_it(
-    asked: Asked, fake_library: FakeLibrary
+    asked: Asked, fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
     source = "char *openblas_get_config(void) { return 0; }\n" + RIGHT.replace("DGEMM", "dgemm_")
     path = fake_library("openblas", "libopenblas.so.0", source=source)
 

@@ -21,9 +21,10 @@ _PROBES = {
     "driver": "nvidia",
 }
 _MOST_TITLES = 3
-#: What models compute all the time; a report about another operation, or about rare values on CPUs, is a
-#: note. One about rare values of another operation is left out.
+#: What models compute all the time, and the calls that do; a report about another call, or about rare values
+#: on CPUs, is a note. One about rare values of another operation is left out.
 _EVERYWHERE = ("attention", "gemm")
+_USUAL = ("scaled_dot_product_attention", "matmul", "bmm", "sdpa_backward", "cblas_sgemm", "flash_attn_func")
 
 
 def known_wrong_numbers(report: ReportView) -> Symptoms:
@@ -62,7 +63,7 @@ def known_wrong_numbers(report: ReportView) -> Symptoms:
 
 def _is_rare(entry: Entry) -> bool:
     is_odd = entry.platforms == ("cpu",) and bool(entry.unpredictable)
-    return entry.operation not in _EVERYWHERE or is_odd
+    return entry.operation not in _EVERYWHERE or is_odd or not entry.function.endswith(_USUAL)
 
 
 def _installed(entry: Entry, place: Place) -> str:
