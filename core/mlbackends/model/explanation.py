@@ -7,6 +7,7 @@ from mlbackends.model.problem import AttentionProblem, Verdict
 
 SCHEMA = "backends.sdpa-explain/1"
 LIST_SCHEMA = "backends.sdpa-list/1"
+ENGINE_SCHEMA = "backends.sdpa-engine/1"
 
 
 class Bound(Struct, frozen=True):
@@ -65,6 +66,50 @@ class Explanation(Struct, frozen=True):
     torch: str
     problems: tuple[Explained, ...]
     torch_basis: str = ""
+
+
+class EngineVerdict(Struct, frozen=True):
+    """One of an engine's backends; reasons: all that speaks against it, none if it can."""
+
+    backend: str
+    reasons: tuple[Reason, ...] = ()
+
+
+class EngineLayers(Struct, frozen=True):
+    """What an engine would choose for the layers of one kind.
+
+    kind: full attention or sliding window. chosen: a backend, "" if the engine raises an error. facts: what it
+    depends on. verdicts: in the order in which the engine asks its backends.
+    """
+
+    kind: str
+    chosen: str
+    facts: dict[str, bool | int | str | None]
+    verdicts: tuple[EngineVerdict, ...]
+
+
+class EngineExplanation(Struct, frozen=True):
+    """The record of `backends sdpa explain --engine`.
+
+    release: whose rules these are. model: the file that was read. assumed: what the answer depends on that
+    no file states. source: where the engine decides.
+    """
+
+    schema: str
+    tool: str
+    engine: str
+    release: str
+    model: str
+    device: str
+    device_title: str
+    layers: tuple[EngineLayers, ...]
+    assumed: str
+    source: str
+
+    @property
+    def answered(self) -> bool:
+        """Whether a backend supports every kind of layer."""
+        return all(kind.chosen for kind in self.layers)
 
 
 class BackendEntry(Struct, frozen=True):

@@ -1,0 +1,233 @@
+"""Which attention backend an inference engine chooses for a model, and why not the others.
+
+NAME.toml has the rules of one engine: `order`, the backends in the order in which it asks them, the first that
+applies; `backend`, what each supports; `refusal`, what more speaks against one; and `fact`, what follows from the
+rest. A row applies to the releases from `since` and before `until`, where `when` describes the facts: each is the
+value, one of a list, or within a table of min, max, not, multiple and not_multiple.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from mlbackends.base.errors import BadInput, UnknownName, some
+from mlbackends.base.quantities import dotted_numbers
+from mlbackends.base.reasons import Reason
+from mlbackends.base.tables import table
+from mlbackends.base.version import __version__
+from mlbackends.host.files import named_bytes
+from mlbackends.model.explanation import ENGINE_SCHEMA, EngineExplanation, EngineLayers, EngineVerdict
+from mlbackends.sdpa import named_devices
+
+Facts = dict[str, Any]
+#: The engines whose rules are recorded.
+NAMES = tuple(sorted(name[:-5] for name in os.listdir(os.path.dirname(__file__)) if name.endswith(".toml")))
+#: A config.json has some kilobytes; one with tables of a quantization, up to a few megabytes.
+_MOST_TEXT = 16_000_000
+
+
+def explain(engine: str, model: str, device: str, kv_dtype: str = "auto", block_size: int = 0) -> EngineExplanation:
+    """Return what an engine would choose for each kind of layer of a model.
+
+    engine: its name, or vllm==0.32 for a release; the newest one recorded without. model: a config.json of
+    Hugging Face, or its folder. Raises BadInput and UnknownName, for what the rules do not cover as well.
+    """
+    name, _, version = engine.replace(" ", "").partition("==")
+    if name not in NAMES:
+        raise UnknownName("engine", name, NAMES)
+    rules = table(f"sdpa/engines/{name}.toml")
+    release = _release(rules, version)
+    place = named_devices.device(device)
+    capability = round(float(place.device.capability) * 10) if place.device.kind in rules["kinds"] else 0
+    if capability < rules["least_capability"]:
+        wanted = "an NVIDIA GPU of compute capability 7.0 or newer, such as --device h100"
+        raise BadInput(f"{place.name}: the recorded rules of {rules['name']} are for others", f"name {wanted}")
+    if kv_dtype not in rules["kv_dtypes"]:
+        raise UnknownName("type of a KV cache", kv_dtype, tuple(rules["kv_dtypes"]))
+    config = _config(model)
+    _refuse_unknown(rules, config, kv_dtype)
+    given = {"capability": capability, "kv_dtype": kv_dtype, "block_size": block_size or None}
+    layers = tuple(
+        _layers(rules, release, kind, _model_facts(rules, config) | given | {"window": kind == "sliding window"})
+        for kind in _kinds(config)
+    )
+    return EngineExplanation(
+        ENGINE_SCHEMA,
+        f"backends {__version__}",
+        rules["name"],
+        ".".join(map(str, release)),
+        model,
+        place.name,
+        place.title,
+        layers,
+        rules["assumed"],
+        rules["source"],
+    )
+
+
+def verdicts(rules: Mapping[str, Any], release: tuple[int, ...], facts: Facts) -> tuple[EngineVerdict, ...]:
+    """Return the verdict of each backend, in the order in which the engine asks them."""
+    order = next(row["backends"] for row in rules["order"] if _applies(row, release, facts))
+    return tuple(EngineVerdict(name, reasons(rules, release, name, facts)) for name in order)
+
+
+def derived(rules: Mapping[str, Any], release: tuple[int, ...], facts: Facts) -> Facts:
+    """Return the facts with those that follow from them."""
+    facts = facts | {"major": facts["capability"] // 10}
+    settled: set[str] = set()
+    for row in rules["fact"]:
+        if row["name"] not in settled and _applies(row, release, facts):
+            facts[row["name"]] = row["value"]
+            settled.add(row["name"])
+    return facts
+
+
+#: What a backend may support: its key, the fact, and how the fact is called.
+_LISTS = {"head_sizes": "head_size", "dtypes": "dtype", "kv_dtypes": "kv_dtype"}
+_WORDS = {"head_size": "head size", "dtype": "element type", "kv_dtype": "KV cache of type"}
+_FLAGS = {
+    "mla": ("MLA", "it is for MLA only"),
+    "sparse": ("sparse attention", "it is for sparse attention only"),
+    "sinks": ("attention sinks", ""),
+    "window": ("a sliding window", ""),
+}
+
+
+def reasons(rules: Mapping[str, Any], release: tuple[int, ...], name: str, facts: Facts) -> tuple[Reason, ...]:
+    """Return all that speaks against a backend. facts: with the derived ones."""
+    (row,) = (row for row in rules["backend"] if row["name"] == name)
+    found = []
+    for key, fact in _LISTS.items():
+        if row.get(key) and facts[fact] not in row[key]:
+            supported = ", ".join(map(str, row[key]))
+            found.append(Reason(fact.replace("_", "-"), f"{_WORDS[fact]} {facts[fact]}; supported: {supported}"))
+    block = facts["block_size"]
+    if block and row.get("block_sizes") and not any(block % size == 0 for size in row["block_sizes"]):
+        multiples = " or ".join(map(str, row["block_sizes"]))
+        found.append(Reason("block-size", f"block size {block}; needs a multiple of {multiples}"))
+    for fact, (what, only) in _FLAGS.items():
+        if facts[fact] and not row.get(fact):
+            found.append(Reason(fact, f"{what} is not supported"))
+        elif only and row.get(fact) and not facts[fact]:
+            found.append(Reason(fact, only))
+    if "capability" in row and not _is(row["capability"], facts["capability"]):
+        span = " to ".join(f"{row['capability'][end] / 10}" for end in ("min", "max") if end in row["capability"])
+        at_least = "" if "max" in row["capability"] else " or newer"
+        seen = facts["capability"] / 10
+        found.append(Reason("capability", f"compute capability {seen}; needs {span}{at_least}"))
+    found += (
+        Reason(rule["code"], rule["why"])
+        for rule in rules["refusal"]
+        if name in ([rule["backend"]] if isinstance(rule["backend"], str) else rule["backend"])
+        and _applies(rule, release, facts)
+    )
+    return tuple(found)
+
+
+def _applies(row: Mapping[str, Any], release: tuple[int, ...], facts: Facts) -> bool:
+    """Return whether a row is for a release, and for these facts."""
+    if release < dotted_numbers(row.get("since", "0")):
+        return False
+    if "until" in row and release >= dotted_numbers(row["until"]):
+        return False
+    return all(_is(wanted, facts[name]) for name, wanted in row.get("when", {}).items())
+
+
+def _is(wanted: Any, value: Any) -> bool:
+    """Return whether a value is what a condition describes; what is not known is in no range."""
+    if isinstance(wanted, list):
+        return value in wanted
+    if not isinstance(wanted, dict):
+        return bool(value == wanted)
+    if "not" in wanted:
+        return value not in wanted["not"]
+    if value is None:
+        return False
+    tests = (
+        value >= wanted.get("min", value),
+        value <= wanted.get("max", value),
+        value % wanted.get("multiple", 1) == 0,
+        "not_multiple" not in wanted or value % wanted["not_multiple"] != 0,
+    )
+    return all(tests)
+
+
+def _release(rules: Mapping[str, Any], version: str) -> tuple[int, ...]:
+    """Return the release whose rules are meant. Raises BadInput for one that is not recorded."""
+    found = dotted_numbers(version or rules["releases"][-1])
+    if ".".join(map(str, found[:2])) not in rules["releases"]:
+        recorded = f"recorded: {', '.join(rules['releases'])}"
+        raise BadInput(f"the rules of {rules['name']} {version[:40]} are not recorded", recorded)
+    return found
+
+
+def _config(path: str) -> Mapping[str, Any]:
+    """Return a model's configuration. Raises BadInput."""
+    file = os.path.join(path, "config.json") if os.path.isdir(path) else path
+    try:
+        config = msgspec.json.decode(named_bytes(file, _MOST_TEXT, "config.json of a model"))
+    except msgspec.DecodeError as error:
+        raise BadInput(f"{file} is not JSON: {error}") from error
+    if not isinstance(config, dict) or not config.get("architectures"):
+        raise BadInput(f"{file} is not the config.json of a model: it has no architectures")
+    return config
+
+
+def _refuse_unknown(rules: Mapping[str, Any], config: Mapping[str, Any], kv_dtype: str) -> None:
+    """Raise BadInput for a model that the engine chooses for by rules which are not recorded."""
+    name = config["architectures"][0]
+    if name not in rules["architectures"]:
+        why = f"{rules['name']}'s choice for {name} is not recorded: it may follow rules of its own"
+        raise BadInput(why, f"recorded: {some(tuple(rules['architectures']))}")
+    quantized = config.get("quantization_config") or {}
+    caches = ("kv_cache_scheme", "kv_cache_quant_algo", "kv_cache_dtype")
+    if kv_dtype == "auto" and any(quantized.get(key) for key in caches):
+        raise BadInput("this model states a quantized KV cache", "name its type, such as --kv-dtype fp8")
+
+
+def _model_facts(rules: Mapping[str, Any], config: Mapping[str, Any]) -> Facts:
+    """Return the facts that a configuration states. Raises BadInput."""
+    heads, hidden = config.get("num_attention_heads"), config.get("hidden_size")
+    rank, rope = config.get("kv_lora_rank"), config.get("qk_rope_head_dim", 0)
+    mla = bool(config.get("model_type") in rules["mla_types"] and rank)
+    head_size = rank + rope if mla else config.get("head_dim") or (hidden and heads and hidden // heads)
+    if not isinstance(head_size, int) or not isinstance(heads, int):
+        raise BadInput("this config.json has no head_dim, nor num_attention_heads with hidden_size")
+    dtype = config.get("dtype") or config.get("torch_dtype") or "float32"
+    if dtype not in rules["dtypes"]:
+        raise UnknownName("element type of a model", str(dtype), tuple(rules["dtypes"]))
+    return {
+        "architecture": config["architectures"][0],
+        "heads": heads,
+        "head_size": head_size,
+        "dtype": dtype,
+        "mla": mla,
+        "sparse": mla and "index_topk" in config,
+        "sinks": config["architectures"][0] in rules["with_sinks"],
+        "softcap": bool(config.get("attn_logit_softcapping")),
+        "kv_lora_rank": rank,
+        "qk_rope_head_dim": rope,
+        "qk_nope_head_dim": config.get("qk_nope_head_dim", 1),
+        "index_topk": config.get("index_topk"),
+    }
+
+
+def _kinds(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the kinds of layers: with a sliding window, and with full attention."""
+    types = config.get("layer_types")
+    if types:
+        names = ("sliding window" if kind == "sliding_attention" else "full attention" for kind in types)
+        return tuple(dict.fromkeys(names))
+    slides = config.get("sliding_window") and config.get("use_sliding_window", True)
+    return ("sliding window" if slides else "full attention",)
+
+
+def _layers(rules: Mapping[str, Any], release: tuple[int, ...], kind: str, facts: Facts) -> EngineLayers:
+    """Return the verdicts on one kind of layers."""
+    facts = derived(rules, release, facts)
+    found = verdicts(rules, release, facts)
+    chosen = next((verdict.backend for verdict in found if not verdict.reasons), "")
+    shown = ("head_size", "dtype", "kv_dtype", "block_size", "mla", "sparse", "sinks")
+    return EngineLayers(kind, chosen, {name: facts[name] for name in shown}, found)
