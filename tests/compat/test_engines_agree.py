@@ -39,7 +39,30 @@ def configuration(draw: random.Random, kv_dtypes: list[str]) -> dict[str, Any]:
     mla = draw.random() < 0.5
     heads = draw.choice([1, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128])
     rank, rope = draw.choice([256, 448, 512, 512, 512]), draw.choice([0, 32, 64, 64, 64])
-    sizes = [16, 24, 32, 40, 64, 72, 80, 96, 100, 112, 128, 160, 192, 248, 256, 257, 264, 320, 384, 512, 520, 576]
+    sizes = [
+        16,
+        24,
+        32,
+        40,
+        64,
+        72,
+        80,
+        96,
+        100,
+        112,
+        128,
+        160,
+        192,
+        248,
+        256,
+        257,
+        264,
+        320,
+        384,
+        512,
+        520,
+        576,
+    ]
     sparse = mla and draw.random() < 0.5
     return {
         "architecture": "",
@@ -96,7 +119,9 @@ def test_vllm_chooses_what_the_rules_say() -> None:
         ours = (chosen, [verdict.backend for verdict in verdicts], codes)
         if ours != (answer["chosen"], answer["order"], expected):
             differing = {name for name in {*codes, *expected} if codes.get(name) != expected.get(name)}
-            wrong.append((facts, chosen, answer["chosen"], [(n, codes.get(n), expected.get(n)) for n in differing]))
+            wrong.append(
+                (facts, chosen, answer["chosen"], [(n, codes.get(n), expected.get(n)) for n in differing])
+            )
 
     assert not wrong, f"{len(wrong)} of {len(asked)} disagree, such as {wrong[:3]}"
     assert len({answer["chosen"] for answer in theirs}) > 8

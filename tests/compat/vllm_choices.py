@@ -86,10 +86,10 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.is_last, self.root = is_last, root
 
     def find_spec(self, name: str, _path: Any = None, _target: Any = None) -> Any:
-        if name.split(".")[0] == "vllm":
+        if name.split(".", maxsplit=1)[0] == "vllm":
             if self.is_last or name in REAL or (name.startswith("vllm.v1.attention.backends.")):
                 return None
-        elif not self.is_last or name.split(".")[0] in KEPT or not self.is_for_vllm():
+        elif not self.is_last or name.split(".", maxsplit=1)[0] in KEPT or not self.is_for_vllm():
             return None
         spec = importlib.machinery.ModuleSpec(name, self, is_package=True)
         folder = os.path.join(self.root, *name.split("."))
@@ -99,8 +99,8 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def is_for_vllm(self) -> bool:
         """Return whether a file of vLLM imports, rather than another package that tries what is installed."""
         frame = sys._getframe(2)
-        while frame and "importlib" in frame.f_code.co_filename:
-            frame = frame.f_back  # type: ignore[assignment]
+        while "importlib" in frame.f_code.co_filename and frame.f_back:
+            frame = frame.f_back
         return frame.f_code.co_filename.startswith(os.path.join(self.root, "vllm"))
 
     def create_module(self, spec: Any) -> ModuleType:
@@ -116,7 +116,7 @@ def selection() -> tuple[Any, SimpleNamespace, Any]:
     assert found, "vLLM is not installed"
     assert found.origin
     root = os.path.dirname(os.path.dirname(found.origin))
-    import torch.distributed  # before anything stands in for what it looks for
+
     sys.meta_path.insert(0, Finder(is_last=False, root=root))
     sys.meta_path.append(Finder(is_last=True, root=root))
     import vllm.config
@@ -131,20 +131,20 @@ def selection() -> tuple[Any, SimpleNamespace, Any]:
     vllm.config.cache.get_kv_cache_dtype_handler = lambda _name: None  # no plugin has registered one
     import vllm.platforms.cuda
 
-    class Platform(vllm.platforms.cuda.CudaPlatformBase):  # type: ignore[misc,name-defined]
+    class Platform(vllm.platforms.cuda.CudaPlatformBase):  # type: ignore[misc]
         @classmethod
         def get_device_capability(cls, device_id: int = 0) -> Any:
             del device_id
             return state.capability
 
     vllm.platforms.current_platform = Platform()
-    import vllm.utils.flashinfer as flashinfer
+    from vllm.utils import flashinfer
 
     flashinfer.has_flashinfer = lambda: True
     flashinfer.has_nvidia_artifactory = lambda: True
     flashinfer.has_flashinfer_sm90_nope_mla = lambda: True
     flashinfer.has_flashinfer_sparse_mla_sm120 = lambda: True
-    import vllm.v1.attention.selector as selector
+    from vllm.v1.attention import selector
 
     return Platform, state, selector
 
@@ -197,12 +197,16 @@ def main() -> None:
         heads = facts["heads"] if facts["mla"] else None
         valid, refused = platform.get_valid_backends(state.capability, config, heads)
         reasons = {backend.name: reasons for backend, (_, reasons) in refused.items()}
-        order = sorted([*((c.priority, c.backend.name) for c in valid), *((p, b.name) for b, (p, _) in refused.items())])
+        order = sorted(
+            [*((c.priority, c.backend.name) for c in valid), *((p, b.name) for b, (p, _) in refused.items())]
+        )
         try:
             path = platform.get_attn_backend_cls(None, config, heads)
         except ValueError:
             path = ""
-        names = {f"{c.backend_class.__module__}.{c.backend_class.__qualname__}": c.backend.name for c in valid}
+        names = {
+            f"{c.backend_class.__module__}.{c.backend_class.__qualname__}": c.backend.name for c in valid
+        }
         answer = {"chosen": names.get(path, path), "order": [name for _, name in order], "reasons": reasons}
         print(json.dumps(answer, default=repr))
 

@@ -78,8 +78,8 @@ class EngineVerdict(Struct, frozen=True):
 class EngineLayers(Struct, frozen=True):
     """What an engine would choose for the layers of one kind.
 
-    kind: full attention or sliding window. chosen: a backend, "" if the engine raises an error. facts: what it
-    depends on. verdicts: in the order in which the engine asks its backends.
+    kind: full attention or sliding window. chosen: a backend, "" if the engine raises an error. facts: what
+    it depends on. verdicts: in the order in which the engine asks its backends.
     """
 
     kind: str

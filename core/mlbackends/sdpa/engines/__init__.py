@@ -1,14 +1,14 @@
 """Which attention backend an inference engine chooses for a model, and why not the others.
 
-NAME.toml has the rules of one engine: `order`, the backends in the order in which it asks them, the first that
-applies; `backend`, what each supports; `refusal`, what more speaks against one; and `fact`, what follows from the
-rest. A row applies to the releases from `since` and before `until`, where `when` describes the facts: each is the
-value, one of a list, or within a table of min, max, not, multiple and not_multiple.
+NAME.toml has the rules of one engine: `order`, the backends in the order in which it asks them, the first
+row that applies; `backend`, what each supports; `refusal`, what else speaks against one; and `fact`, what
+follows from the rest. A row applies to the releases from `since` and before `until`, and to the facts that
+`when` describes: a value, a list of values, or a table of min, max, not, multiple and not_multiple.
 """
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -26,9 +26,36 @@ Facts = dict[str, Any]
 NAMES = tuple(sorted(name[:-5] for name in os.listdir(os.path.dirname(__file__)) if name.endswith(".toml")))
 #: A config.json has some kilobytes; one with tables of a quantization, up to a few megabytes.
 _MOST_TEXT = 16_000_000
+_QUANTIZED_CACHE = ("kv_cache_scheme", "kv_cache_quant_algo", "kv_cache_dtype")
+_Size = Annotated[int, msgspec.Meta(ge=0)]
+_Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
-def explain(engine: str, model: str, device: str, kv_dtype: str = "auto", block_size: int = 0) -> EngineExplanation:
+class _Config(msgspec.Struct, frozen=True):
+    """What is read of a config.json."""
+
+    architectures: Annotated[list[str], msgspec.Meta(min_length=1)]
+    num_attention_heads: _Count
+    model_type: str = ""
+    hidden_size: _Size = 0
+    head_dim: _Size | None = None
+    dtype: str | None = None
+    torch_dtype: str | None = None
+    kv_lora_rank: _Size | None = None
+    qk_rope_head_dim: _Size = 0
+    qk_nope_head_dim: _Size = 1
+    index_topk: _Size | None = None
+    sliding_window: int | None = None
+    use_sliding_window: bool = True
+    layer_types: list[str] | None = None
+    attn_logit_softcapping: float | None = None
+    is_causal: bool = True
+    quantization_config: dict[str, Any] = {}
+
+
+def explain(
+    engine: str, model: str, device: str, kv_dtype: str = "auto", block_size: int = 0
+) -> EngineExplanation:
     """Return what an engine would choose for each kind of layer of a model.
 
     engine: its name, or vllm==0.32 for a release; the newest one recorded without. model: a config.json of
@@ -43,14 +70,19 @@ def explain(engine: str, model: str, device: str, kv_dtype: str = "auto", block_
     capability = round(float(place.device.capability) * 10) if place.device.kind in rules["kinds"] else 0
     if capability < rules["least_capability"]:
         wanted = "an NVIDIA GPU of compute capability 7.0 or newer, such as --device h100"
-        raise BadInput(f"{place.name}: the recorded rules of {rules['name']} are for others", f"name {wanted}")
+        raise BadInput(
+            f"{place.name}: the recorded rules of {rules['name']} are for others", f"name {wanted}"
+        )
     if kv_dtype not in rules["kv_dtypes"]:
         raise UnknownName("type of a KV cache", kv_dtype, tuple(rules["kv_dtypes"]))
-    config = _config(model)
-    _refuse_unknown(rules, config, kv_dtype)
+    config = _config(model, rules)
+    if kv_dtype == "auto" and any(config.quantization_config.get(key) for key in _QUANTIZED_CACHE):
+        raise BadInput("this model states a quantized KV cache", "name its type, such as --kv-dtype fp8")
     given = {"capability": capability, "kv_dtype": kv_dtype, "block_size": block_size or None}
     layers = tuple(
-        _layers(rules, release, kind, _model_facts(rules, config) | given | {"window": kind == "sliding window"})
+        _layers(
+            rules, release, kind, _model_facts(rules, config) | given | {"window": kind == "sliding window"}
+        )
         for kind in _kinds(config)
     )
     return EngineExplanation(
@@ -90,19 +122,23 @@ _WORDS = {"head_size": "head size", "dtype": "element type", "kv_dtype": "KV cac
 _FLAGS = {
     "mla": ("MLA", "it is for MLA only"),
     "sparse": ("sparse attention", "it is for sparse attention only"),
-    "sinks": ("attention sinks", ""),
+    "sinks": ("attention with sinks", ""),
     "window": ("a sliding window", ""),
 }
 
 
-def reasons(rules: Mapping[str, Any], release: tuple[int, ...], name: str, facts: Facts) -> tuple[Reason, ...]:
+def reasons(
+    rules: Mapping[str, Any], release: tuple[int, ...], name: str, facts: Facts
+) -> tuple[Reason, ...]:
     """Return all that speaks against a backend. facts: with the derived ones."""
     (row,) = (row for row in rules["backend"] if row["name"] == name)
     found = []
     for key, fact in _LISTS.items():
         if row.get(key) and facts[fact] not in row[key]:
             supported = ", ".join(map(str, row[key]))
-            found.append(Reason(fact.replace("_", "-"), f"{_WORDS[fact]} {facts[fact]}; supported: {supported}"))
+            found.append(
+                Reason(fact.replace("_", "-"), f"{_WORDS[fact]} {facts[fact]}; supported: {supported}")
+            )
     block = facts["block_size"]
     if block and row.get("block_sizes") and not any(block % size == 0 for size in row["block_sizes"]):
         multiples = " or ".join(map(str, row["block_sizes"]))
@@ -113,7 +149,9 @@ def reasons(rules: Mapping[str, Any], release: tuple[int, ...], name: str, facts
         elif only and row.get(fact) and not facts[fact]:
             found.append(Reason(fact, only))
     if "capability" in row and not _is(row["capability"], facts["capability"]):
-        span = " to ".join(f"{row['capability'][end] / 10}" for end in ("min", "max") if end in row["capability"])
+        span = " to ".join(
+            f"{row['capability'][end] / 10}" for end in ("min", "max") if end in row["capability"]
+        )
         at_least = "" if "max" in row["capability"] else " or newer"
         seen = facts["capability"] / 10
         found.append(Reason("capability", f"compute capability {seen}; needs {span}{at_least}"))
@@ -163,65 +201,64 @@ def _release(rules: Mapping[str, Any], version: str) -> tuple[int, ...]:
     return found
 
 
-def _config(path: str) -> Mapping[str, Any]:
-    """Return a model's configuration. Raises BadInput."""
+def _config(path: str, rules: Mapping[str, Any]) -> _Config:
+    """Return a model's configuration. Raises BadInput, for one that the rules do not cover as well."""
     file = os.path.join(path, "config.json") if os.path.isdir(path) else path
     try:
-        config = msgspec.json.decode(named_bytes(file, _MOST_TEXT, "config.json of a model"))
-    except msgspec.DecodeError as error:
-        raise BadInput(f"{file} is not JSON: {error}") from error
-    if not isinstance(config, dict) or not config.get("architectures"):
-        raise BadInput(f"{file} is not the config.json of a model: it has no architectures")
+        raw = msgspec.json.decode(named_bytes(file, _MOST_TEXT, "config.json of a model"))
+        config = msgspec.convert(raw, _Config)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise BadInput(f"{file} is not the config.json of a model: {error}") from error
+    name = config.architectures[0]
+    own = next(
+        (key for key in rules["unknown_with"] if raw.get(key)), "" if config.is_causal else "is_causal"
+    )
+    if name not in rules["architectures"] or own:
+        why = f"{rules['name']}'s choice for {name}{f' with {own}' if own else ''} is not recorded"
+        raise BadInput(
+            f"{why}: it may follow rules of its own", f"recorded: {some(tuple(rules['architectures']))}"
+        )
+    lacking = "" if config.dtype or config.torch_dtype else "dtype"
+    if not config.head_dim and (name in rules["need_head_dim"] or not config.hidden_size):
+        lacking = "head_dim"
+    if lacking:
+        raise BadInput(
+            f"{file} has no {lacking}, and what the engine assumes is not recorded", f"add {lacking} to it"
+        )
     return config
 
 
-def _refuse_unknown(rules: Mapping[str, Any], config: Mapping[str, Any], kv_dtype: str) -> None:
-    """Raise BadInput for a model that the engine chooses for by rules which are not recorded."""
-    name = config["architectures"][0]
-    if name not in rules["architectures"]:
-        why = f"{rules['name']}'s choice for {name} is not recorded: it may follow rules of its own"
-        raise BadInput(why, f"recorded: {some(tuple(rules['architectures']))}")
-    quantized = config.get("quantization_config") or {}
-    caches = ("kv_cache_scheme", "kv_cache_quant_algo", "kv_cache_dtype")
-    if kv_dtype == "auto" and any(quantized.get(key) for key in caches):
-        raise BadInput("this model states a quantized KV cache", "name its type, such as --kv-dtype fp8")
-
-
-def _model_facts(rules: Mapping[str, Any], config: Mapping[str, Any]) -> Facts:
-    """Return the facts that a configuration states. Raises BadInput."""
-    heads, hidden = config.get("num_attention_heads"), config.get("hidden_size")
-    rank, rope = config.get("kv_lora_rank"), config.get("qk_rope_head_dim", 0)
-    mla = bool(config.get("model_type") in rules["mla_types"] and rank)
-    head_size = rank + rope if mla else config.get("head_dim") or (hidden and heads and hidden // heads)
-    if not isinstance(head_size, int) or not isinstance(heads, int):
-        raise BadInput("this config.json has no head_dim, nor num_attention_heads with hidden_size")
-    dtype = config.get("dtype") or config.get("torch_dtype") or "float32"
+def _model_facts(rules: Mapping[str, Any], config: _Config) -> Facts:
+    """Return the facts that a configuration states. Raises UnknownName."""
+    rank = config.kv_lora_rank or 0
+    mla = config.model_type in rules["mla_types"] and bool(rank)
+    head_size = config.head_dim or config.hidden_size // config.num_attention_heads
+    dtype = config.dtype or config.torch_dtype or ""
     if dtype not in rules["dtypes"]:
-        raise UnknownName("element type of a model", str(dtype), tuple(rules["dtypes"]))
+        raise UnknownName("element type of a model", dtype, tuple(rules["dtypes"]))
     return {
-        "architecture": config["architectures"][0],
-        "heads": heads,
-        "head_size": head_size,
+        "architecture": config.architectures[0],
+        "heads": config.num_attention_heads,
+        "head_size": rank + config.qk_rope_head_dim if mla else head_size,
         "dtype": dtype,
         "mla": mla,
-        "sparse": mla and "index_topk" in config,
-        "sinks": config["architectures"][0] in rules["with_sinks"],
-        "softcap": bool(config.get("attn_logit_softcapping")),
+        "sparse": mla and config.index_topk is not None,
+        "sinks": config.architectures[0] in rules["with_sinks"],
+        "softcap": bool(config.attn_logit_softcapping),
         "kv_lora_rank": rank,
-        "qk_rope_head_dim": rope,
-        "qk_nope_head_dim": config.get("qk_nope_head_dim", 1),
-        "index_topk": config.get("index_topk"),
+        "qk_rope_head_dim": config.qk_rope_head_dim,
+        "qk_nope_head_dim": config.qk_nope_head_dim,
+        "index_topk": config.index_topk,
     }
 
 
-def _kinds(config: Mapping[str, Any]) -> tuple[str, ...]:
+def _kinds(config: _Config) -> tuple[str, ...]:
     """Return the kinds of layers: with a sliding window, and with full attention."""
-    types = config.get("layer_types")
-    if types:
-        names = ("sliding window" if kind == "sliding_attention" else "full attention" for kind in types)
-        return tuple(dict.fromkeys(names))
-    slides = config.get("sliding_window") and config.get("use_sliding_window", True)
-    return ("sliding window" if slides else "full attention",)
+    slides = config.sliding_window and config.use_sliding_window
+    types = config.layer_types or ["sliding_attention" if slides else "full_attention"]
+    return tuple(
+        dict.fromkeys("sliding window" if kind == "sliding_attention" else "full attention" for kind in types)
+    )
 
 
 def _layers(rules: Mapping[str, Any], release: tuple[int, ...], kind: str, facts: Facts) -> EngineLayers:

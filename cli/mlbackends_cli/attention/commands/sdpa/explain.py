@@ -12,6 +12,7 @@ Examples:
   backends sdpa explain --shape 2,8,1,64 --kv-len 128 --device b200 --torch 2.13 --cudnn 9.20
   backends sdpa explain --shape 2,8,1024,64 --matrix --torch 2.5..2.15
   backends sdpa explain --shape 1,32,1,128 --kv-len 4096 --kv-heads 8 --gqa --format json
+  backends sdpa explain --engine vllm --model ./config.json --device h100 --kv-dtype fp8
 """
 
 from collections.abc import Sequence
@@ -19,19 +20,22 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
+import click
+from click.core import ParameterSource
 from msgspec.structs import replace
 
 from mlbackends.base.errors import BadInput, some
 from mlbackends.base.quantities import dotted_numbers
 from mlbackends.model.explanation import Bound, Explained, Explanation
 from mlbackends.model.problem import Verdict
-from mlbackends.sdpa import explaining
+from mlbackends.sdpa import engines, explaining
 from mlbackends.sdpa.named_devices import NAMED
 from mlbackends.sdpa.rules.environment import RECORDED
 from mlbackends_cli import exits, formats
+from mlbackends_cli.attention import engine_page
 from mlbackends_cli.attention.options import FORMAT, backend_option, problem_options, wordings_of
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import option
+from mlbackends_cli.options import completing, option
 from mlbackends_cli.output import log
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import code, literal, table
@@ -50,6 +54,14 @@ from mlbackends_cli.text.plain import binary_size
 @option("--cuda VERSION", "Ask as with this CUDA, for reports of wrong numbers.")
 @option("--rocm VERSION", "Ask as with this ROCm, for reports of wrong numbers.")
 @option("--driver VERSION", "Ask as with this driver, for reports of wrong numbers.")
+@option(
+    "--engine NAME[==VERSION]",
+    f"Explain what an inference engine chooses for a model instead of a problem: {', '.join(engines.NAMES)}.",
+    shell_complete=completing(partial(iter, engines.NAMES)),
+)
+@option("--model FILE", "The model's config.json, or its folder; for --engine.")
+@option("--kv-dtype TYPE", "The type of the KV cache, as the engine names it; for --engine.", usual="auto")
+@option("--block-size N", "Tokens in a block of the KV cache; for --engine.", kind=click.IntRange(1, 65536))
 @option("--matrix", "Print a table of devices, and of versions of torch, against backends.")
 @option("--all details", "Print all reasons, even for many problems.")
 @FORMAT
@@ -59,8 +71,16 @@ def command(
     details: bool,
     torch: str | None,
     matrix: bool,
+    engine: str | None,
+    model: str | None,
+    kv_dtype: str,
+    block_size: int | None,
     **words: Any,
 ) -> int:
+    if engine:
+        return _engine(engine, model, kv_dtype, block_size or 0)
+    if model or block_size or kv_dtype != "auto":
+        raise BadInput("--model, --kv-dtype and --block-size need an engine", "add --engine vllm")
     versions = {name: value for name in ("cudnn", "cuda", "rocm", "driver") if (value := words.pop(name))}
     if matrix and not words["device"]:
         words["device"] = (
@@ -86,6 +106,27 @@ def command(
             is_met, word = False, "does" if "does" in unmet.values() else "may"
             log(f"{name} is required, but {word} not support {some(tuple(unmet))}")
     return exits.YES if is_met else exits.NO
+
+
+#: What --engine goes together with.
+_WITH_ENGINE = {"engine", "model", "device", "kv_dtype", "block_size", "form", "output", "color"}
+
+
+def _engine(engine: str, model: str | None, kv_dtype: str, block_size: int) -> int:
+    """Print what an engine chooses for a model."""
+    context = click.get_current_context()
+    for param in context.command.params:
+        typed = context.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+        if typed and param.name not in _WITH_ENGINE:
+            raise BadInput(f"{param.opts[0]} is for a problem, --engine for a model", "leave one of them out")
+    words = context.params
+    if not model or len(words["device"]) != 1 or "," in words["device"][0]:
+        needed = "--model FILE" if not model else "one --device"
+        raise BadInput(f"--engine needs {needed}", "such as --engine vllm --model config.json --device h100")
+    found = engines.explain(engine, model, words["device"][0], kv_dtype, block_size)
+    own = {"table": engine_page.printed, "markdown": engine_page.markdown}
+    formats.show(found, own, form=words["form"], output=words["output"], color=words["color"])
+    return exits.YES if found.answered else exits.NO
 
 
 _WIDEST = 110

@@ -1,0 +1,58 @@
+"""`backends sdpa explain --engine`: what an inference engine chooses for a model, as a user runs it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from running import backends
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHAPE = ("--shape", "1,2,8,16")
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "dtype": "bfloat16",
+}
+
+
+def test_explain_prints_what_an_engine_would_choose(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_bytes(msgspec.json.encode(CONFIG))
+    words = ("sdpa", "explain", "--engine", "vllm", "--model", str(tmp_path), "--device", "t4")
+
+    page = backends(*words)
+    saved = msgspec.json.decode(backends(*words, "--format", "json").stdout)
+    text = backends(*words, "--block-size", "8", "--format", "markdown")
+
+    assert page.returncode == 0
+    assert "layers with full attention: it would choose TRITON_ATTN" in page.stdout
+    assert "compute capability 7.5; needs 8.0 or newer [capability]" in page.stdout
+    assert (saved["schema"], saved["layers"][0]["chosen"]) == ("backends.sdpa-engine/1", "TRITON_ATTN")
+    assert text.returncode == 1
+    assert "none: it would raise an error" in text.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--engine", "vllm"), "--engine needs --model FILE"),
+        (("--engine", "vllm", "--model", "config.json"), "--engine needs one --device"),
+        (
+            ("--engine", "vllm", "--model", "config.json", "--device", "h100,t4"),
+            "--engine needs one --device",
+        ),
+        (("--engine", "vllm", *SHAPE), "--shape is for a problem, --engine for a model"),
+        (("--engine", "vllm", "--causal"), "--causal is for a problem, --engine for a model"),
+        ((*SHAPE, "--kv-dtype", "fp8"), "--model, --kv-dtype and --block-size need an engine"),
+        (("--engine", "vllm", "--model", "/nowhere.json", "--device", "t4"), "/nowhere.json"),
+    ],
+)
+def test_an_engine_and_a_problem_are_not_mixed(words: tuple[str, ...], text: str) -> None:
+    ran = backends("sdpa", "explain", *words)
+
+    assert ran.returncode == 2
+    assert text in ran.stderr

@@ -1,0 +1,170 @@
+"""What inference engines choose, by their rules as data: tests/compat asks the engines themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.tables import table
+from mlbackends.sdpa import engines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "torch_dtype": "bfloat16",
+}
+GPT_OSS = {
+    "architectures": ["GptOssForCausalLM"],
+    "model_type": "gpt_oss",
+    "head_dim": 64,
+    "num_attention_heads": 64,
+    "dtype": "bfloat16",
+    "sliding_window": 128,
+    "layer_types": ["sliding_attention", "full_attention"],
+}
+DEEPSEEK = {
+    "architectures": ["DeepseekV3ForCausalLM"],
+    "model_type": "deepseek_v3",
+    "hidden_size": 7168,
+    "num_attention_heads": 128,
+    "kv_lora_rank": 512,
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 128,
+    "torch_dtype": "bfloat16",
+}
+SPARSE = DEEPSEEK | {
+    "architectures": ["DeepseekV32ForCausalLM"],
+    "model_type": "deepseek_v32",
+    "index_topk": 2048,
+    "num_attention_heads": 16,
+}
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Any:
+    def ask(config: Any, device: str, engine: str = "vllm", **given: Any) -> Any:
+        path = tmp_path / "config.json"
+        path.write_bytes(config if isinstance(config, bytes) else msgspec.json.encode(config))
+        return engines.explain(engine, str(path), device, **given)
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("config", "device", "given", "chosen"),
+    [
+        (LLAMA, "h100", {}, "FLASH_ATTN"),
+        (LLAMA, "b200", {}, "FLASHINFER"),
+        (LLAMA, "t4", {}, "TRITON_ATTN"),
+        (LLAMA, "a100", {"kv_dtype": "fp8"}, "FLASHINFER"),
+        (LLAMA, "h100", {"kv_dtype": "turboquant_4bit_nc"}, "TURBOQUANT"),
+        (LLAMA, "h100", {"block_size": 8}, ""),
+        (LLAMA | {"head_dim": 80}, "b200", {}, "FLASH_ATTN"),
+        (LLAMA | {"head_dim": 20}, "h100", {}, "FLEX_ATTENTION"),
+        (LLAMA | {"head_dim": 512}, "a100", {}, "FLASHINFER"),
+        (LLAMA | {"head_dim": 512}, "h100", {"kv_dtype": "fp8", "engine": "vllm==0.30"}, "FLASHINFER"),
+        (LLAMA | {"head_dim": 512}, "h100", {"kv_dtype": "fp8", "engine": "vllm==0.31.0"}, "FLASH_ATTN"),
+        (GPT_OSS, "a100", {}, "TRITON_ATTN"),
+        (GPT_OSS, "h100", {}, "FLASH_ATTN"),
+        (DEEPSEEK, "h100", {}, "FLASH_ATTN_MLA"),
+        (DEEPSEEK, "h100", {"kv_dtype": "fp8"}, "FLASHMLA"),
+        (DEEPSEEK, "b200", {}, "FLASHINFER_MLA"),
+        (DEEPSEEK, "b200", {"block_size": 16}, "TRITON_MLA"),
+        (DEEPSEEK, "a100", {}, "TRITON_MLA"),
+        (SPARSE, "b200", {}, "FLASH_ATTN_MLA_SPARSE_FA4"),
+        (SPARSE, "b200", {"engine": "vllm==0.32"}, "FLASHINFER_MLA_SPARSE"),
+        (SPARSE, "b200", {"kv_dtype": "fp8"}, "FLASHINFER_MLA_SPARSE"),
+    ],
+)
+def test_what_vllm_would_choose(asked: Any, config: Any, device: str, given: Any, chosen: str) -> None:
+    found = asked(config, device, **given)
+
+    assert {layers.chosen for layers in found.layers} == {chosen}
+    assert found.answered == bool(chosen)
+
+
+def test_kinds_of_layers_have_an_answer_each(asked: Any) -> None:
+    window, full = asked(GPT_OSS, "a100").layers
+
+    assert (window.kind, full.kind) == ("sliding window", "full attention")
+    codes = {verdict.backend: {reason.code for reason in verdict.reasons} for verdict in window.verdicts}
+    assert "window" in codes["TURBOQUANT"]
+    assert codes["FLEX_ATTENTION"] == {"sinks"}
+    assert not codes["TRITON_ATTN"]
+
+
+def test_a_reason_states_what_was_seen_and_what_is_needed(asked: Any) -> None:
+    (layers,) = asked(LLAMA | {"head_dim": 80}, "t4", block_size=24).layers
+    reasons = {verdict.backend: [reason.message for reason in verdict.reasons] for verdict in layers.verdicts}
+
+    assert reasons["FLASHINFER"] == [
+        "head size 80; supported: 64, 128, 256, 512",
+        "block size 24; needs a multiple of 16",
+        "compute capability 7.5; needs 8.0 to 12.1",
+    ]
+    assert layers.facts["dtype"] == "float16"  # vLLM computes bfloat16 from compute capability 8.0
+
+
+@pytest.mark.parametrize(
+    ("config", "device", "given", "text"),
+    [
+        (LLAMA | {"architectures": ["OwnForCausalLM"]}, "h100", {}, "OwnForCausalLM is not recorded"),
+        (LLAMA | {"rswa_window": 128}, "h100", {}, "with rswa_window is not recorded"),
+        (LLAMA | {"is_causal": False}, "h100", {}, "with is_causal is not recorded"),
+        (LLAMA | {"torch_dtype": None}, "h100", {}, "has no dtype"),
+        (LLAMA | {"hidden_size": 0}, "h100", {}, "has no head_dim"),
+        (LLAMA | {"architectures": ["Qwen3ForCausalLM"]}, "h100", {}, "has no head_dim"),
+        (LLAMA | {"num_attention_heads": 0}, "h100", {}, "not the config.json of a model"),
+        (LLAMA | {"head_dim": "64"}, "h100", {}, "not the config.json of a model"),
+        (
+            LLAMA | {"quantization_config": {"kv_cache_scheme": {"num_bits": 8}}},
+            "h100",
+            {},
+            "quantized KV cache",
+        ),
+        ([], "h100", {}, "not the config.json of a model"),
+        (b"{", "h100", {}, "not the config.json of a model"),
+        (LLAMA, "mi300x", {}, "rules of vLLM are for others"),
+        (LLAMA, "cpu", {}, "rules of vLLM are for others"),
+        (LLAMA, "h100", {"engine": "vllm==0.1"}, "not recorded"),
+        (LLAMA, "h100", {"engine": "vllm==newest"}, "not recorded"),
+    ],
+)
+def test_what_the_rules_do_not_cover_is_refused(
+    asked: Any, config: Any, device: str, given: Any, text: str
+) -> None:
+    with pytest.raises(BadInput, match=text):
+        asked(config, device, **given)
+
+
+def test_unknown_words_are_refused(asked: Any) -> None:
+    with pytest.raises(UnknownName, match="engine"):
+        asked(LLAMA, "h100", engine="ollama")
+    with pytest.raises(UnknownName, match="KV cache"):
+        asked(LLAMA, "h100", kv_dtype="fp7")
+    with pytest.raises(UnknownName, match="element type"):
+        asked(LLAMA | {"torch_dtype": "int3"}, "h100")
+
+
+@pytest.mark.parametrize("name", engines.NAMES)
+def test_every_name_in_the_rules_is_one(name: str) -> None:
+    rules = table(f"sdpa/engines/{name}.toml")
+    backends = [row["name"] for row in rules["backend"]]
+    ordered = {backend for row in rules["order"] for backend in row["backends"]}
+    refused = {
+        b
+        for row in rules["refusal"]
+        for b in ([row["backend"]] if isinstance(row["backend"], str) else row["backend"])
+    }
+
+    assert len(backends) == len({*backends})
+    assert ordered == {*backends}
+    assert refused <= ordered
