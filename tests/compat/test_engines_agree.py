@@ -35,53 +35,53 @@ VLLM_CODES = {
 }
 
 
-def configuration(draw: random.Random, kv_dtypes: list[str]) -> dict[str, Any]:
-    mla = draw.random() < 0.5
+#: Architectures with rules of their own, each with its model_type.
+SPECIAL = {
+    "DeepseekV2ForCausalLM": "deepseek_v2",
+    "DeepseekV3ForCausalLM": "kimi_k2",
+    "DeepseekV32ForCausalLM": "deepseek_v32",
+    "GlmMoeDsaForCausalLM": "glm_moe_dsa",
+    "Glm4MoeLiteForCausalLM": "glm4_moe_lite",
+    "Gemma2ForCausalLM": "gemma2",
+    "Gemma3ForCausalLM": "gemma3_text",
+    "Glm4ForCausalLM": "glm4",
+}
+SIZES = (16, 24, 32, 40, 64, 64, 72, 80, 96, 100, 112, 128, 128, 160, 192, 248, 256, 256, 257, 264, 320, 384)
+SIZES += (512, 512, 520, 576)
+
+
+def configuration(draw: random.Random, rules: dict[str, Any]) -> dict[str, Any]:
+    """Return a model and where it runs, at random."""
+    name = draw.choice([*SPECIAL, *SPECIAL, *["GptOssForCausalLM"] * 6, *rules["architectures"]])
     heads = draw.choice([1, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128])
-    rank, rope = draw.choice([256, 448, 512, 512, 512]), draw.choice([0, 32, 64, 64, 64])
-    sizes = [
-        16,
-        24,
-        32,
-        40,
-        64,
-        72,
-        80,
-        96,
-        100,
-        112,
-        128,
-        160,
-        192,
-        248,
-        256,
-        257,
-        264,
-        320,
-        384,
-        512,
-        520,
-        576,
-    ]
-    sparse = mla and draw.random() < 0.5
+    window = draw.random() < 0.25
+    config: dict[str, Any] = {
+        "architectures": [name],
+        "model_type": SPECIAL.get(name, "other"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": draw.choice([n for n in (1, 2, 4, 8, 16, 32) if heads % n == 0]),
+        "dtype": draw.choice(["float16", "bfloat16", "bfloat16", "bfloat16", "float32"]),
+        "layer_types": ["sliding_attention" if window else "full_attention"],
+    }
+    size = draw.choice(SIZES)
+    if name in rules["need_head_dim"] or draw.random() < 0.5:
+        config["head_dim"] = size
+    config["hidden_size"] = size * heads
+    if draw.random() < 0.2:
+        config["attn_logit_softcapping"] = 50.0
+    if config["model_type"] in rules["mla_types"]:
+        if draw.random() < 0.9:
+            config["kv_lora_rank"] = draw.choice([256, 448, 512, 512, 512])
+        config["qk_rope_head_dim"] = draw.choice([0, 32, 64, 64, 64])
+        config["qk_nope_head_dim"] = draw.choice([1, 96, 128, 128, 192, 256])
+        if name == "DeepseekV32ForCausalLM" or draw.random() < 0.5:
+            config["index_topk"] = draw.choice([512, 1024, 1100, 2048, 2048])
     return {
-        "architecture": "",
-        "capability": draw.choice([70, 75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121]),
-        "head_size": rank + rope if mla else draw.choice(sizes),
-        "dtype": draw.choice(["float16", "bfloat16", "bfloat16", "float32"]),
-        "kv_dtype": draw.choice(["auto", "auto", "fp8", *kv_dtypes]),
-        "block_size": draw.choice([None, None, 1, 8, 16, 32, 48, 64, 80, 96, 128, 256, 512]),
-        "mla": mla,
-        "sparse": sparse,
-        "sinks": draw.random() < 0.25,
-        "window": draw.random() < 0.25,
-        "softcap": draw.random() < 0.2,
-        "heads": heads,
-        "kv_heads": draw.choice([n for n in (1, 2, 4, 8, 16, 32) if heads % n == 0]),
-        "kv_lora_rank": rank if mla else None,
-        "qk_rope_head_dim": rope,
-        "qk_nope_head_dim": draw.choice([1, 64, 96, 128, 128, 192, 256]),
-        "index_topk": draw.choice([512, 1024, 1100, 2048, 2048]) if sparse else None,
+        "config": config,
+        "capability": draw.choice([70, 75, 80, 86, 87, 89, 90, 90, 100, 100, 103, 110, 120, 121]),
+        "kv_dtype": draw.choice(["auto", "auto", "auto", "bfloat16", "fp8", "fp8", *rules["kv_dtypes"]]),
+        "block_size": draw.choice([0, 0, 0, 1, 8, 16, 32, 48, 64, 80, 96, 128, 256, 512]),
+        "window": window,
     }
 
 
@@ -92,7 +92,7 @@ def test_vllm_chooses_what_the_rules_say() -> None:
     if ".".join(map(str, dotted_numbers(release)[:2])) not in rules["releases"]:
         pytest.skip(f"the rules of vLLM {release} are not recorded")
     draw = random.Random(28)
-    asked = [configuration(draw, rules["kv_dtypes"]) for _ in range(CONFIGURATIONS)]
+    asked = [configuration(draw, rules) for _ in range(CONFIGURATIONS)]
     child = subprocess.run(
         [sys.executable, "-W", "ignore", str(Path(__file__).with_name("vllm_choices.py"))],
         input="\n".join(map(json.dumps, asked)),
@@ -102,26 +102,26 @@ def test_vllm_chooses_what_the_rules_say() -> None:
         timeout=600,
     )
     theirs = [json.loads(line) for line in child.stdout.splitlines()]
-    # What follows for vLLM's configuration is no part of its selection.
-    facts_of_config = {"dtype", "kv_dtype"}
-    selecting = rules | {"fact": [row for row in rules["fact"] if row["name"] not in facts_of_config]}
     wrong = []
-    for facts, answer in zip(asked, theirs, strict=True):
-        verdicts = engines.verdicts(
-            rules, dotted_numbers(release), engines.derived(selecting, dotted_numbers(release), facts)
+    for given, answer in zip(asked, theirs, strict=True):
+        (found,) = engines.layers(
+            rules,
+            dotted_numbers(release),
+            given["config"],
+            given["capability"],
+            given["kv_dtype"],
+            given["block_size"],
         )
-        chosen = next((verdict.backend for verdict in verdicts if not verdict.reasons), "")
-        codes = {v.backend: sorted({r.code for r in v.reasons}) for v in verdicts if v.reasons}
+        codes = {v.backend: sorted({r.code for r in v.reasons}) for v in found.verdicts if v.reasons}
         expected = {
             name: sorted({VLLM_CODES.get(text, "combination") for text in texts})
             for name, texts in answer["reasons"].items()
         }
-        ours = (chosen, [verdict.backend for verdict in verdicts], codes)
+        ours = (found.chosen, [verdict.backend for verdict in found.verdicts], codes)
         if ours != (answer["chosen"], answer["order"], expected):
             differing = {name for name in {*codes, *expected} if codes.get(name) != expected.get(name)}
-            wrong.append(
-                (facts, chosen, answer["chosen"], [(n, codes.get(n), expected.get(n)) for n in differing])
-            )
+            reasons = [(name, codes.get(name), expected.get(name)) for name in differing]
+            wrong.append((given, found.facts, found.chosen, answer["chosen"], reasons))
 
     assert not wrong, f"{len(wrong)} of {len(asked)} disagree, such as {wrong[:3]}"
     assert len({answer["chosen"] for answer in theirs}) > 8

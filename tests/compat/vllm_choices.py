@@ -1,4 +1,4 @@
-"""What vLLM's own selection chooses, without a GPU: lines of JSON on stdin, the facts; answers on stdout.
+"""What vLLM's own selection chooses, without a GPU: models as lines of JSON on stdin, answers on stdout.
 
 Only the files that decide are run, unchanged, from the release in sys.path; what they import besides, such as
 kernels, is a stand-in. FlashInfer and its kernels count as installed.
@@ -17,7 +17,11 @@ from typing import Any, Protocol
 
 #: The files that decide, and those with the constants that they use.
 REAL = (
+    "vllm.config.model",
     "vllm.envs",
+    "vllm.model_executor.models.config",
+    "vllm.transformers_utils.deepseek_v4_utils",
+    "vllm.transformers_utils.model_arch_config_convertor",
     "vllm.platforms.interface",
     "vllm.platforms.cuda",
     "vllm.utils.flashinfer",
@@ -137,69 +141,84 @@ def selection() -> tuple[Any, SimpleNamespace, Any]:
             del device_id
             return state.capability
 
+        @classmethod
+        def get_device_name(cls, device_id: int = 0) -> str:
+            return f"GPU {device_id}"
+
     vllm.platforms.current_platform = Platform()
-    from vllm.utils import flashinfer
+    # By import_module, as a stand-in for a package has every name.
+    flashinfer: Any = importlib.import_module("vllm.utils.flashinfer")
 
     flashinfer.has_flashinfer = lambda: True
     flashinfer.has_nvidia_artifactory = lambda: True
     flashinfer.has_flashinfer_sm90_nope_mla = lambda: True
     flashinfer.has_flashinfer_sparse_mla_sm120 = lambda: True
-    from vllm.v1.attention import selector
-
-    return Platform, state, selector
+    return Platform, state, importlib.import_module("vllm.v1.attention.selector")
 
 
-def configured(facts: dict[str, Any]) -> SimpleNamespace:
-    """Return what vLLM's configuration has for these facts, as far as the files above read it."""
-    names = ["kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim"] if facts["mla"] else []
-    text = {name: facts[name] for name in names}
-    if facts["sparse"]:
-        text["index_topk"] = facts["index_topk"]
-    if facts["softcap"]:
-        text["attn_logit_softcapping"] = 50.0
-    model = SimpleNamespace(
-        hf_text_config=SimpleNamespace(**text),
+def configured(asked: dict[str, Any], model: SimpleNamespace, head_size: int) -> SimpleNamespace:
+    """Return what vLLM's configuration has for a model, as far as the files above read it."""
+    config = SimpleNamespace(
+        hf_config=model,
+        hf_text_config=model,
         is_diffusion=False,
         is_mm_prefix_lm=False,
         rswa_window=None,
-        get_head_size=lambda: facts["head_size"],
-        get_num_attention_heads=lambda _parallel: facts["heads"],
-        get_num_kv_heads=lambda _parallel: facts["kv_heads"],
+        get_head_size=lambda: head_size,
+        get_num_attention_heads=lambda _parallel: model.num_attention_heads,
+        get_num_kv_heads=lambda _parallel: model.num_key_value_heads,
+    )
+    parallel = SimpleNamespace(
+        prefill_context_parallel_size=1,
+        decode_context_parallel_size=1,
+        set_dcp_defaults=lambda **_defaults: None,
     )
     return SimpleNamespace(
-        model_config=model,
-        cache_config=SimpleNamespace(cache_dtype=facts["kv_dtype"]),
-        attention_config=SimpleNamespace(flash_attn_version=None, use_trtllm_attention=None),
-        parallel_config=SimpleNamespace(prefill_context_parallel_size=1, decode_context_parallel_size=1),
+        model_config=config,
+        cache_config=SimpleNamespace(cache_dtype=asked["kv_dtype"]),
+        attention_config=SimpleNamespace(flash_attn_version=None, use_trtllm_attention=None, backend=None),
+        parallel_config=parallel,
+        speculative_config=None,
     )
+
+
+#: Whose own settings change the type of the KV cache.
+SETTING = ("DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM")
 
 
 def main() -> None:
     platform, state, selector = selection()
     import torch
+    from vllm.config.model import _resolve_auto_dtype
+    from vllm.model_executor.models.config import MODELS_CONFIG_MAP
     from vllm.platforms.interface import DeviceCapability
+    from vllm.transformers_utils.model_arch_config_convertor import ModelArchConfigConvertorBase
 
     torch.empty = lambda *_shape, **_options: None  # the workspace of CUTLASS_MLA, made on the GPU at import
     for line in sys.stdin:
-        facts = json.loads(line)
-        state.config = configured(facts)
-        state.capability = DeviceCapability(*divmod(facts["capability"], 10))
+        asked = json.loads(line)
+        model = SimpleNamespace(**asked["config"])
+        state.capability = DeviceCapability(*divmod(asked["capability"], 10))
+        converter = ModelArchConfigConvertorBase(model, model)
+        mla, head_size = converter.is_deepseek_mla(), converter.get_head_size()
+        state.config = configured(asked, model, head_size)
+        if (name := model.architectures[0]) in SETTING:
+            MODELS_CONFIG_MAP[name].verify_and_update_config(state.config)
+        dtype = _resolve_auto_dtype(model.model_type, getattr(torch, model.dtype), is_pooling_model=False)
         config = selector.AttentionSelectorConfig(
-            head_size=facts["head_size"],
-            dtype=getattr(torch, facts["dtype"]),
-            kv_cache_dtype=facts["kv_dtype"],
-            block_size=facts["block_size"],
-            use_mla=facts["mla"],
-            has_sink=facts["sinks"],
-            use_sparse=facts["sparse"],
-            has_sliding_window=facts["window"],
+            head_size=head_size,
+            dtype=dtype,
+            kv_cache_dtype=state.config.cache_config.cache_dtype,
+            block_size=asked["block_size"] or None,
+            use_mla=mla,
+            has_sink=name == "GptOssForCausalLM",
+            use_sparse=mla and hasattr(model, "index_topk"),
+            has_sliding_window=asked["window"],
         )
-        heads = facts["heads"] if facts["mla"] else None
+        heads = model.num_attention_heads if mla else None
         valid, refused = platform.get_valid_backends(state.capability, config, heads)
-        reasons = {backend.name: reasons for backend, (_, reasons) in refused.items()}
-        order = sorted(
-            [*((c.priority, c.backend.name) for c in valid), *((p, b.name) for b, (p, _) in refused.items())]
-        )
+        order = [(candidate.priority, candidate.backend.name) for candidate in valid]
+        order += [(priority, backend.name) for backend, (priority, _) in refused.items()]
         try:
             path = platform.get_attn_backend_cls(None, config, heads)
         except ValueError:
@@ -207,8 +226,12 @@ def main() -> None:
         names = {
             f"{c.backend_class.__module__}.{c.backend_class.__qualname__}": c.backend.name for c in valid
         }
-        answer = {"chosen": names.get(path, path), "order": [name for _, name in order], "reasons": reasons}
-        print(json.dumps(answer, default=repr))
+        answer = {
+            "chosen": names.get(path, path),
+            "order": [name for _, name in sorted(order)],
+            "reasons": {backend.name: reasons for backend, (_, reasons) in refused.items()},
+        }
+        print(json.dumps(answer))
 
 
 if __name__ == "__main__":

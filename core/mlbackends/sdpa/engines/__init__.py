@@ -75,16 +75,7 @@ def explain(
         )
     if kv_dtype not in rules["kv_dtypes"]:
         raise UnknownName("type of a KV cache", kv_dtype, tuple(rules["kv_dtypes"]))
-    config = _config(model, rules)
-    if kv_dtype == "auto" and any(config.quantization_config.get(key) for key in _QUANTIZED_CACHE):
-        raise BadInput("this model states a quantized KV cache", "name its type, such as --kv-dtype fp8")
-    given = {"capability": capability, "kv_dtype": kv_dtype, "block_size": block_size or None}
-    layers = tuple(
-        _layers(
-            rules, release, kind, _model_facts(rules, config) | given | {"window": kind == "sliding window"}
-        )
-        for kind in _kinds(config)
-    )
+    found = layers(rules, release, _read(model), capability, kv_dtype, block_size)
     return EngineExplanation(
         ENGINE_SCHEMA,
         f"backends {__version__}",
@@ -93,9 +84,28 @@ def explain(
         model,
         place.name,
         place.title,
-        layers,
+        found,
         rules["assumed"],
         rules["source"],
+    )
+
+
+def layers(
+    rules: Mapping[str, Any],
+    release: tuple[int, ...],
+    raw: Any,
+    capability: int,
+    kv_dtype: str = "auto",
+    block_size: int = 0,
+) -> tuple[EngineLayers, ...]:
+    """Return what an engine would choose for each kind of layer. raw: a config.json. Raises BadInput."""
+    config = _config(raw, rules)
+    if kv_dtype == "auto" and any(config.quantization_config.get(key) for key in _QUANTIZED_CACHE):
+        raise BadInput("this model states a quantized KV cache", "name its type, such as --kv-dtype fp8")
+    given = {"capability": capability, "kv_dtype": kv_dtype, "block_size": block_size or None}
+    facts = _model_facts(rules, config) | given
+    return tuple(
+        _layers(rules, release, kind, facts | {"window": kind == "sliding window"}) for kind in _kinds(config)
     )
 
 
@@ -201,14 +211,21 @@ def _release(rules: Mapping[str, Any], version: str) -> tuple[int, ...]:
     return found
 
 
-def _config(path: str, rules: Mapping[str, Any]) -> _Config:
-    """Return a model's configuration. Raises BadInput, for one that the rules do not cover as well."""
+def _read(path: str) -> Any:
+    """Return what a config.json holds. Raises BadInput."""
     file = os.path.join(path, "config.json") if os.path.isdir(path) else path
     try:
-        raw = msgspec.json.decode(named_bytes(file, _MOST_TEXT, "config.json of a model"))
-        config = msgspec.convert(raw, _Config)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        return msgspec.json.decode(named_bytes(file, _MOST_TEXT, "config.json of a model"))
+    except msgspec.DecodeError as error:
         raise BadInput(f"{file} is not the config.json of a model: {error}") from error
+
+
+def _config(raw: Any, rules: Mapping[str, Any]) -> _Config:
+    """Return a model's configuration. Raises BadInput, for one that the rules do not cover as well."""
+    try:
+        config = msgspec.convert(raw, _Config)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"this is not the config.json of a model: {error}") from error
     name = config.architectures[0]
     own = next(
         (key for key in rules["unknown_with"] if raw.get(key)), "" if config.is_causal else "is_causal"
@@ -223,7 +240,7 @@ def _config(path: str, rules: Mapping[str, Any]) -> _Config:
         lacking = "head_dim"
     if lacking:
         raise BadInput(
-            f"{file} has no {lacking}, and what the engine assumes is not recorded", f"add {lacking} to it"
+            f"config.json has no {lacking}, and what is assumed then is not recorded", f"add {lacking} to it"
         )
     return config
 
