@@ -97,6 +97,7 @@ def configuration(draw: random.Random, rules: dict[str, Any]) -> dict[str, Any]:
             config["kv_lora_rank"] = draw.choice([256, 448, 512, 512, 512])
         config["qk_rope_head_dim"] = draw.choice([0, 32, 64, 64, 64])
         config["qk_nope_head_dim"] = draw.choice([1, 96, 128, 128, 192, 256])
+        config["v_head_dim"] = draw.choice([128, 128, 128, 256])
         if name == "DeepseekV32ForCausalLM" or draw.random() < 0.5:
             config["index_topk"] = draw.choice([512, 1024, 1100, 2048, 2048])
     return {

@@ -1,7 +1,7 @@
 """What vLLM's own selection chooses, without a GPU: models as lines of JSON on stdin, answers on stdout.
 
 Only the files that decide are run, unchanged, from the release in sys.path; what they import besides, such as
-kernels, is a stand-in. FlashInfer and its kernels count as installed.
+kernels, is a stand-in. FlashInfer with its kernels and tokenspeed-mla count as installed.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ REAL = (
     "vllm.utils.torch_utils",
     "vllm.model_executor.layers.attention.mla_attention",
 )
-#: Packages that are not stood in for: they are installed, or absent on purpose.
-KEPT = ("tokenspeed_mla", "torch", *sys.stdlib_module_names)
+#: Packages that are not stood in for.
+KEPT = ("torch", *sys.stdlib_module_names)
 
 
 class Stand(type(Protocol)):  # type: ignore[misc]

@@ -62,7 +62,7 @@ def asked(tmp_path: Path) -> Any:
     ("config", "device", "given", "chosen"),
     [
         (LLAMA, "h100", {}, "FLASH_ATTN"),
-        (LLAMA, "b200", {}, "FLASHINFER"),
+        (LLAMA | {"quantization_config": None}, "b200", {}, "FLASHINFER"),
         (LLAMA, "t4", {}, "TRITON_ATTN"),
         (LLAMA, "a100", {"kv_dtype": "fp8"}, "FLASHINFER"),
         (LLAMA, "h100", {"kv_dtype": "turboquant_4bit_nc"}, "TURBOQUANT"),
@@ -99,6 +99,14 @@ def test_kinds_of_layers_have_an_answer_each(asked: Any) -> None:
     assert "window" in codes["TURBOQUANT"]
     assert codes["FLEX_ATTENTION"] == {"sinks"}
     assert not codes["TRITON_ATTN"]
+
+
+@pytest.mark.parametrize(("width", "code"), [(128, set()), (192, {"combination"})])
+def test_what_vllm_requires_counts_as_installed(asked: Any, width: int, code: set[str]) -> None:
+    (layers,) = asked(DEEPSEEK | {"v_head_dim": width}, "b200", kv_dtype="fp8").layers
+    verdict = next(verdict for verdict in layers.verdicts if verdict.backend == "TOKENSPEED_MLA")
+
+    assert {reason.code for reason in verdict.reasons} == code
 
 
 def test_a_reason_states_what_was_seen_and_what_is_needed(asked: Any) -> None:

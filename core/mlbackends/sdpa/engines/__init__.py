@@ -44,13 +44,14 @@ class _Config(msgspec.Struct, frozen=True):
     kv_lora_rank: _Size | None = None
     qk_rope_head_dim: _Size = 0
     qk_nope_head_dim: _Size = 1
+    v_head_dim: _Size = 0
     index_topk: _Size | None = None
     sliding_window: int | None = None
     use_sliding_window: bool = True
     layer_types: list[str] | None = None
     attn_logit_softcapping: float | None = None
     is_causal: bool = True
-    quantization_config: dict[str, Any] = {}
+    quantization_config: dict[str, Any] | None = None
 
 
 def explain(
@@ -100,7 +101,7 @@ def layers(
 ) -> tuple[EngineLayers, ...]:
     """Return what an engine would choose for each kind of layer. raw: a config.json. Raises BadInput."""
     config = _config(raw, rules)
-    if kv_dtype == "auto" and any(config.quantization_config.get(key) for key in _QUANTIZED_CACHE):
+    if kv_dtype == "auto" and any((config.quantization_config or {}).get(key) for key in _QUANTIZED_CACHE):
         raise BadInput("this model states a quantized KV cache", "name its type, such as --kv-dtype fp8")
     given = {"capability": capability, "kv_dtype": kv_dtype, "block_size": block_size or None}
     facts = _model_facts(rules, config) | given
@@ -265,6 +266,7 @@ def _model_facts(rules: Mapping[str, Any], config: _Config) -> Facts:
         "kv_lora_rank": rank,
         "qk_rope_head_dim": config.qk_rope_head_dim,
         "qk_nope_head_dim": config.qk_nope_head_dim,
+        "v_head_dim": config.v_head_dim,
         "index_topk": config.index_topk,
     }
 
