@@ -74,6 +74,8 @@ def asked(tmp_path: Path) -> Any:
         (LLAMA | {"head_dim": 512}, "h100", {"kv_dtype": "fp8", "engine": "vllm==0.31.0"}, "FLASH_ATTN"),
         (GPT_OSS, "a100", {}, "TRITON_ATTN"),
         (GPT_OSS, "h100", {}, "FLASH_ATTN"),
+        (GPT_OSS, "h100", {"kv_dtype": "fp8_e5m2"}, "FLASHINFER"),
+        (GPT_OSS, "h100", {"kv_dtype": "fp8_e5m2", "engine": "vllm==0.29"}, "TRITON_ATTN"),
         (DEEPSEEK, "h100", {}, "FLASH_ATTN_MLA"),
         (DEEPSEEK, "h100", {"kv_dtype": "fp8"}, "FLASHMLA"),
         (DEEPSEEK, "b200", {}, "FLASHINFER_MLA"),
