@@ -202,7 +202,7 @@ def main() -> None:
         converter = ModelArchConfigConvertorBase(model, model)
         mla, head_size = converter.is_deepseek_mla(), converter.get_head_size()
         state.config = configured(asked, model, head_size)
-        if (name := model.architectures[0]) in SETTING:
+        if (name := model.architectures[0]) in SETTING and name in MODELS_CONFIG_MAP:
             MODELS_CONFIG_MAP[name].verify_and_update_config(state.config)
         dtype = _resolve_auto_dtype(model.model_type, getattr(torch, model.dtype), is_pooling_model=False)
         config = selector.AttentionSelectorConfig(

@@ -103,6 +103,13 @@ def test_kinds_of_layers_have_an_answer_each(asked: Any) -> None:
     assert not codes["TRITON_ATTN"]
 
 
+@pytest.mark.parametrize(("engine", "can"), [("vllm==0.28", True), ("vllm==0.29", False)])
+def test_a_row_is_for_some_releases(asked: Any, engine: str, can: bool) -> None:
+    (layers,) = asked(LLAMA | {"head_dim": 256}, "b200", engine=engine, block_size=16).layers
+
+    assert any(verdict.backend == "FLASH_ATTN" and not verdict.reasons for verdict in layers.verdicts) == can
+
+
 @pytest.mark.parametrize(("width", "code"), [(128, set()), (192, {"combination"})])
 def test_what_vllm_requires_counts_as_installed(asked: Any, width: int, code: set[str]) -> None:
     (layers,) = asked(DEEPSEEK | {"v_head_dim": width}, "b200", kv_dtype="fp8").layers
