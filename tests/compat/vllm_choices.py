@@ -213,7 +213,7 @@ def main() -> None:
             use_mla=mla,
             has_sink=name == "GptOssForCausalLM",
             use_sparse=mla and hasattr(model, "index_topk"),
-            has_sliding_window=asked["window"],
+            has_sliding_window=asked["window"] and not mla,
         )
         heads = model.num_attention_heads if mla else None
         valid, refused = platform.get_valid_backends(state.capability, config, heads)

@@ -81,6 +81,7 @@ def asked(tmp_path: Path) -> Any:
         (DEEPSEEK, "b200", {}, "FLASHINFER_MLA"),
         (DEEPSEEK, "b200", {"block_size": 16}, "TRITON_MLA"),
         (DEEPSEEK, "a100", {}, "TRITON_MLA"),
+        (DEEPSEEK | {"sliding_window": 4096}, "a100", {}, "TRITON_MLA"),
         (SPARSE, "b200", {}, "FLASH_ATTN_MLA_SPARSE_FA4"),
         (SPARSE, "b200", {"engine": "vllm==0.32"}, "FLASHINFER_MLA_SPARSE"),
         (SPARSE, "b200", {"kv_dtype": "fp8"}, "FLASHINFER_MLA_SPARSE"),

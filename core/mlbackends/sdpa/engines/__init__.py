@@ -106,7 +106,8 @@ def layers(
     given = {"capability": capability, "kv_dtype": kv_dtype, "block_size": block_size or None}
     facts = _model_facts(rules, config) | given
     return tuple(
-        _layers(rules, release, kind, facts | {"window": kind == "sliding window"}) for kind in _kinds(config)
+        _layers(rules, release, kind, facts | {"window": kind == "sliding window" and not facts["mla"]})
+        for kind in _kinds(config)
     )
 
 
