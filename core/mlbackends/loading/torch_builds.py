@@ -21,8 +21,9 @@ from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import package
 from mlbackends.host.python.packages import Distribution
 from mlbackends.host.python.requirements import required, satisfies
+from mlbackends.loading.environment import install
 from mlbackends.loading.linker import ObjectFile
-from mlbackends.loading.remedies import elf, install
+from mlbackends.loading.remedies import elf
 from mlbackends.model.loading import Fault
 
 #: What torch's libraries define for extensions: C++ of its namespaces but at::native, and C.
