@@ -241,6 +241,17 @@ def test_a_package_whose_files_were_changed_is_installed_again(
     assert fault["command"].endswith(f"-m pip install --force-reinstall --no-deps {name}==1.0")
 
 
+def test_compiled_code_that_uses_numpy_fails_without_it(tmp_path: Path) -> None:
+    site = empty_environment(tmp_path)
+    code = 'void *PyCapsule_GetPointer(void); char names[] = "numpy._core._multiarray_umath";\n'
+    compiled(site / "using/_C.so", code + "void *PyInit__C(void) { return PyCapsule_GetPointer(); }\n")
+    installed(site, "using", needs="numpy>=1.23")
+    page = resolved(tmp_path, "using").stdout
+
+    assert "using 1.0 does not load\n  No module named 'numpy'\n" in page
+    assert page.splitlines()[2].endswith("pip install 'numpy>=1.23'")
+
+
 @pytest.mark.parametrize(
     ("text", "verdict"),
     [

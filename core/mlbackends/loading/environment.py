@@ -14,6 +14,7 @@ from mlbackends.host.python.packages import (
     distribution,
     distributions,
     editable_location,
+    normalised,
     python_folders,
     version_of,
 )
@@ -216,17 +217,21 @@ class Environment:
 
 
 def refused_by_numpy(host: Host, opening: Opening, module: str) -> tuple[Guard, Opening] | None:
-    """Return how importing an opened module ends that NumPy 2 refuses, as it is compiled for NumPy 1.
+    """Return how importing an opened module ends whose compiled code needs another NumPy: NumPy 1, or any.
 
     What is made with pybind11 may go on without arrays. Source: NumPy, numpy/_core/code_generators.
     """
     numpy, top = distribution(host, "numpy"), module.partition(".")[0]
     version = version_of(host, numpy) if numpy else ""
-    if not (version and satisfies(version, ">=2")):
+    own = None if numpy else distribution(host, normalised(top))
+    needs_one = own is not None and any(need.name == "numpy" for need in required(host, own))
+    if not needs_one and not (version and satisfies(version, ">=2")):
         return None
     for mapped in opening.mapped:
-        if f"/{top}" in mapped.path and (made := _made_for_numpy_1(host, mapped.path)):
+        if f"/{top}" in mapped.path and (made := _made_for_numpy(host, mapped.path, only_1=not needs_one)):
             guard = Guard.FAILURE if made == "pybind11" else Guard.NOTHING
+            if needs_one:
+                return guard, no_module(host, "numpy")
             cause = f"{top} is compiled for NumPy 1; numpy {version} is installed."
             hint = f"install NumPy 1, or a release of {top} that is compiled for NumPy 2"
             command = install(host, "numpy<2")
@@ -237,14 +242,18 @@ def refused_by_numpy(host: Host, opening: Opening, module: str) -> tuple[Guard, 
 
 
 @once_per_host
-def _made_for_numpy_1(host: Host, path: str) -> str:
-    """Return "pybind11" or "C" for a file made with NumPy 1's C header alone by that, "" for another."""
+def _made_for_numpy(host: Host, path: str, only_1: bool) -> str:
+    """Return "pybind11" or "C" for a file made with NumPy's C header by that, "" for another.
+
+    only_1: made for NumPy 1 alone.
+    """
     if host.platform == "linux":
         symbols = object_file(host, host.realpath(path)).symbols
         if symbol("PyCapsule_GetPointer").hash not in symbols.lacking_by_hash:
             return ""
     data = host.read_bytes(path, _COMPILED_BYTES)
-    if b"numpy.core._multiarray_umath\0" not in data or b"numpy._core._multiarray_umath\0" in data:
+    is_of_1, is_of_2 = (f"numpy.{core}._multiarray_umath\0".encode() in data for core in ("core", "_core"))
+    if not (is_of_1 or is_of_2) or (only_1 and is_of_2):
         return ""
     return "pybind11" if b"pybind11" in data else "C"
 
