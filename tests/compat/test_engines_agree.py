@@ -22,7 +22,7 @@ CONFIGURATIONS = int(os.environ.get("MLBACKENDS_ENGINE_CONFIGURATIONS", "10000")
 #: vLLM's messages, and our codes for them.
 VLLM_CODES = {
     "head_size not supported": "head-size",
-    "dtype not supported": "dtype",
+    "dtype not supported": "wrong-dtype",
     "kv_cache_dtype not supported": "kv-dtype",
     "block_size not supported": "block-size",
     "MLA not supported": "mla",
@@ -30,7 +30,7 @@ VLLM_CODES = {
     "attention sinks not supported": "sinks",
     "sparse not supported": "sparse",
     "non-sparse not supported": "sparse",
-    "compute capability not supported": "capability",
+    "compute capability not supported": "wrong-capability",
     "sliding window not supported": "window",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -101,6 +102,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pages")
     for name in LOGS:
         shutil.copy(ROOT / "tests/traces/torch-2.13-onednn-level2.log", folder / name)
+    model: dict[str, object] = {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "dtype": "bfloat16",
+    }
+    model |= {"num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096, "head_dim": 128}
+    (folder / "config.json").write_text(json.dumps(model))
     for name in ("issue.txt", "issue.md"):
         (folder / name).write_text("ModuleNotFoundError: No module named 'torch'\n")
     (folder / "run.toml").write_text("[cudnn]\nbenchmark = true\n")

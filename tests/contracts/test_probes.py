@@ -171,7 +171,9 @@ def test_a_reason_s_code_is_in_the_catalogue() -> None:
 
 
 def test_every_code_of_the_catalogue_is_used_and_tested() -> None:
-    tables = [path for folder in ("core", "probes") for path in (ROOT / folder).rglob("*.json")]
+    endings = ("*.json", "*.toml")
+    folders = [ROOT / folder for folder in ("core", "probes")]
+    tables = [path for folder in folders for ending in endings for path in folder.rglob(ending)]
     sources = [*tables, *(path for path in SOURCES if path.name != "reasons.py")]
     used = "\n".join(path.read_text(encoding="utf-8") for path in sources)
     tested = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))

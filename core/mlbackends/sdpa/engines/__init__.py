@@ -130,6 +130,7 @@ def derived(rules: Mapping[str, Any], release: tuple[int, ...], facts: Facts) ->
 
 #: What a backend may support: its key, the fact, and how the fact is called.
 _LISTS = {"head_sizes": "head_size", "dtypes": "dtype", "kv_dtypes": "kv_dtype"}
+_CODES = {"head_size": "head-size", "dtype": "wrong-dtype", "kv_dtype": "kv-dtype"}
 _WORDS = {"head_size": "head size", "dtype": "element type", "kv_dtype": "KV cache of type"}
 _FLAGS = {
     "mla": ("MLA", "it is for MLA only"),
@@ -148,9 +149,7 @@ def reasons(
     for key, fact in _LISTS.items():
         if row.get(key) and facts[fact] not in row[key]:
             supported = ", ".join(map(str, row[key]))
-            found.append(
-                Reason(fact.replace("_", "-"), f"{_WORDS[fact]} {facts[fact]}; supported: {supported}")
-            )
+            found.append(Reason(_CODES[fact], f"{_WORDS[fact]} {facts[fact]}; supported: {supported}"))
     block = facts["block_size"]
     if block and row.get("block_sizes") and not any(block % size == 0 for size in row["block_sizes"]):
         multiples = " or ".join(map(str, row["block_sizes"]))
@@ -166,7 +165,7 @@ def reasons(
         )
         at_least = "" if "max" in row["capability"] else " or newer"
         seen = facts["capability"] / 10
-        found.append(Reason("capability", f"compute capability {seen}; needs {span}{at_least}"))
+        found.append(Reason("wrong-capability", f"compute capability {seen}; needs {span}{at_least}"))
     found += (
         Reason(rule["code"], rule["why"])
         for rule in rules["refusal"]
