@@ -173,6 +173,14 @@ def test_types_of_numbers_are_objects_in_torch_and_names_here() -> None:
     assert "float16" in mlbackends.cudnn.CUDNN_TENSOR_DTYPES
 
 
+@shows("known-wrong-kinds-avoided")
+def test_torchs_scope_does_not_know_wrong_numbers() -> None:
+    with pytest.raises(TypeError):
+        torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH, avoid_known_wrong=True)
+    with mlbackends.sdpa_kernel(mlbackends.SDPBackend.MATH, avoid_known_wrong=True):
+        assert mlbackends.cuda.math_sdp_enabled()
+
+
 @shows("causal-bias-is-no-tensor")
 def test_a_causal_bias_is_a_tensor_in_torch_and_none_here() -> None:
     theirs = importlib.import_module("torch.nn.attention.bias")

@@ -58,6 +58,7 @@ NAMES = rules(
         "types-by-name": [("cudnn.CUDNN_TENSOR_DTYPES", "value")],
         "launcher-has-no-logger": [("xeon.run_cpu.*", "name", "there", "missing")],
         "causal-bias-is-no-tensor": [("CausalBias", "bases")],
+        "known-wrong-kinds-avoided": [("sdpa_kernel", "signature", ".*", ".*avoid_known_wrong=False.*")],
     }
 )
 VALUES = rules(
