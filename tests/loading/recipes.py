@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from environments import Environment, Sources
+    from environments import Environment, Source, Sources
 
 Recipe = Callable[["Environment", str], None]
 RECIPES: dict[str, tuple[Recipe, str, int]] = {}
@@ -266,10 +266,18 @@ def folder_behind_a_link(environment: Environment, package: str) -> None:
     environment.site.symlink_to(environment.root / "elsewhere")
 
 
+def of_another(environment: Environment, kind: str, package: str) -> Source:
+    """Return a package for another machine or Python. Raises NotApplicable where no wheel of it is there."""
+    source = environment.sources.others.get(kind, {}).get(package)
+    if source is None:
+        raise NotApplicable
+    return source
+
+
 @recipe("aarch64", 10)
 def other_architecture(environment: Environment, package: str) -> None:
     put(environment, package)
-    foreign = environment.sources.others["aarch64"][package]
+    foreign = of_another(environment, "aarch64", package)
     files = [file for file in foreign.files if file.endswith(".so")]
     for path in environment.modules(package):
         stem = path.name.partition(".")[0]
@@ -287,7 +295,7 @@ def other_python(environment: Environment, package: str) -> None:
     put(environment, package)
     for path in [environment.site / file for file in environment.sources.by_name[package][0].files]:
         path.unlink(missing_ok=True)
-    environment.install(environment.sources.others["cp312"][package])
+    environment.install(of_another(environment, "cp312", package))
 
 
 @recipe("light", 10)
