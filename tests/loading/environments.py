@@ -280,7 +280,9 @@ def compared(environment: Environment, most: int) -> list[str]:
             own = tuple(filter(None, (module_name(host, dist, path) for path in sources(host, dist))))
             answers = truth(environment, (), [{"import": module} for module in own])["jobs"]
             by_module |= dict(zip(own, answers, strict=True))
-        errors = {m: by_module[m]["error"] for m in own if by_module[m]["error"]}
+        # A private module beside the package, as PyYAML's _yaml, is no name that users import.
+        public = [module for module in own if not module.startswith("_")] or own
+        errors = {m: by_module[m]["error"] for m in public if by_module[m]["error"]}
         gone = set().union(*(by_module[m]["missing"] for m in own))
         different += _package_differs(package, errors, gone)
     for after in {file.after for file in files}:

@@ -462,6 +462,10 @@ def _known(host: Host) -> dict[str, Any]:
         "sys.implementation.name": name,
         "TYPE_CHECKING": False,
         "typing.TYPE_CHECKING": False,
+        # psutil's own names, and those of others that have them from it.
+        "LINUX": host.platform == "linux",
+        "WINDOWS": host.platform == "win32",
+        "MACOS": host.platform == "darwin",
         "raise": (),
     }
 
