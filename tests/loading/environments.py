@@ -276,8 +276,12 @@ def compared(environment: Environment, most: int) -> list[str]:
     for dist, package in zip(dists, packages, strict=True):
         own = modules_of(host, dist)
         if package.verdict is Verdict.FAILS and not any(by_module[m]["error"] for m in own):
-            # Its users import other modules.
-            own = tuple(filter(None, (module_name(host, dist, path) for path in sources(host, dist))))
+            # Its users import other modules: those beside the files that fail come first.
+            beside = {os.path.dirname(path) for fault in package.faults for path in fault.path}
+            paths = [path for path in sources(host, dist) if "/tests/" not in path]
+            paths.sort(key=lambda path: os.path.dirname(path) not in beside)
+            names = (module_name(host, dist, path) for path in paths[:MOST_OPENED])
+            own = tuple(filter(None, names))
             answers = truth(environment, (), [{"import": module} for module in own])["jobs"]
             by_module |= dict(zip(own, answers, strict=True))
         # A private module beside the package, as PyYAML's _yaml, is no name that users import.
