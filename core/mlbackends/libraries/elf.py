@@ -58,6 +58,8 @@ class FileImage:
     noun = "a library"
     order = "<"
     word = "Q"
+    #: So many bytes after the end read as zero.
+    zeros = 0
 
     def __init__(self, path: str) -> None:
         # Opening a FIFO would block, and opening a device node may have any effect: look first.
@@ -98,7 +100,7 @@ class FileImage:
     def exactly(self, offset: int, length: int) -> bytes:
         """Return all bytes of a range."""
         end = offset + length
-        if end > self.size:
+        if end > self.size + self.zeros:
             raise NotALibrary(
                 f"the file is cut short or damaged: it has {self.size} bytes"
                 f" and its headers point to byte {end}"
@@ -109,6 +111,7 @@ class FileImage:
         else:
             os.lseek(self.descriptor, offset, os.SEEK_SET)
             data = os.read(self.descriptor, length)
+        data += bytes(min(length - len(data), self.zeros))
         if len(data) < length:
             raise NotALibrary("the file became shorter while it was read")
         return data
@@ -186,8 +189,9 @@ class ElfImage(FileImage):
             if kind == _PT_GNU_STACK:
                 self.has_executable_stack = bool(flags & _PF_X)
         end = max((s[1] + s[3] for s in self.segments if s[0] == _PT_LOAD), default=0)
-        if end > self.size:
+        if end > -(-self.size // _PAGE_BYTES) * _PAGE_BYTES:
             raise NotALibrary(f"the file is cut short: it has {self.size} bytes and its segments need {end}")
+        self.zeros = max(0, end - self.size)  # with which the loader fills the last page
         self._read_dynamic()
 
     def chain(self, layout: str, at: int, count: int | None) -> Iterator[tuple[int, tuple[int, ...]]]:
@@ -291,6 +295,8 @@ _BLOCKS_LIMIT = 256
 _TEXT_BYTES = (1 << 10, 256 << 10)
 _LINKER_SCRIPT_WORDS = (b"GNU ld script", b"OUTPUT_FORMAT", b"GROUP", b"INPUT")
 
+#: The smallest page of any system.
+_PAGE_BYTES = 4096
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP, _PT_GNU_STACK, _PF_X = 1, 2, 3, 0x6474E551, 1
 _WIDE_BITS = 64
 _SEGMENTS_LIMIT = 1024

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from mlbackends.base.errors import NotALibrary
 from mlbackends.host.host import Host
-from mlbackends.libraries.elf import Elf, elf_headers, read_elf
+from mlbackends.libraries.elf import Elf, ElfImage, elf_headers, read_elf
 from mlbackends.libraries.symbols import (
     defined_symbols,
     extract_symbols,
@@ -143,6 +143,22 @@ def test_a_name_that_is_not_utf_8_is_the_one_the_file_system_would_give(tmp_path
 def test_a_library_cut_short_says_so(tmp_path: Path) -> None:
     library = compile_library(tmp_path)
     os.truncate(library, os.path.getsize(library) // 4)
+    with pytest.raises(NotALibrary, match="cut short"):
+        read_elf(library)
+
+
+@needs_cc
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's loader")
+def test_a_cut_within_the_last_page_is_filled_with_zeros_as_the_loader_does(tmp_path: Path) -> None:
+    library = compile_library(tmp_path, "-Wl,-soname,libwhole.so", source="int whole[16] = {1};")
+    before = read_elf(library)
+    with ElfImage(library) as image:
+        end = max(offset + size for kind, offset, _, size in image.segments if kind == 1)
+    os.truncate(library, end - 4)
+
+    subprocess.run([sys.executable, "-c", f"import ctypes; ctypes.CDLL({library!r})"], check=True)
+    assert read_elf(library) == before
+    os.truncate(library, end // 4096 * 4096)
     with pytest.raises(NotALibrary, match="cut short"):
         read_elf(library)
 
