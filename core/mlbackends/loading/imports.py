@@ -144,6 +144,7 @@ def _imported_by(host: Host, module: str, path: str) -> tuple[Import, ...]:
         tree = parsed(host, path)
         package = module if path.endswith("/__init__.py") else module.rpartition(".")[0]
         known = {**_known(host), "__name__": module, "__package__": package}
+        known |= _flags(host, tree, module, path, known)
         for statement, guard in _statements(tree.body if tree else [], Guard.NOTHING, known):
             for name in _imported(statement, module, path.endswith("/__init__.py")):
                 parent, _, leaf = name.rpartition(".")
@@ -462,12 +463,49 @@ def _known(host: Host) -> dict[str, Any]:
         "sys.implementation.name": name,
         "TYPE_CHECKING": False,
         "typing.TYPE_CHECKING": False,
-        # psutil's own names, and those of others that have them from it.
-        "LINUX": host.platform == "linux",
-        "WINDOWS": host.platform == "win32",
-        "MACOS": host.platform == "darwin",
         "raise": (),
     }
+
+
+def _flags(
+    host: Host, tree: ast.Module | None, module: str, path: str, known: Mapping[str, Any]
+) -> dict[str, bool]:
+    """Return the names that a module's conditions test, such as LINUX, with their answers here.
+
+    A module gives them to such conditions itself, or has them from another one of its package.
+    """
+    body = tree.body if tree else []
+    tests = [node.test for node in body if isinstance(node, ast.If)]
+    tested = {node.id for test in tests for node in ast.walk(test) if isinstance(node, ast.Name)}
+    found = _answers(body, known) if tested else {}
+    for statement in body if tested - {*found} else ():
+        if not isinstance(statement, ast.ImportFrom):
+            continue
+        names = statement.names
+        if asked := {it.name for it in names if (it.asname or it.name) in tested}:
+            whole = next(_imported(statement, module, path.endswith("/__init__.py")), "")
+            flags = _flags_of(host, module_file(host, whole.rpartition(".")[0]))
+            found |= {it.asname or it.name: flags[it.name] for it in names if it.name in asked & flags.keys()}
+    return found
+
+
+@once_per_host
+def _flags_of(host: Host, path: str) -> dict[str, bool]:
+    tree = parsed(host, path) if path.endswith(".py") else None
+    return _answers(tree.body if tree else [], _known(host))
+
+
+def _answers(body: list[ast.stmt], known: Mapping[str, Any]) -> dict[str, bool]:
+    """Return the names that statements give to conditions, with the answers that are known."""
+    found: dict[str, bool] = {}
+    for statement in body:
+        match statement:
+            case ast.Assign(
+                [ast.Name(name)], ast.Call() | ast.Compare() | ast.BoolOp() | ast.UnaryOp() as test
+            ):
+                if (answer := _decided(test, {**known, **found})) is not None:
+                    found[name] = answer
+    return found
 
 
 def _imported(statement: _Importing, module: str, is_package: bool) -> Iterator[str]:

@@ -126,3 +126,25 @@ def test_a_call_may_import_a_compiled_module_of_the_package(
     tmp_path: Path, text: str, is_import: bool
 ) -> None:
     assert [*steps(tmp_path, text, "_C.so", "python.py")] == ["pkg", *["pkg._C"] * is_import]
+
+
+def test_a_condition_by_a_name_of_another_module_of_the_package_is_decided(tmp_path: Path) -> None:
+    """Only psutil/_common.py compares sys.platform; a name that a call of the package gives stays unknown."""
+    text = "from ._common import LINUX, UNKNOWN\n"
+    text += "if LINUX:\n    from . import here\nelif UNKNOWN:\n    from . import c\n"
+    text += "else:\n    from . import there\nif UNKNOWN:\n    from . import maybe\n"
+    package = tmp_path / "site-packages" / "pkg"
+    package.mkdir(parents=True)
+    (package / "_common.py").write_text(
+        "import sys\nLINUX = sys.platform.startswith('linux')\nUNKNOWN = found('x')\n"
+    )
+    (package / "__init__.py").write_text(text)
+    for name in ("here", "there", "maybe", "c"):
+        (package / f"{name}.py").touch()
+    host = Host(python={"version": "3.11.7", "path": [str(package.parent)]})
+    guards = {step.module: step.guard for step in imports_of(host, "pkg")}
+
+    is_linux = host.platform == "linux"
+    assert guards.get("pkg.here") == (Guard.NOTHING if is_linux else None)
+    assert ("pkg.there" in guards) is not is_linux
+    assert guards["pkg.maybe"] is Guard.CONDITION
