@@ -42,9 +42,12 @@ def elf_headers(host: Host, path: str) -> Elf:
 def read_elf(path: str) -> Elf:
     """Read the headers and the dynamic section: a few KB, however large the file is.
 
-    Raises NotALibrary, or OSError if the file cannot be opened or read.
+    Raises NotALibrary, also of one that the loader would map although its end is cut off, or OSError if the
+    file cannot be opened or read.
     """
     with ElfImage(path) as image:
+        if image.zeros:
+            raise image.cut_short()
         return image.described()
 
 
@@ -189,10 +192,15 @@ class ElfImage(FileImage):
             if kind == _PT_GNU_STACK:
                 self.has_executable_stack = bool(flags & _PF_X)
         end = max((s[1] + s[3] for s in self.segments if s[0] == _PT_LOAD), default=0)
-        if end > -(-self.size // _PAGE_BYTES) * _PAGE_BYTES:
-            raise NotALibrary(f"the file is cut short: it has {self.size} bytes and its segments need {end}")
-        self.zeros = max(0, end - self.size)  # with which the loader fills the last page
+        self.zeros = max(0, end - self.size)
+        if end > -(-self.size // _PAGE_BYTES) * _PAGE_BYTES:  # the loader fills the last page with zeros
+            raise self.cut_short()
         self._read_dynamic()
+
+    def cut_short(self) -> NotALibrary:
+        """Return the error for a file that ends before its segments do."""
+        end = self.size + self.zeros
+        return NotALibrary(f"the file is cut short: it has {self.size} bytes and its segments need {end}")
 
     def chain(self, layout: str, at: int, count: int | None) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Yield position and fields of each entry of a list; the last field leads to the next one.
