@@ -200,8 +200,8 @@ def dsl_unavailable_reason(dsl_name: str, host: Host) -> str:
 
     Only files are read: importing Triton takes seconds, and opens the driver.
     """
+    from mlbackends.base.specifiers import satisfies
     from mlbackends.host.python.packages import module_location
-    from mlbackends.host.python.requirements import satisfies
     from mlbackends.libraries import amd
     from mlbackends.libraries.cuda.driver import driver_libraries
     from mlbackends.libraries.search import libraries_named

@@ -13,6 +13,7 @@ import msgspec
 
 from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import Reason
+from mlbackends.base.specifiers import same_public_version
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import (
     Package,
@@ -26,7 +27,6 @@ from mlbackends.host.python.frameworks import (
     torch_version_file,
 )
 from mlbackends.host.python.packages import Distribution, distribution, metadata
-from mlbackends.host.python.requirements import same_public_version
 from mlbackends.host.system.kernel import mounted_above
 from mlbackends.libraries.cuda.driver import cuda_of_driver, decode, driver_release, driver_warning
 from mlbackends.libraries.library_names import stem_of

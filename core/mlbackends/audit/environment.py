@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from mlbackends.audit.hazard import ReportView
 from mlbackends.base.patterns import pattern
+from mlbackends.base.specifiers import narrowed
 from mlbackends.host.python.installing import package_command, quoted, reinstall_command
-from mlbackends.host.python.requirements import narrowed
 
 _PLAIN = pattern(r"[\w.,:/=+*;@%{}()~\[\]-]{1,80}")
 _INTEGER = pattern(r"\s*([+-]?)(?:0[xX]([0-9a-fA-F]{1,30})|(0[0-7]{0,30})|([1-9]\d{0,30}))")

@@ -11,7 +11,7 @@ import msgspec
 
 from mlbackends.base.errors import BadInput
 from mlbackends.base.mounts import which
-from mlbackends.host.python.requirements import satisfies
+from mlbackends.base.specifiers import satisfies
 from mlbackends.inject.steps import Plan
 from mlbackends.inject.target import Target
 from mlbackends.switches.startup import refuse_capability

@@ -5,7 +5,6 @@ for which platform, chips, versions and problems a call returns wrong numbers wi
 matches only where all that it asks for is known: what is not known is not reported.
 """
 
-import operator
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -14,16 +13,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
-from packaging.specifiers import SpecifierSet
-from packaging.version import InvalidVersion
 
+from mlbackends.base.comparison import fits
+from mlbackends.base.specifiers import satisfies
 from mlbackends.base.tables import table
 from mlbackends.model.problem import AttentionProblem, KnownWrong, contiguous_strides
 
-_SIGNS = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
-    ">=": operator.ge,
-}  # fmt: skip
 _COMPARISON = re.compile(r"(?:% (\d+) )?(==|!=|<=?|>=?) (-?[\d.e+]+)")
 
 #: Names that look like a word at the beginning of a sentence.
@@ -128,10 +123,8 @@ def is_there(entry: Entry, place: Place) -> bool:
         place.platform in entry.platforms
         and (not entry.chips or not place.chips.isdisjoint(entry.chips))
         and (not entry.systems or place.system in entry.systems)
-        and all(_satisfies(place.versions.get(name, ""), clauses) for name, clauses in entry.versions.items())
-        and not any(
-            _satisfies(place.versions.get(name, ""), clauses) for name, clauses in entry.refused_by.items()
-        )
+        and _meets(place, entry.versions)
+        and not any(_meets(place, {name: clauses}) for name, clauses in entry.refused_by.items())
     )
 
 
@@ -141,9 +134,7 @@ def is_default(entry: Entry, place: Place) -> bool:
     return (
         default is not None
         and (not default.chips or not place.chips.isdisjoint(default.chips))
-        and all(
-            _satisfies(place.versions.get(name, ""), clauses) for name, clauses in default.versions.items()
-        )
+        and _meets(place, default.versions)
     )
 
 
@@ -216,12 +207,12 @@ def attention_values(problem: AttentionProblem) -> dict[str, Any]:
     }
 
 
-def _satisfies(version: str, clauses: str) -> bool:
-    """Return whether a version is known and meets clauses. A build such as +cu130 is left out."""
-    try:
-        return bool(version) and SpecifierSet(clauses).contains(version.partition("+")[0], prereleases=True)
-    except InvalidVersion:
-        return False
+def _meets(place: Place, versions: Mapping[str, str]) -> bool:
+    """Return whether the versions at a place are known and meet all clauses, builds such as +cu130 aside."""
+    return all(
+        satisfies(place.versions.get(name, "").partition("+")[0], clauses) is True
+        for name, clauses in versions.items()
+    )
 
 
 def _holds(value: Any, condition: Condition) -> bool:
@@ -234,4 +225,4 @@ def _holds(value: Any, condition: Condition) -> bool:
     if not (comparison := _COMPARISON.fullmatch(condition)):
         return bool(value == condition)
     divisor, sign, bound = comparison.groups()
-    return bool(_SIGNS[sign](value % int(divisor) if divisor else value, float(bound)))
+    return fits(value % int(divisor) if divisor else value, sign, bound)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from mlbackends.base.errors import NotALibrary
+from mlbackends.base.specifiers import satisfies
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.installing import manager_of, package_command
 from mlbackends.host.python.packages import (
@@ -18,7 +19,7 @@ from mlbackends.host.python.packages import (
     python_folders,
     version_of,
 )
-from mlbackends.host.python.requirements import required, satisfies
+from mlbackends.host.python.requirements import required
 from mlbackends.libraries.symbols import extract_symbols
 from mlbackends.loading.dynamic_symbols import symbol
 from mlbackends.loading.imports import (

@@ -14,11 +14,12 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from mlbackends.base.specifiers import satisfies
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.frameworks import assigned_text
 from mlbackends.host.python.packages import distribution, python_folders
-from mlbackends.host.python.requirements import Requirement, required, satisfies
+from mlbackends.host.python.requirements import Requirement, required
 from mlbackends.loading.imports import Guard, Import, lost_files
 from mlbackends.loading.linker import Mapped, Opening, Process
 from mlbackends.model.loading import Fault

@@ -12,11 +12,12 @@ from urllib.parse import unquote
 from msgspec.structs import replace
 
 from mlbackends.base.errors import NotALibrary, joined
+from mlbackends.base.specifiers import can_be_met, narrowed
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.installing import manager_of, quoted, reinstall_command
 from mlbackends.host.python.packages import Distribution, conda_prefix, distributions, normalised, origin_of
-from mlbackends.host.python.requirements import can_be_met, narrowed, unmet
+from mlbackends.host.python.requirements import unmet
 from mlbackends.host.python.wheel_files import is_altered
 from mlbackends.loading.environment import install, providers
 from mlbackends.loading.imports import lost_files, shared_objects

@@ -16,11 +16,12 @@ from msgspec.structs import replace
 
 from mlbackends.base.errors import joined
 from mlbackends.base.patterns import pattern
+from mlbackends.base.specifiers import satisfies
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import package
 from mlbackends.host.python.packages import Distribution
-from mlbackends.host.python.requirements import required, satisfies
+from mlbackends.host.python.requirements import required
 from mlbackends.loading.environment import install
 from mlbackends.loading.linker import ObjectFile
 from mlbackends.loading.remedies import elf

@@ -78,7 +78,7 @@ def installed_torch() -> str:
 
 def lacking(switch: Switch, value: object, torch: str) -> str:
     """Return "torch X" where that version is older than a switch, or than its value; "" otherwise."""
-    from mlbackends.host.python.requirements import satisfies
+    from mlbackends.base.specifiers import satisfies
 
     needed = switch.needed_torch(value)
     return f"torch {torch}" if torch and needed and satisfies(torch, f"<{needed}.dev0") else ""

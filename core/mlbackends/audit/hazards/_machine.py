@@ -6,9 +6,9 @@ from mlbackends.audit.environment import setting, settings
 from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms, from_warning
 from mlbackends.audit.threads import bound, listed, thread_pools
 from mlbackends.base.quantities import parse_cpu_list
+from mlbackends.base.specifiers import satisfies
 from mlbackends.base.tables import table
 from mlbackends.host.python.installing import quoted
-from mlbackends.host.python.requirements import satisfies
 from mlbackends.host.system.cgroups import CPU_LIMITS
 from mlbackends.model.records import FactValue
 

@@ -18,10 +18,10 @@ from mlbackends.audit.imports import fix, is_named, unimportable, unmet_causes
 from mlbackends.audit.libraries import is_of_a_driver
 from mlbackends.base.errors import counted, joined
 from mlbackends.base.patterns import pattern
+from mlbackends.base.specifiers import satisfies
 from mlbackends.base.tables import table
 from mlbackends.host.cpu.floors import unmet_floor
 from mlbackends.host.python.installing import quoted
-from mlbackends.host.python.requirements import satisfies
 from mlbackends.model.records import OPENED, FactValue, Presence, nonempty
 
 #: The libraries of CUDA whose number is CUDA's own.

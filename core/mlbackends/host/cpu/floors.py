@@ -6,9 +6,9 @@ from functools import cache
 import msgspec
 from msgspec import Struct
 
+from mlbackends.base.specifiers import satisfies
 from mlbackends.base.tables import table
 from mlbackends.host.cpu.features import level_features
-from mlbackends.host.python.requirements import satisfies
 
 
 class CpuFloor(Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import Reason
+from mlbackends.base.specifiers import same_public_version
 from mlbackends.host.declared import not_valid, steering
 from mlbackends.host.host import Host
 from mlbackends.host.pci import PciDevice, of_vendor
@@ -28,7 +29,7 @@ from mlbackends.host.python.packages import (
     origin_of,
     python_folders,
 )
-from mlbackends.host.python.requirements import required, same_public_version
+from mlbackends.host.python.requirements import required
 from mlbackends.host.system.surroundings import container_signs
 from mlbackends.model.records import FactValue, Finding, Presence, nonempty
 

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base.specifiers import narrowed
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distributions
-from mlbackends.host.python.requirements import Requirement, holds, marker_environment, narrowed, required
+from mlbackends.host.python.requirements import Requirement, holds, marker_environment, required
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from mlbackends.host.python.requirements import can_be_met, same_public_version, satisfies
+from mlbackends.base.specifiers import can_be_met, same_public_version, satisfies
 
 PUBLIC = st.builds(
     "".join,
