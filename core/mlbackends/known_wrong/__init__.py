@@ -210,7 +210,8 @@ def attention_values(problem: AttentionProblem) -> dict[str, Any]:
 def _meets(place: Place, versions: Mapping[str, str]) -> bool:
     """Return whether the versions at a place are known and meet all clauses, builds such as +cu130 aside."""
     return all(
-        satisfies(place.versions.get(name, "").partition("+")[0], clauses) is True
+        (version := place.versions.get(name, "")) != ""
+        and satisfies(version.partition("+")[0], clauses) is True
         for name, clauses in versions.items()
     )
 
