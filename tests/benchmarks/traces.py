@@ -7,7 +7,7 @@ those of tests/traces with other times: `repeated` as they are (some 70 differen
 other sizes (36,000 different calls), `stamped` with time stamps and program text between, MKL's with the
 addresses as they were or with new ones in each line. All read the same file and print a table by
 primitive, implementation and problem, or by routine and arguments; ours prints minimum, maximum and
-median as well. --formats measures `trace show` in the formats that hold every record, and repro, too.
+median as well. --formats measures `trace show` in the formats that hold every record, too.
 CPU time and peak memory are those of the process; the programs take turns.
 """
 
@@ -76,7 +76,7 @@ for key, (count, total) in totals.items():
 """
 
 SHOW = [sys.executable, "-c", "from mlbackends_cli import program; program()", "trace", "show"]
-FORMATS = [["--view", "repro"], *(["--format", form] for form in ("html", "csv", "jsonl"))]
+FORMATS = [["--format", form] for form in ("html", "csv", "jsonl")]
 
 PLAIN_MKL = r"""
 import re, sys
@@ -193,7 +193,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--streamed", action="store_true", help="records one by one as well")
-    parser.add_argument("--formats", action="store_true", help="repro, html, csv and jsonl as well")
+    parser.add_argument("--formats", action="store_true", help="html, csv and jsonl as well")
     parser.add_argument("--polars", action="store_true", help="grouping by polars as well")
     parser.add_argument("--log", default="", help="only logs with this word in their name")
     arguments = parser.parse_args()

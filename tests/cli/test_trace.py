@@ -258,7 +258,7 @@ def test_where_no_call_fits_what_there_is_is_told(
     assert said in done.stderr and done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("view", ["summary", "findings", "dispatch", "timeline", "repro", "roofline"])
+@pytest.mark.parametrize("view", ["summary", "findings", "dispatch", "timeline", "roofline"])
 def test_a_view_without_rows_has_its_columns_in_csv(view: str, tmp_path: Path) -> None:
     options = ("--view", view, "--format", "csv")
     trace = log(tmp_path / "a.log", ("matmul", 0.5))
@@ -375,7 +375,7 @@ def test_csv_is_records_or_a_view() -> None:
     assert summary[0]["operation"]
 
 
-@pytest.mark.parametrize("view", ["findings", "dispatch", "timeline", "repro", "roofline"])
+@pytest.mark.parametrize("view", ["findings", "dispatch", "timeline", "roofline"])
 @pytest.mark.parametrize("form", ["json", "jsonl", "csv", "markdown"])
 def test_every_view_in_every_format(view: str, form: str) -> None:
     done = backends("trace", "show", DISPATCH, "--view", view, "--format", form)
@@ -407,7 +407,7 @@ def test_files_for_other_programs(tmp_path: Path) -> None:
     [
         (("--group-by", "oprtion"), "records have no field 'oprtion'"),
         (("--group-by", ""), "nothing to group by"),
-        (("--format", "csv", "--view", "summary", "--view", "repro"), "a CSV file holds one table"),
+        (("--format", "csv", "--view", "summary", "--view", "roofline"), "a CSV file holds one table"),
         (("--where", "operation"), ""),
         (("--where", "operation=="), "found the end"),
         (("--format", "perfetto", "--view", "summary"), "perfetto contains records"),

@@ -47,14 +47,6 @@ def test_a_summary_shows_times_shares_and_rates() -> None:
     assert "not counted: primitive creations: 36 lines, 4.46 ms" in text
 
 
-def test_a_command_to_copy_is_whole() -> None:
-    text = table("torch-2.13-onednn-level2.log", "repro", width=400)
-    assert (
-        "benchdnn --matmul --engine=cpu --allow-enum-tags-only=0 --dt=f32:f32:f32 --stag=ab --wtag=ab"
-        " --dtag=ab --attr-scratchpad=user --attr-fpmath=bf16 512x512:512x512" in text
-    )
-
-
 def difference(before: Iterable[Record], after: Iterable[Record], **options: Any) -> Difference:
     collector: Any = viewing.begin("diff", **options)
     for records, trace in ((before, collector.before), (after, collector)):

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import singledispatch
 
-from msgspec.structs import replace
-
 from mlbackends.base.errors import counted
 from mlbackends.base.tables import table
 from mlbackends.model import trace_views
@@ -23,7 +21,6 @@ _TITLES = table(os.path.join(os.path.dirname(__file__), "options.toml"))["titles
 _CUT = frozenset({"dispatch", "timeline", "diff"})
 _OF_COLUMNS = frozenset({"summary", "roofline", "diff"})
 _LONGEST = 200
-_UNBROKEN = 100_000
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _STRETCHES = 60
 _CHANGED = ("slower", "faster", "new", "gone")
@@ -69,9 +66,7 @@ def printed(
             found = narrowed(found, page)
         if isinstance(view, trace_views.Difference):  # at the end, where it is read first
             found = found._replace(notes=(*found.notes, verdict(view)))
-        # Lines to be copied are not wrapped.
-        width = _UNBROKEN if isinstance(view, trace_views.Repro) else page.width
-        text = formats.text(form, "listing", found, replace(page, width=width)).lstrip("\n")
+        text = formats.text(form, "listing", found, page).lstrip("\n")
         if len(views) > 1:
             title = f"## {_TITLES[name]}" if form == "markdown" else _TITLES[name]
             title = f"\033[1m{title}\033[0m" if form == "table" and page.color else title
@@ -226,20 +221,6 @@ def _(view: trace_views.Roofline) -> Listing:
         speeds = f"{short_number(roof.gflops)} GFLOP/s, {short_number(roof.gigabytes_per_second)} GB/s"
         notes.append(f"this machine just reached {speeds} ({roof.by})")
     return Listing((*columns, "GFLOP/s", "GB/s"), (Group("", rows),), tuple(notes))
-
-
-@_listing.register
-def _(view: trace_views.Repro) -> Listing:
-    groups = []
-    for call in view.calls:
-        text = f"{_text(call.shape)}: {counted(call.count, 'call')}, {took(call.total_ns)}"
-        rows = [("call", text.removeprefix(": "))]
-        # All of it, since it is to be copied.
-        rows += [(call.tool, line) for line in call.text.rstrip("\n").split("\n") if line]
-        rows += [("note", _text(note)) for note in call.notes]
-        groups.append(Group(_text(call.operation), tuple(rows), call.operation))
-    more = view.groups - len(view.calls)
-    return Listing(("", ""), tuple(groups), (f"and {more:,} more",) if more else ())
 
 
 # ---- a comparison --------------------------------------------------------------------------

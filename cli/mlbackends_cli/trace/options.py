@@ -71,7 +71,6 @@ class Request(NamedTuple):
         by = self.by()
         options: dict[str, dict[str, Any]] = {
             "summary": {**top, "of": self.of, **({"by": by} if by else {})},
-            "repro": top,
         }
         if {"findings", "roofline"} & {*self.names}:
             machine = self.machine()

@@ -16,7 +16,6 @@ _COMPARED = tuple(name for name in _NUMBERS if name != "cumulative_share")
 #: Views that are a list of records: the field, and the record whose fields are the columns.
 _LISTED = {
     trace_views.Findings: ("findings", trace_views.Finding),
-    trace_views.Repro: ("calls", trace_views.Reproduction),
     trace_views.Roofline: ("points", trace_views.RooflinePoint),
 }
 

@@ -237,28 +237,4 @@ class Difference(View, frozen=True, kw_only=True):
     unsteady_after: str = ""
 
 
-class Reproduction(Struct, frozen=True, kw_only=True):
-    """How to run one call again.
-
-    tool: "benchdnn", and text its command; or "json", and text a call of MKL: the routine and its arguments.
-    Both are "" where there is nothing, and `notes` give the reason; else they list what the line lacks.
-    """
-
-    operation: str
-    shape: str
-    count: int
-    total_ns: float
-    tool: str = ""
-    text: str = ""
-    notes: tuple[str, ...] = ()
-    line: str = ""
-
-
-class Repro(View, frozen=True, kw_only=True):
-    """The calls that took longest, and how to run each again."""
-
-    calls: tuple[Reproduction, ...] = ()
-    groups: int = 0
-
-
-AnyView = Summary | Findings | DispatchView | Timeline | Roofline | Difference | Repro
+AnyView = Summary | Findings | DispatchView | Timeline | Roofline | Difference

@@ -609,7 +609,7 @@ def test_a_session_sums_up(onednn: Loaded, mkl: Loaded) -> None:
     ]
     assert session.summary(of="creations").count == 3
     assert session.findings().codes
-    assert session.view("repro", top=1).calls[0].tool == "benchdnn"  # type: ignore[union-attr]
+    assert len(session.view("roofline", top=1).points) == 1  # type: ignore[union-attr]
     assert "7 records, ended" in repr(session)
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mlbackends.base import registry
-from mlbackends.model.trace_views import AnyView, Findings, Repro, Summary
+from mlbackends.model.trace_views import AnyView, Findings, Summary
 from mlbackends.tracing import reader
 from mlbackends.tracing.viewing import REGISTRY, views
 
@@ -80,28 +80,3 @@ def test_the_longest_operation_of_a_log_is(log: str) -> None:
     summary = cast("Summary", seen(log, summary={"by": ("operation",)})["summary"])
     row = summary.rows[0]
     assert (*row.values, row.count, round(row.total_ns)) == LONGEST[log]
-
-
-@pytest.mark.parametrize("log", LOGS)
-def test_every_call_of_a_log_can_be_run_again_or_says_why_not(log: str) -> None:
-    for call in cast("Repro", seen(log, repro={"top": 0})["repro"]).calls:
-        assert bool(call.text) == bool(call.tool)
-        assert call.text or call.notes
-        assert call.line
-
-
-def test_a_call_of_mkl_is_a_line_of_json_without_its_addresses() -> None:
-    line = b"MKL_VERBOSE SGEMM(T,N,8,4,16,0x7ffd,0x5579,16,0x7f12,16,0x7ffe,0x5578,8) 1.50us CNR:OFF Dyn:1\n"
-    (call,) = cast("Repro", views(reader.records([line]), {"repro": {}})["repro"]).calls
-    assert call.tool == "json"
-    assert msgspec.json.decode(call.text) == {
-        "routine": "SGEMM",
-        "transa": "T",
-        "transb": "N",
-        "m": 8,
-        "n": 4,
-        "k": 16,
-        "lda": 16,
-        "ldb": 16,
-        "ldc": 8,
-    }

@@ -11,7 +11,7 @@ Examples:
   backends trace show backends-trace.log
   backends trace show run.log.gz --group-by operation,shape --top 10
   backends trace show run.log --view findings --view dispatch
-  backends trace show run.log --where 'isa~avx512 and duration_ns>1ms' --view repro
+  backends trace show run.log --where 'isa~avx512 and duration_ns>1ms' --view records
   backends trace show run.log --format perfetto --output run.json   # open in ui.perfetto.dev
   backends trace show run.log --format html --output run.html
   ONEDNN_VERBOSE=2 python train.py | backends trace show -

@@ -1,1 +1,0 @@
-"""How to run a call of oneDNN again by its own benchdnn."""
