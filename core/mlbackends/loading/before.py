@@ -122,7 +122,9 @@ def before(
         def read() -> str:
             if not wheels and not answers:
                 return "nothing would be installed: the environment has it already"
-            amount, size = (sum(getattr(wheel.file, name) for wheel in wheels) for name in ("amount", "size"))
+            amount, size = (
+                sum(min(getattr(w.file, name), w.file.size) for w in wheels) for name in ("amount", "size")
+            )
             return f"read {amount / 1e6:,.1f} MB of {size / 1e6:,.1f} MB in {counted(len(wheels), 'wheel')}"
 
         yield Before(planned, packages, answers, lambda: (*plan.notes, *notes, read()))

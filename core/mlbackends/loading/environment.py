@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from mlbackends.base.errors import NotALibrary
+from mlbackends.base.patterns import bytes_pattern
 from mlbackends.base.specifiers import satisfies
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.installing import manager_of, package_command
@@ -38,6 +39,7 @@ from mlbackends.loading.preloads import preload_of, preloaded
 from mlbackends.model.loading import Fault
 
 _COMPILED_BYTES = 64 << 20
+_OLDEST_NUMPY = bytes_pattern(rb"compiled against NumPy C-API version 0x%x \(NumPy (\d+\.\d+)")
 #: An import that fails, and how opening its file ended.
 Failure = tuple[Import, Opening]
 
@@ -175,12 +177,15 @@ class Environment:
             passes = is_expected or step.guard is Guard.CHOICE
             guard = Guard.FAILURE if passes or (is_empty and is_gone) else step.guard
             yield step._replace(guard=guard), opening
+        elif step.words:
+            name = step.words.split("'")[1]
+            yield step, Opening((Fault("unmet-requirement", name, step.words, (step.path,)),))
         elif step.is_extension:
             opening = process.open(step.path)
             if not (opening.faults or step.by_function or initialises(self.host, step.path, step.module)):
                 opening = Opening((no_function(step.module, step.path),))
             if opening.faults:
-                yield step, opening
+                yield step._replace(guard=Guard.NOTHING if opening.kills else step.guard), opening
             elif refused := refused_by_numpy(self.host, opening, step.module):
                 yield step._replace(guard=max(step.guard, refused[0])), refused[1]
         elif step.module in self.broken_modules:
@@ -191,7 +196,8 @@ class Environment:
             for below, opening in self.import_module(process, step.module):
                 is_absent = opening.faults[0].message.startswith("No module named")
                 passes = step.guard >= (Guard.ABSENCE if is_absent else Guard.CONDITION)
-                yield below._replace(guard=Guard.FAILURE if passes else max(below.guard, step.guard)), opening
+                guard = Guard.FAILURE if passes else max(below.guard, step.guard)
+                yield below._replace(guard=Guard.NOTHING if opening.kills else guard), opening
 
     @cached_property
     def broken_modules(self) -> dict[str, Opening]:
@@ -218,45 +224,41 @@ class Environment:
 
 
 def refused_by_numpy(host: Host, opening: Opening, module: str) -> tuple[Guard, Opening] | None:
-    """Return how importing an opened module ends whose compiled code needs another NumPy: NumPy 1, or any.
+    """Return how importing an opened module ends whose compiled code needs NumPy, or another release of it.
 
     What is made with pybind11 may go on without arrays. Source: NumPy, numpy/_core/code_generators.
     """
     numpy, top = distribution(host, "numpy"), module.partition(".")[0]
     version = version_of(host, numpy) if numpy else ""
     own = None if numpy else distribution(host, normalised(top))
-    needs_one = own is not None and any(need.name == "numpy" for need in required(host, own))
-    if not needs_one and not (version and satisfies(version, ">=2")):
-        return None
-    for mapped in opening.mapped:
-        if f"/{top}" in mapped.path and (made := _made_for_numpy(host, mapped.path, only_1=not needs_one)):
-            guard = Guard.FAILURE if made == "pybind11" else Guard.NOTHING
-            if needs_one:
-                return guard, no_module(host, "numpy")
-            cause = f"{top} is compiled for NumPy 1; numpy {version} is installed."
-            hint = f"install NumPy 1, or a release of {top} that is compiled for NumPy 2"
-            command = install(host, "numpy<2")
-            words = "numpy.core.multiarray failed to import"
-            fault = Fault("unmet-requirement", "numpy<2", words, (), cause, hint, command)
-            return guard, Opening((fault,))
+    is_needed = numpy or (own is not None and any(need.name == "numpy" for need in required(host, own)))
+    for mapped in opening.mapped if is_needed else ():
+        made, wanted = _made_for_numpy(host, mapped.path) if f"/{top}" in mapped.path else ("", "")
+        if not made or (version and satisfies(version, wanted) is not False):
+            continue
+        guard = Guard.FAILURE if made == "pybind11" else Guard.NOTHING
+        if not version:
+            return guard, no_module(host, "numpy")
+        cause = f"{top} is compiled for NumPy {wanted}; numpy {version} is installed."
+        hint = f"install numpy{wanted}, or a release of {top} that is compiled for numpy {version}"
+        words = f"numpy.{'core' if '<' in wanted else '_core'}.multiarray failed to import"
+        asked, command = f"numpy{wanted}", install(host, f"numpy{wanted}")
+        return guard, Opening((Fault("unmet-requirement", asked, words, (), cause, hint, command),))
     return None
 
 
 @once_per_host
-def _made_for_numpy(host: Host, path: str, only_1: bool) -> str:
-    """Return "pybind11" or "C" for a file made with NumPy's C header by that, "" for another.
-
-    only_1: made for NumPy 1 alone.
-    """
+def _made_for_numpy(host: Host, path: str) -> tuple[str, str]:
+    """Return "pybind11" or "C" for a file made with NumPy's C header by that, else "", and its releases."""
     if host.platform == "linux":
         symbols = object_file(host, host.realpath(path)).symbols
         if symbol("PyCapsule_GetPointer").hash not in symbols.lacking_by_hash:
-            return ""
+            return "", ""
     data = host.read_bytes(path, _COMPILED_BYTES)
     is_of_1, is_of_2 = (f"numpy.{core}._multiarray_umath\0".encode() in data for core in ("core", "_core"))
-    if not (is_of_1 or is_of_2) or (only_1 and is_of_2):
-        return ""
-    return "pybind11" if b"pybind11" in data else "C"
+    made = "" if not (is_of_1 or is_of_2) else "pybind11" if b"pybind11" in data else "C"
+    oldest = _OLDEST_NUMPY.search(data) if is_of_2 else None
+    return made, f">={oldest[1].decode()}" if oldest else "" if is_of_2 else "<2"
 
 
 def install(host: Host, *arguments: str) -> str:

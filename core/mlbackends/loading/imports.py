@@ -9,6 +9,7 @@ import ast
 import operator
 import posixpath
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -40,8 +41,11 @@ _OPENS = bytes_pattern(rb"\b(?:CDLL|PyDLL|dlopen|LoadLibrary|load_library)\(")
 #: Without an empty __init__.py: a folder without one can be imported.
 _SOURCE = bytes_pattern(rb'(?!(?<=__init__)\.py,[^,\n]*,0\s)\.py(?=[,"\s]|\Z)[^\n]*')
 _LAZY = pattern(r"(?i)lazy|optional|logger")
-#: How Python's words end about a package whose __init__.py is not there.
-_NOT_A_FILE = "(unknown location)"
+#: What gives a module more modules or names than its folder and text show; _SUBMOD_ATTRS lists all names.
+_ADDS_MODULES = bytes_pattern(rb"sys\.modules|__path__|meta_path|declare_namespace")
+_ADDS_NAMES = bytes_pattern(
+    rb"sys\.modules|meta_path|import[ \t(]+\*|__getattr__|__dict__|(?:globals|vars|locals|setattr|exec)\("
+)
 _Importing = ast.Import | ast.ImportFrom | ast.Call
 #: A function: its first line, then lines that are indented deeper, are empty, or close its parameters.
 _FUNCTION = bytes_pattern(
@@ -114,7 +118,7 @@ def imports_of(host: Host, module: str, met: dict[str, Guard] | None = None) -> 
             yield step
         elif step.guard is Guard.CHOICE and met.get(step.module) is Guard.FAILURE and step.is_extension:
             continue  # where trying it has failed, the condition chooses the other one
-        elif step.module not in met or step.guard < met[step.module] or step.words.endswith(_NOT_A_FILE):
+        elif step.module not in met or step.guard < met[step.module] or step.words:
             met[step.module] = step.guard
             yield step
             inner = _imported_by(host, step.module, step.path)
@@ -148,18 +152,24 @@ def _imported_by(host: Host, module: str, path: str) -> tuple[Import, ...]:
         for statement, guard in _statements(tree.body if tree else [], Guard.NOTHING, known):
             for name in _imported(statement, module, path.endswith("/__init__.py")):
                 parent, _, leaf = name.rpartition(".")
-                words, lost = "", lost_modules(host)
+                words, absent, lost = "", list[Import](), lost_modules(host)
                 file = module_file(host, name) or lost.get(name, "")
                 if isinstance(statement, ast.Call) and not Import(name, file).is_extension:
                     continue
+                is_name = isinstance(statement, ast.ImportFrom) and leaf in [
+                    it.name for it in statement.names
+                ]
                 if parent and not file:
-                    name = parent  # `from .module import function`
                     if lost.get(parent, "").endswith("/__init__.py"):
-                        words = f"cannot import name '{leaf}' from '{parent}' {_NOT_A_FILE}"
-                elif isinstance(statement, ast.ImportFrom) and any(a.name == leaf for a in statement.names):
+                        words = f"cannot import name '{leaf}' from '{parent}' (unknown location)"
+                    elif guard is Guard.NOTHING and not isinstance(statement, ast.Call):
+                        absent += _not_there(host, name, is_name)
+                    name = parent  # `from .module import function`
+                elif is_name and name in lost:
                     words = f"cannot import name '{leaf}' from '{parent}'"
                 *above, last = _steps(host, name, module, guard, words)
                 found += [*above, last._replace(by_function=isinstance(statement, ast.Call))]
+                found += absent
     elif path:
         # Compiled code has the full names of the modules whose types it uses, and imports them at its start.
         top = re.escape(module.partition(".")[0].encode())
@@ -168,6 +178,27 @@ def _imported_by(host: Host, module: str, path: str) -> tuple[Import, ...]:
             *above, last = _steps(host, name.decode(errors="replace"), module)
             found += [*above, last] * last.is_extension
     return tuple(dict.fromkeys(found))
+
+
+def _not_there(host: Host, name: str, is_name: bool) -> tuple[Import, ...]:
+    """Return the module that surely lacks a module or, for is_name, a name, with Python's words; else ()."""
+    parent, _, leaf = name.rpartition(".")
+    path = module_file(host, parent) if parent else ""
+    if parent and not path:
+        return _not_there(host, parent, is_name=False)
+    if not path.endswith(".py") or parent.partition(".")[0] in sys.stdlib_module_names:
+        return ()
+    is_package, data = path.endswith("/__init__.py"), host.read_bytes(path, _MODULE_BYTES)
+    beside = _names(host, posixpath.dirname(path)) if is_package else ()
+    is_there = is_name and (leaf.startswith("__") or leaf.encode() in data)
+    if is_there or any(other.partition(".")[0] == leaf for other in beside):
+        return ()
+    words = f"No module named '{name}'" + f"; '{parent}' is not a package" * (not is_package)
+    if is_name:
+        words = f"cannot import name '{leaf}' from '{parent}' ({path})"
+    is_listed = is_name and b"_SUBMOD_ATTRS" in data
+    is_open = (_ADDS_NAMES if is_name else _ADDS_MODULES).search(data) and not is_listed
+    return () if is_open else (Import(parent, path, words=words),)
 
 
 @once_per_host

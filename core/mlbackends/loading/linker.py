@@ -86,6 +86,11 @@ class Opening(NamedTuple):
     faults: tuple[Fault, ...]
     mapped: tuple[Mapped, ...] = ()
 
+    @property
+    def kills(self) -> bool:
+        """Whether the process ends with SIGBUS: a file is mapped whose end is cut off."""
+        return any("its segments need" in fault.message for fault in self.faults[:1])
+
     def files(self) -> tuple[LoadedFile, ...]:
         """Return the files that were mapped, each with what it needs."""
         return tuple(LoadedFile(mapped.path, tuple(mapped.needs)) for mapped in self.mapped)

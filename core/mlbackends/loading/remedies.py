@@ -20,7 +20,7 @@ from mlbackends.host.python.packages import Distribution, conda_prefix, distribu
 from mlbackends.host.python.requirements import unmet
 from mlbackends.host.python.wheel_files import is_altered
 from mlbackends.loading.environment import install, providers
-from mlbackends.loading.imports import lost_files, shared_objects
+from mlbackends.loading.imports import lost_files, shared_objects, sources
 from mlbackends.loading.linker import ObjectFile, object_file
 from mlbackends.loading.preloads import torch_cuda
 from mlbackends.model.loading import Fault
@@ -74,7 +74,7 @@ def _remedied(host: Host, fault: Fault, names: list[str]) -> Fault:
     if is_library:
         cause, hint, command = _missing_library(host, fault, names)
     elif fault.code == "unmet-requirement":
-        hint, command = _missing_module(host, fault.name)
+        hint, command = _missing_module(host, fault.name, fault.path)
     elif fault.code == "not-read":
         cause, command = _closed(host, fault) if fault.path else ("", "")
     elif fault.code in ("missing-symbol", "missing-version") and (
@@ -129,19 +129,24 @@ def _needed(host: Host, path: str) -> tuple[str, ...]:
     )
 
 
-def _missing_module(host: Host, name: str) -> tuple[str, str]:
-    """Return what to do and the command for a module that no folder has.
+def _missing_module(host: Host, name: str, path: tuple[str, ...]) -> tuple[str, str]:
+    """Return what to do and the command for a module that no folder has, or for one that lacks a name.
 
     A package that is required and not installed brings it, if it has its name in its own: absl-py has absl.
+    path: the file of the module that lacks a name, which another release of its package has.
     """
     if set(name) & set("<>=!~"):  # a requirement
         return "", install(host, name)
     top = name.partition(".")[0]
     known = table("loading/remedies.toml")["module"].get(top, "")
-    wanted = known or normalised(top)
+    having = (dist for dist, *_ in distributions(host).values() if {*path}.intersection(sources(host, dist)))
+    dist = next(having, None) if path else None
+    if dist and is_altered(host, dist, path[0]):
+        return "", reinstall(host, dist)
+    wanted = dist.name if dist else known or normalised(top)
     lacking: dict[str, dict[str, str]] = {}
     for row in unmet(host):
-        if "installed" not in row:
+        if ("installed" in row) == bool(path):
             lacking.setdefault(row["needs"], {})[row["package"]] = row.get("wanted", "")
     alike = [wanted] if wanted in lacking else [need for need in lacking if wanted in need.split("-")]
     if len(alike) == 1:
@@ -151,6 +156,8 @@ def _missing_module(host: Host, name: str) -> tuple[str, str]:
             return "", install(host, alike[0] + clauses)
         needs = joined([f"{package} needs {alike[0]}{wish}" for package, wish in wishes.items()])
         return f"no version fits all: {needs}; upgrade or remove one of them", ""
+    if path:
+        return f"install another release of {dist.name if dist else top}, or of the package that asks", ""
     return ("", install(host, known)) if known else (f"install the package that has the module {top}", "")
 
 

@@ -33,6 +33,8 @@ _SYMBOL = pattern(
 )
 _STABLE = ("aoti_torch_", "torch_")
 _CUDA_LIBRARY = pattern(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)")
+#: What PyTorch's index has for each build of torch, and how its parts are named.
+_SIBLINGS, _INDEX = ("torchvision", "torchaudio", "torchcodec"), pattern(r"cpu|cu\d+|rocm[\d.]+|xpu")
 _ONLY_CUDA = frozenset(["libc10_cuda.so", "libtorch_cuda.so", "libtorch_cuda_linalg.so"])
 
 
@@ -136,6 +138,11 @@ def explained(host: Host, fault: Fault, at: str, dist: Distribution | None) -> F
     else:
         cause = f"torch {here} does not define it; {_where(lacking, uses, fitting)}."
     own = f"use {dist.name if dist else 'a file'} built for torch {torch.version}"
+    if dist and dist.name in _SIBLINGS and _INDEX.fullmatch(here.tag):
+        wanted = f"torch=={torch.metadata_version or torch.version}"
+        index = f"https://download.pytorch.org/whl/{here.tag}"
+        command = install(host, dist.name, wanted, "--upgrade", "--index-url", index)
+        return replace(fault, cause=cause, hint=own, command=command)
     if not fitting:
         return replace(fault, cause=cause, hint=own)
     needs = [need.clauses for need in required(host, dist) if need.name == "torch"] if dist else []

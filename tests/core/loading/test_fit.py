@@ -50,17 +50,20 @@ def answer(site: Path, name: str) -> PackageLoading:
     return resolve(host, [name]).packages[0]
 
 
-def beside_torch(site: Path, torch: str, *symbols: str, requires: str = "", linked: str = "") -> Fault:
+def beside_torch(
+    site: Path, torch: str, *symbols: str, requires: str = "", linked: str = "", name: str = "ext"
+) -> Fault:
     """Return the fault of an extension that uses symbols beside a stub of a torch."""
     c10 = compile_library(site / "torch/lib/libc10.so", "")
     (site / "torch/__init__.py").write_text("")
     (site / "torch/version.py").write_text(f"__version__ = '{torch}'\n")
     install(site, "torch", torch.partition("+")[0], "torch/__init__.py", "torch/lib/libc10.so")
     others = [str(compile_library(site / "gone" / linked, ""))] if linked else []
-    compile_library(site / "ext/_C.abi3.so", using(*symbols), str(c10), f"-Wl,-rpath,{c10.parent}", *others)
-    (site / "ext/__init__.py").write_text("from . import _C\n")
-    install(site, "ext", "1.0", "ext/__init__.py", "ext/_C.abi3.so", requires=requires)
-    [fault] = answer(site, "ext").faults
+    linking = (str(c10), f"-Wl,-rpath,{c10.parent}", *others)
+    compile_library(site / f"{name}/_C.abi3.so", using(*symbols), *linking)
+    (site / f"{name}/__init__.py").write_text("from . import _C\n")
+    install(site, name, "1.0", f"{name}/__init__.py", f"{name}/_C.abi3.so", requires=requires)
+    [fault] = answer(site, name if name == "ext" else str(site / name / "_C.abi3.so")).faults
     return fault
 
 
@@ -123,6 +126,19 @@ def test_a_file_for_another_cuda_than_torchs(
     fault = beside_torch(tmp_path, torch, "_ZN3c1010TensorImplD1Ev", linked=linked)
     assert (fault.code, fault.name) == ("missing-library", linked)
     assert cause in fault.cause and fault.command.endswith(end)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("torch", "linked", "tag"), [("2.13.0+cpu", "libc10_cuda.so", "cpu"), ("2.13.0+cu130", "", "cu130")]
+)
+def test_what_pytorch_builds_with_torch_comes_from_the_index_of_that_torch(
+    tmp_path: Path, torch: str, linked: str, tag: str
+) -> None:
+    symbol = "_ZN3c1010TensorImplD1Ev" if linked else LOGGER
+    fault = beside_torch(tmp_path, torch, symbol, linked=linked, name="torchaudio")
+    index = f"--index-url https://download.pytorch.org/whl/{tag}"
+    assert fault.command.endswith(f"install torchaudio torch==2.13.0 --upgrade {index}")
 
 
 @needs_compiler

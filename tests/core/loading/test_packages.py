@@ -1,6 +1,7 @@
 """What becomes of packages whose files are gone, damaged or others; the words are those of a real import."""
 
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,7 @@ def test_another_file_in_the_place_of_a_module(site: Site, init: str) -> None:
 def test_what_a_function_of_the_package_opens_needs_not_be_a_module(site: Site) -> None:
     texts = {
         "pack/__init__.py": "",
+        "pack/raw.py": "def load(module, code): ...",
         "pack/tool.py": "from .raw import load\nlib = load('pack._raw', 'int f();')",
     }
     installed(site, {**texts, "pack/_raw.so": ""})
@@ -190,3 +192,60 @@ def test_a_release_that_the_package_s_own_code_refuses_is_a_fault(
     if answer.faults:
         assert answer.faults[0].message == f"pandas needs numpy>=2.0.2; {numpy} is installed"
         assert answer.faults[0].command.endswith("'numpy>=2.0.2'")
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "fails"),
+    [
+        ("from base import new", "old = 1", True),
+        ("from base.part import new", "", True),
+        ("from base.new import old", "old = 1", True),
+        ("import base.part.new", "", True),
+        ("from base.part import old, __name__", "", False),
+        ("from base import name", "from base.part import *", False),
+        ("from base import new", "def __getattr__(name): return 1", False),
+        ("from base import new", "globals().update({'n' + 'ew': 1})", False),
+        (
+            "from base.new import name",
+            "import sys, base.part\nsys.modules['base.' + 'new'] = base.part",
+            False,
+        ),
+        ("try:\n    from base import new\nexcept ImportError:\n    pass", "", False),
+    ],
+)
+def test_a_name_that_an_older_package_lacks_is_a_fault(
+    site: Site, text: str, other: str, fails: bool
+) -> None:
+    files = {"base/__init__.py": other, "base/part.py": "old = name = 1\nif old:\n    def also(): pass"}
+    for path, content in files.items():
+        (site.folder / path).parent.mkdir(exist_ok=True)
+        (site.folder / path).write_text(content)
+    site.package("base", "1.0", *files)
+    installed(site, {"pack/__init__.py": text})
+    with (site.folder / "pack-1.0.dist-info/METADATA").open("a") as metadata:
+        metadata.write("Requires-Dist: base>=2\n")
+    answer, words = site.answer("pack"), python_says(site, "pack")
+
+    assert answer.verdict is (Verdict.FAILS if fails else Verdict.LOADS)
+    assert bool(words) is fails
+    if fails:
+        assert answer.faults[0].message in words
+        assert answer.faults[0].command.endswith("'base>=2'")
+
+
+def test_a_module_that_is_cut_off_ends_the_process_also_in_a_try(site: Site) -> None:
+    """The loader maps it, and the process gets SIGBUS where it reads beyond the file's end."""
+    texts = {
+        "pack/__init__.py": "try:\n    from . import _C\nexcept ImportError:\n    pass",
+        "pack/_C.so": "_C",
+    }
+    installed(site, texts)
+    site.package("user", "1.0", user="try:\n    import pack\nexcept ImportError:\n    pass")
+    data = (site.folder / "pack/_C.so").read_bytes()
+    (site.folder / "pack/_C.so").write_bytes(data[:6000])
+    program = f"import sys; sys.path.insert(0, {str(site.folder)!r}); import user"
+
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -signal.SIGBUS
+    assert [site.answer(name).verdict for name in ("pack", "user")] == [Verdict.FAILS] * 2
+    (site.folder / "pack/_C.so").write_bytes(data[:40])
+    assert [site.answer(name).verdict for name in ("pack", "user")] == [Verdict.FALLS_BACK, Verdict.LOADS]
