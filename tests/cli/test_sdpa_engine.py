@@ -48,7 +48,7 @@ def test_explain_prints_what_an_engine_would_choose(tmp_path: Path) -> None:
         ),
         (("--engine", "vllm", *SHAPE), "--shape is for a problem, --engine for a model"),
         (("--engine", "vllm", "--causal"), "--causal is for a problem, --engine for a model"),
-        ((*SHAPE, "--kv-dtype", "fp8"), "--model, --kv-dtype and --block-size need an engine"),
+        ((*SHAPE, "--kv-dtype", "fp8"), "--attention and --with need an engine"),
         (("--engine", "vllm", "--model", "/nowhere.json", "--device", "t4"), "/nowhere.json"),
     ],
 )

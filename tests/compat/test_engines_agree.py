@@ -132,9 +132,7 @@ def test_vllm_chooses_what_the_rules_say() -> None:
             rules,
             dotted_numbers(release),
             given["config"],
-            given["capability"],
-            given["kv_dtype"],
-            given["block_size"],
+            {"platform": "cuda", **{name: given[name] for name in ("capability", "kv_dtype", "block_size")}},
         )
         codes = {v.backend: sorted({r.code for r in v.reasons}) for v in found.verdicts if v.reasons}
         expected = {

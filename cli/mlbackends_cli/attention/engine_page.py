@@ -1,10 +1,15 @@
 """What an inference engine chooses for a model, for people."""
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
-from mlbackends.model.explanation import EngineExplanation, EngineLayers, EngineVerdict
+from mlbackends.base.reasons import Reason
+from mlbackends.model.explanation import EngineCall, EngineExplanation, EngineLayers
+from mlbackends_cli.attention.bounds import bound_text
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import literal, table
+from mlbackends_cli.text.plain import binary_size
 
 _WIDEST = 110
 
@@ -22,14 +27,12 @@ def printed(explanation: EngineExplanation, page: Page) -> str:
         facts = f"  {_facts(layers)}"
         found += ["", f"  {_title(layers)} {page.styled(_choice(layers), 'bold')}", page.styled(facts, "dim")]
         rows = [
-            [
-                Cell("✗", "red") if verdict.reasons else Cell("✓", "green"),
-                Cell(verdict.backend),
-                Cell(_why(verdict)),
-            ]
-            for verdict in layers.verdicts
+            [Cell("✗", "red") if why else Cell("✓", "green"), Cell(name), Cell(_why(why))]
+            for name, why in _verdicts(layers)
         ]
         found += lines(rows, narrow, indent=4)
+        if layers.call:
+            found += (f"  {line}" for line in wrapped(_call(layers.call), narrow.width - 2))
     found += [
         "",
         *(page.styled(line, "dim") for line in wrapped(f"assumed: {explanation.assumed}", narrow.width)),
@@ -42,35 +45,66 @@ def markdown(explanation: EngineExplanation, _page: Page) -> str:
     parts = [f"### {literal(f'{explanation.engine} {explanation.release} on {explanation.device}')}"]
     for layers in explanation.layers:
         rows = [
-            (
-                literal(verdict.backend),
-                "no" if verdict.reasons else "yes",
-                literal(_why(verdict)).replace("\n", "<br>"),
-            )
-            for verdict in layers.verdicts
+            (literal(name), "no" if why else "yes", literal(_why(why)).replace("\n", "<br>"))
+            for name, why in _verdicts(layers)
         ]
         parts += [
             f"{literal(_title(layers))} **{literal(_choice(layers))}**.",
             table(("backend", "can", "why"), rows),
         ]
+        parts += [literal(_call(layers.call))] if layers.call else []
     return "\n\n".join([*parts, literal(f"Assumed: {explanation.assumed}.")]) + "\n"
 
 
+def _verdicts(layers: EngineLayers) -> list[tuple[str, tuple[Reason, ...]]]:
+    """Return the backends and what speaks against each, those that torch alone decides last."""
+    found = [(verdict.backend, verdict.reasons) for verdict in layers.verdicts]
+    theirs = layers.call.verdicts if layers.call and layers.call.chosen != layers.chosen else ()
+    return found + [(f"torch's {verdict.backend}", verdict.reasons) for verdict in theirs]
+
+
 def _title(layers: EngineLayers) -> str:
-    return f"layers with {'a ' if layers.kind == 'sliding window' else ''}{layers.kind}: it would choose"
+    article = "a " if layers.kind.startswith("sliding window") else ""
+    return f"layers with {article}{layers.kind}: it would choose"
 
 
 def _choice(layers: EngineLayers) -> str:
     return layers.chosen or "none: it would raise an error"
 
 
+def _call(call: EngineCall) -> str:
+    """Return what torch does with a call, and what it costs at least, as sentences."""
+    found = [f"torch {call.torch} then computes it with {call.chosen or 'nothing: it raises'}"] * bool(
+        call.torch
+    )
+    found = [call.unknown_reason] if call.unknown_reason else found
+    found += [f"the plain formula holds {binary_size(call.score_bytes)} of scores"] * bool(call.score_bytes)
+    found += [bound_text(call.bound, "--backward" in call.text)] if call.bound else []
+    return "; ".join([*found, f"this is: backends sdpa explain {call.text}"])
+
+
+#: How facts are shown that are not false.
+_FACTS = {
+    "head_size": "head size {}",
+    "dtype": "{}",
+    "kv_dtype": "KV cache {}",
+    "block_size": "blocks of {}",
+    "mla": "MLA",
+    "sparse": "sparse",
+    "sinks": "attention sinks",
+    "asked": "asked for {}",
+    "tokens": "{} tokens",
+    "mask": "mask {}",
+}
+#: What is not shown: nothing is asked for, or there is no mask.
+_HIDDEN = (None, False, "none", "not asked")
+
+
 def _facts(layers: EngineLayers) -> str:
-    facts = layers.facts
-    said = [f"head size {facts['head_size']}", str(facts["dtype"]), f"KV cache {facts['kv_dtype']}"]
-    said += [f"blocks of {facts['block_size']}"] if facts["block_size"] else []
-    words = {"mla": "MLA", "sparse": "sparse", "sinks": "attention sinks"}
-    return ", ".join([*said, *(word for name, word in words.items() if facts[name])])
+    return ", ".join(
+        _FACTS[name].format(value) for name, value in layers.facts.items() if value not in _HIDDEN
+    )
 
 
-def _why(verdict: EngineVerdict) -> str:
-    return "\n".join(f"{reason.message} [{reason.code}]" for reason in verdict.reasons) or "can"
+def _why(reasons: Sequence[Reason]) -> str:
+    return "\n".join(f"{reason.message} [{reason.code}]" for reason in reasons) or "can"

@@ -75,17 +75,37 @@ class EngineVerdict(Struct, frozen=True):
     reasons: tuple[Reason, ...] = ()
 
 
+class EngineCall(Struct, frozen=True):
+    """What torch's scaled_dot_product_attention does with one prompt in an engine's layers.
+
+    text: the call as a problem is typed. torch: the release whose rules these are, "" if the engine computes
+    the plain formula itself. chosen: MATH for the plain formula; "" if torch raises, or its choice is not
+    known for unknown_reason. bound: None if the chip's peak is not known. score_bytes: the memory of the
+    plain formula's scores, 0 if it is not chosen.
+    """
+
+    text: str
+    torch: str
+    chosen: str
+    verdicts: tuple[Verdict, ...]
+    unknown_reason: str
+    bound: Bound | None
+    score_bytes: int
+
+
 class EngineLayers(Struct, frozen=True):
     """What an engine would choose for the layers of one kind.
 
     kind: full attention or sliding window. chosen: a backend, "" if the engine raises an error. facts: what
-    it depends on. verdicts: in the order in which the engine asks its backends.
+    it depends on. verdicts: in the order in which the engine asks its backends. call: for a backend that
+    calls torch.
     """
 
     kind: str
     chosen: str
     facts: dict[str, bool | int | str | None]
     verdicts: tuple[EngineVerdict, ...]
+    call: EngineCall | None = None
 
 
 class EngineExplanation(Struct, frozen=True):

@@ -97,12 +97,12 @@ def explained(
         torch_verdicts=verdicts,
         torch_unknown_reason=f"torch's rules for {unknown} are not known" if unknown else "",
         torch_cudnn=cudnn_release(release) if release else "",
-        bound=_bound(problem),
+        bound=bound(problem),
         torch=versions.get("torch", ".".join(map(str, environment.torch))),
     )
 
 
-def _bound(problem: AttentionProblem) -> Bound | None:
+def bound(problem: AttentionProblem) -> Bound | None:
     """Return the least time on a product whose peak and bandwidth are stated."""
     product = product_of(problem.device.name) if problem.device.name else None
     if product is None or problem.is_nested:

@@ -3,11 +3,14 @@
 NAME.toml has the rules of one engine: `order`, the backends in the order in which it asks them, the first
 row that applies; `backend`, what each supports; `refusal`, what else speaks against one; and `fact`, what
 follows from the rest. A row applies to the releases from `since` and before `until`, and to the facts that
-`when` describes: a value, a list of values, or a table of min, max, not, multiple and not_multiple.
+`when` describes: a value, a list of values, or a table of min, max, not, multiple, not_multiple and version.
+An order of "asked" is the backend that the user names, and `otherwise` what speaks against all that are not
+in the order. `call` says that a backend calls torch's function ("sdpa"), or is the plain formula ("math").
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import msgspec
@@ -15,11 +18,16 @@ import msgspec
 from mlbackends.base.errors import BadInput, UnknownName, some
 from mlbackends.base.quantities import dotted_numbers
 from mlbackends.base.reasons import Reason
+from mlbackends.base.specifiers import satisfies
 from mlbackends.base.tables import table
 from mlbackends.base.version import __version__
 from mlbackends.host.files import named_bytes
+from mlbackends.libraries.cuda import cudnn_release
 from mlbackends.model.explanation import ENGINE_SCHEMA, EngineExplanation, EngineLayers, EngineVerdict
 from mlbackends.sdpa import named_devices
+from mlbackends.sdpa.engines.calls import called
+from mlbackends.sdpa.named_devices import NamedDevice
+from mlbackends.sdpa.rules.environment import RECORDED, environment_elsewhere
 
 Facts = dict[str, Any]
 #: The engines whose rules are recorded.
@@ -36,6 +44,7 @@ class _Config(msgspec.Struct, frozen=True):
 
     architectures: Annotated[list[str], msgspec.Meta(min_length=1)]
     num_attention_heads: _Count
+    num_key_value_heads: _Count | None = None
     model_type: str = ""
     hidden_size: _Size = 0
     head_dim: _Size | None = None
@@ -51,16 +60,26 @@ class _Config(msgspec.Struct, frozen=True):
     layer_types: list[str] | None = None
     attn_logit_softcapping: float | None = None
     is_causal: bool = True
+    attention_dropout: float | None = None
+    alibi: bool | None = None
+    use_alibi: bool | None = None
     quantization_config: dict[str, Any] | None = None
 
 
 def explain(
-    engine: str, model: str, device: str, kv_dtype: str = "auto", block_size: int = 0
+    engine: str,
+    model: str,
+    device: str,
+    versions: Mapping[str, str] = MappingProxyType({}),
+    packages: Mapping[str, str] = MappingProxyType({}),
+    **given: Any,
 ) -> EngineExplanation:
     """Return what an engine would choose for each kind of layer of a model.
 
     engine: its name, or vllm==0.32 for a release; the newest one recorded without. model: a config.json of
-    Hugging Face, or its folder. Raises BadInput and UnknownName, for what the rules do not cover as well.
+    Hugging Face, or its folder. versions: of torch and cuDNN, to assume. packages: what is installed as well,
+    with versions, "" for any. given: kv_dtype, block_size, asked, the attention that is named, dtype, tokens,
+    mask and backward. Raises BadInput and UnknownName, for what the rules do not cover as well.
     """
     name, _, version = engine.replace(" ", "").partition("==")
     if name not in NAMES:
@@ -68,20 +87,26 @@ def explain(
     rules = table(f"sdpa/engines/{name}.toml")
     release = _release(rules, version)
     place = named_devices.device(device)
-    capability = round(float(place.device.capability) * 10) if place.device.kind in rules["kinds"] else 0
-    if capability < rules["least_capability"]:
+    kind = place.device.kind
+    capability = round(float(place.device.capability) * 10) if kind == "cuda" else 0
+    if kind not in rules["kinds"] or (kind == "cuda" and capability < rules["least_capability"]):
         wanted = "an NVIDIA GPU of compute capability 7.0 or newer, such as --device h100"
         raise BadInput(
             f"{place.name}: the recorded rules of {rules['name']} are for others", f"name {wanted}"
         )
-    if kv_dtype not in rules["kv_dtypes"]:
-        raise UnknownName("type of a KV cache", kv_dtype, tuple(rules["kv_dtypes"]))
-    found = layers(rules, release, _read(model), capability, kv_dtype, block_size)
+    for package in packages:
+        if package not in rules.get("packages", ()):
+            raise UnknownName(f"package in the rules of {rules['name']}", package, tuple(rules["packages"]))
+    facts = {"platform": kind, "capability": capability, **given}
+    facts |= {package: value or True for package, value in packages.items()}
+    text = ".".join(map(str, release))
+    versions = {**versions, "torch": text} if name == "torch" else versions
+    found = layers(rules, release, _read(model), facts, place, versions)
     return EngineExplanation(
         ENGINE_SCHEMA,
         f"backends {__version__}",
         rules["name"],
-        ".".join(map(str, release)),
+        text,
         model,
         place.name,
         place.title,
@@ -91,37 +116,68 @@ def explain(
     )
 
 
+#: What is given besides a model, if nothing is.
+_USUAL = {
+    "asked": "not asked",
+    "kv_dtype": "auto",
+    "block_size": None,
+    "tokens": 4096,
+    "mask": "none",
+    "backward": False,
+}
+
+
 def layers(
     rules: Mapping[str, Any],
     release: tuple[int, ...],
     raw: Any,
-    capability: int,
-    kv_dtype: str = "auto",
-    block_size: int = 0,
+    given: Mapping[str, Any],
+    place: NamedDevice | None = None,
+    versions: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[EngineLayers, ...]:
-    """Return what an engine would choose for each kind of layer. raw: a config.json. Raises BadInput."""
-    config = _config(raw, rules)
-    if kv_dtype == "auto" and any((config.quantization_config or {}).get(key) for key in _QUANTIZED_CACHE):
+    """Return what an engine would choose for each kind of layer.
+
+    raw: a config.json. given: platform and capability of the device, and what `explain` is given. place: for
+    what torch does on it. Raises BadInput and UnknownName.
+    """
+    given = {**dict.fromkeys(rules.get("packages", ()), False), **_USUAL, **given}
+    kv_dtypes = tuple(rules.get("kv_dtypes", ["auto"]))
+    config = _config(raw, rules, given)
+    if given["kv_dtype"] not in kv_dtypes:
+        raise UnknownName("type of a KV cache", given["kv_dtype"], kv_dtypes)
+    quantized = config.quantization_config or {}
+    if "kv_dtypes" in rules and given["kv_dtype"] == "auto" and any(map(quantized.get, _QUANTIZED_CACHE)):
         raise BadInput("this model states a quantized KV cache", "name its type, such as --kv-dtype fp8")
-    given = {"capability": capability, "kv_dtype": kv_dtype, "block_size": block_size or None}
+    names = [row["name"] for row in rules["backend"] if _applies(row, release, {})]
+    if given["asked"] not in ("not asked", *(names if rules.get("asks") else ())):
+        raise UnknownName(f"attention of {rules['name']}", given["asked"], tuple(names))
     facts = _model_facts(rules, config) | given
-    return tuple(
-        _layers(rules, release, kind, facts | {"window": kind == "sliding window" and not facts["mla"]})
-        for kind in _kinds(config)
-    )
+    cudnn = cudnn_release(environment_elsewhere(versions).cudnn_version)
+    facts |= {"torch": versions.get("torch", RECORDED[-1]), "cudnn": versions.get("cudnn", cudnn)}
+    found: list[EngineLayers] = []
+    for kind in _kinds(config):
+        window = kind == "sliding window" and not facts["mla"]
+        found += _layers(rules, release, kind, facts | {"window": window}, place, versions)
+    return tuple(found)
 
 
 def verdicts(rules: Mapping[str, Any], release: tuple[int, ...], facts: Facts) -> tuple[EngineVerdict, ...]:
     """Return the verdict of each backend, in the order in which the engine asks them."""
-    order = next(row["backends"] for row in rules["order"] if _applies(row, release, facts))
-    return tuple(EngineVerdict(name, reasons(rules, release, name, facts)) for name in order)
+    row = next(row for row in rules["order"] if _applies(row, release, facts))
+    order = [facts["asked"]] if row["backends"] == "asked" else row["backends"]
+    found = [EngineVerdict(name, reasons(rules, release, name, facts)) for name in order]
+    for other in rules["backend"] if "otherwise" in row else ():
+        if other["name"] not in order and _applies(other, release, facts):
+            why = Reason("not-asked", row["otherwise"])
+            found.append(EngineVerdict(other["name"], (*reasons(rules, release, other["name"], facts), why)))
+    return tuple(found)
 
 
 def derived(rules: Mapping[str, Any], release: tuple[int, ...], facts: Facts) -> Facts:
     """Return the facts with those that follow from them."""
     facts = facts | {"major": facts["capability"] // 10}
     settled: set[str] = set()
-    for row in rules["fact"]:
+    for row in rules.get("fact", ()):
         if row["name"] not in settled and _applies(row, release, facts):
             facts[row["name"]] = row["value"]
             settled.add(row["name"])
@@ -154,7 +210,8 @@ def reasons(
     if block and row.get("block_sizes") and not any(block % size == 0 for size in row["block_sizes"]):
         multiples = " or ".join(map(str, row["block_sizes"]))
         found.append(Reason("block-size", f"block size {block}; needs a multiple of {multiples}"))
-    for fact, (what, only) in _FLAGS.items():
+    for fact in rules.get("flags", ()):
+        what, only = _FLAGS[fact]
         if facts[fact] and not row.get(fact):
             found.append(Reason(fact, f"{what} is not supported"))
         elif only and row.get(fact) and not facts[fact]:
@@ -168,7 +225,7 @@ def reasons(
         found.append(Reason("wrong-capability", f"compute capability {seen}; needs {span}{at_least}"))
     found += (
         Reason(rule["code"], rule["why"])
-        for rule in rules["refusal"]
+        for rule in rules.get("refusal", ())
         if name in ([rule["backend"]] if isinstance(rule["backend"], str) else rule["backend"])
         and _applies(rule, release, facts)
     )
@@ -192,6 +249,8 @@ def _is(wanted: Any, value: Any) -> bool:
         return bool(value == wanted)
     if "not" in wanted:
         return value not in wanted["not"]
+    if "version" in wanted:
+        return isinstance(value, str) and bool(satisfies(value, wanted["version"]))
     if value is None:
         return False
     tests = (
@@ -221,23 +280,28 @@ def _read(path: str) -> Any:
         raise BadInput(f"{file} is not the config.json of a model: {error}") from error
 
 
-def _config(raw: Any, rules: Mapping[str, Any]) -> _Config:
+def _config(raw: Any, rules: Mapping[str, Any], given: Mapping[str, Any]) -> _Config:
     """Return a model's configuration. Raises BadInput, for one that the rules do not cover as well."""
+    if isinstance(raw, dict):
+        raw = raw | {ours: raw[theirs] for ours, theirs in rules.get("keys", {}).items() if theirs in raw}
+        raw |= {"dtype": given["dtype"]} if given.get("dtype") else {}
+        if isinstance(raw.get("architectures"), str):
+            raw["architectures"] = [raw["architectures"]]
     try:
         config = msgspec.convert(raw, _Config)
     except msgspec.ValidationError as error:
         raise BadInput(f"this is not the config.json of a model: {error}") from error
     name = config.architectures[0]
     own = next(
-        (key for key in rules["unknown_with"] if raw.get(key)), "" if config.is_causal else "is_causal"
+        (key for key in rules.get("unknown_with", ()) if raw.get(key)),
+        "" if config.is_causal else "is_causal",
     )
-    if name not in rules["architectures"] or own:
+    known = rules.get("architectures", {name: "0"})
+    if name not in known or own:
         why = f"{rules['name']}'s choice for {name}{f' with {own}' if own else ''} is not recorded"
-        raise BadInput(
-            f"{why}: it may follow rules of its own", f"recorded: {some(tuple(rules['architectures']))}"
-        )
+        raise BadInput(f"{why}: it may follow rules of its own", f"recorded: {some(tuple(known))}")
     lacking = "" if config.dtype or config.torch_dtype else "dtype"
-    if not config.head_dim and (name in rules["need_head_dim"] or not config.hidden_size):
+    if not config.head_dim and (name in rules.get("need_head_dim", ()) or not config.hidden_size):
         lacking = "head_dim"
     if lacking:
         raise BadInput(
@@ -249,19 +313,28 @@ def _config(raw: Any, rules: Mapping[str, Any]) -> _Config:
 def _model_facts(rules: Mapping[str, Any], config: _Config) -> Facts:
     """Return the facts that a configuration states. Raises UnknownName."""
     rank = config.kv_lora_rank or 0
-    mla = config.model_type in rules["mla_types"] and bool(rank)
+    mla = config.model_type in rules.get("mla_types", ()) and bool(rank)
     head_size = config.head_dim or config.hidden_size // config.num_attention_heads
+    value_size = head_size
+    if rank and "mla_types" not in rules:  # MLA is expanded to attention with many heads
+        head_size, value_size = config.qk_nope_head_dim + config.qk_rope_head_dim, config.v_head_dim
     dtype = config.dtype or config.torch_dtype or ""
     if dtype not in rules["dtypes"]:
         raise UnknownName("element type of a model", dtype, tuple(rules["dtypes"]))
     return {
         "architecture": config.architectures[0],
         "heads": config.num_attention_heads,
+        "kv_heads": config.num_key_value_heads or config.num_attention_heads,
         "head_size": rank + config.qk_rope_head_dim if mla else head_size,
+        "value_size": value_size,
         "dtype": dtype,
+        "causal": config.is_causal and rules.get("causal", True),
+        "window_size": config.sliding_window or 0,
+        "dropout": bool(config.attention_dropout),
+        "alibi": bool(config.alibi or config.use_alibi),
         "mla": mla,
         "sparse": mla and config.index_topk is not None,
-        "sinks": config.architectures[0] in rules["with_sinks"],
+        "sinks": config.architectures[0] in rules.get("with_sinks", ()),
         "softcap": bool(config.attn_logit_softcapping),
         "kv_lora_rank": rank,
         "qk_rope_head_dim": config.qk_rope_head_dim,
@@ -280,10 +353,24 @@ def _kinds(config: _Config) -> tuple[str, ...]:
     )
 
 
-def _layers(rules: Mapping[str, Any], release: tuple[int, ...], kind: str, facts: Facts) -> EngineLayers:
-    """Return the verdicts on one kind of layers."""
+def _layers(
+    rules: Mapping[str, Any],
+    release: tuple[int, ...],
+    kind: str,
+    facts: Facts,
+    place: NamedDevice | None,
+    versions: Mapping[str, str],
+) -> Iterator[EngineLayers]:
+    """Yield the verdicts on one kind of layers, and first those of torch itself where it is the engine."""
     facts = derived(rules, release, facts)
     found = verdicts(rules, release, facts)
     chosen = next((verdict.backend for verdict in found if not verdict.reasons), "")
-    shown = ("head_size", "dtype", "kv_dtype", "block_size", "mla", "sparse", "sinks")
-    return EngineLayers(kind, chosen, {name: facts[name] for name in shown}, found)
+    shown = {name: facts[name] for name in rules["shown"]}
+    calls = {row["name"]: row["call"] for row in rules["backend"] if "call" in row}
+    if "function" in rules and place:
+        call = called("sdpa", facts, place, versions)
+        theirs = tuple(EngineVerdict(verdict.backend, verdict.reasons) for verdict in call.verdicts)
+        yield EngineLayers(f"{kind} by scaled_dot_product_attention", call.chosen, shown, theirs, call)
+        kind = f"{kind} by {rules['function']}"
+    call_of = called(calls[chosen], facts, place, versions) if chosen in calls and place else None
+    yield EngineLayers(kind, chosen, shown, found, call_of)

@@ -26,20 +26,20 @@ from msgspec.structs import replace
 
 from mlbackends.base.errors import BadInput, some
 from mlbackends.base.quantities import dotted_numbers
-from mlbackends.model.explanation import Bound, Explained, Explanation
+from mlbackends.model.explanation import Explained, Explanation
 from mlbackends.model.problem import Verdict
-from mlbackends.sdpa import engines, explaining
+from mlbackends.sdpa import engines, explaining, problem_text
 from mlbackends.sdpa.named_devices import NAMED
 from mlbackends.sdpa.rules.environment import RECORDED
 from mlbackends_cli import exits, formats
 from mlbackends_cli.attention import engine_page
+from mlbackends_cli.attention.bounds import bound_text, time_text
 from mlbackends_cli.attention.options import FORMAT, backend_option, problem_options, wordings_of
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import completing, option
 from mlbackends_cli.output import log
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import code, literal, table
-from mlbackends_cli.text.plain import binary_size
 
 
 @documented()
@@ -62,6 +62,14 @@ from mlbackends_cli.text.plain import binary_size
 @option("--model FILE", "The model's config.json, or its folder; for --engine.")
 @option("--kv-dtype TYPE", "The type of the KV cache, as the engine names it; for --engine.", usual="auto")
 @option("--block-size N", "Tokens in a block of the KV cache; for --engine.", kind=click.IntRange(1, 65536))
+@option(
+    "--attention asked NAME", "The attention that the engine is asked for by name, such as flex_attention."
+)
+@option(
+    "--with PACKAGE[==VERSION]",
+    "Assume that this package is installed (repeatable); for --engine.",
+    many=True,
+)
 @option("--matrix", "Print a table of devices, and of versions of torch, against backends.")
 @option("--all details", "Print all reasons, even for many problems.")
 @FORMAT
@@ -75,12 +83,20 @@ def command(
     model: str | None,
     kv_dtype: str,
     block_size: int | None,
+    asked: str | None,
     **words: Any,
 ) -> int:
+    packages = words.pop("with")
     if engine:
-        return _engine(engine, model, kv_dtype, block_size or 0)
-    if model or block_size or kv_dtype != "auto":
-        raise BadInput("--model, --kv-dtype and --block-size need an engine", "add --engine vllm")
+        given = {"kv_dtype": kv_dtype, "block_size": block_size, "asked": asked or "not asked"}
+        versions = {
+            name: value for name in ("torch", "cudnn") if (value := click.get_current_context().params[name])
+        }
+        return _engine(engine, model, versions, packages, given)
+    if model or block_size or packages or asked or kv_dtype != "auto":
+        raise BadInput(
+            "--model, --kv-dtype, --block-size, --attention and --with need an engine", "add --engine vllm"
+        )
     versions = {name: value for name in ("cudnn", "cuda", "rocm", "driver") if (value := words.pop(name))}
     if matrix and not words["device"]:
         words["device"] = (
@@ -109,10 +125,13 @@ def command(
 
 
 #: What --engine goes together with.
-_WITH_ENGINE = {"engine", "model", "device", "kv_dtype", "block_size", "form", "output", "color"}
+_WITH_ENGINE = {"engine", "model", "device", "kv_dtype", "block_size", "asked", "with", "torch", "cudnn"}
+_WITH_ENGINE |= {"dtype", "kv_len", "mask", "backward", "form", "output", "color"}
 
 
-def _engine(engine: str, model: str | None, kv_dtype: str, block_size: int) -> int:
+def _engine(
+    engine: str, model: str | None, versions: dict[str, str], packages: Sequence[str], given: dict[str, Any]
+) -> int:
     """Print what an engine chooses for a model."""
     context = click.get_current_context()
     for param in context.command.params:
@@ -120,10 +139,20 @@ def _engine(engine: str, model: str | None, kv_dtype: str, block_size: int) -> i
         if typed and param.name not in _WITH_ENGINE:
             raise BadInput(f"{param.opts[0]} is for a problem, --engine for a model", "leave one of them out")
     words = context.params
-    if not model or len(words["device"]) != 1 or "," in words["device"][0]:
-        needed = "--model FILE" if not model else "one --device"
+    typed_words = {
+        name: list(words[name.replace("-", "_")]) for name in ("device", "dtype", "kv-len", "mask")
+    }
+    wording, *more = problem_text.wordings({"shape": ["1,1"], **typed_words})
+    if not model or not words["device"] or more:
+        needed = "--model FILE" if not model else "one --device, and one value of each option"
         raise BadInput(f"--engine needs {needed}", "such as --engine vllm --model config.json --device h100")
-    found = engines.explain(engine, model, words["device"][0], kv_dtype, block_size)
+    if wording.mask not in ("none", "bool", "float"):
+        raise BadInput(f"--mask {wording.mask} is for a problem", "write --mask bool or --mask float")
+    given |= {"mask": wording.mask, "backward": words["backward"]}
+    given |= {"dtype": wording.dtype} if words["dtype"] else {}
+    given |= {"tokens": wording.kv_len} if wording.kv_len is not None else {}
+    installed = {name.strip(): value for name, _, value in (text.partition("==") for text in packages)}
+    found = engines.explain(engine, model, words["device"][0], versions, installed, **given)
     own = {"table": engine_page.printed, "markdown": engine_page.markdown}
     formats.show(found, own, form=words["form"], output=words["output"], color=words["color"])
     return exits.YES if found.answered else exits.NO
@@ -134,24 +163,8 @@ _WIDEST = 110
 _FEW = 4
 
 
-def bound_text(bound: Bound, is_backward: bool) -> str:
-    """Return the least time of a pass on a chip as a sentence."""
-    what = " for the backward pass" if is_backward else ""
-    least = f"at best {_time(bound.seconds)}{what} on {bound.product}: limited by {bound.limited_by}"
-    if not bound.math_bytes:
-        return least
-    more = f"MATH moves {binary_size(bound.math_bytes)} of scores as well"
-    return f"{least}; {more}: at best {_time(bound.math_seconds)}"
-
-
 def _bound_text(explained: Explained) -> str:
     return bound_text(explained.bound, explained.problem.wants_gradient) if explained.bound else ""
-
-
-def _time(seconds: float) -> str:
-    if seconds >= 1:
-        return f"{seconds:,.3g} s" if seconds < 100 else f"{seconds:,.0f} s"
-    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.3g} µs"
 
 
 def matrix_text(explanation: Explanation, page: Page) -> str:
@@ -301,7 +314,7 @@ def _brief(explained: Explained) -> tuple[str, ...]:
     text, torch, ours = _choices(explained)
     chosen = [verdict for verdict in explained.torch_verdicts if verdict.backend == torch]
     wrong = ", but known wrong" if any(verdict.known_wrong for verdict in chosen) else ""
-    least = _time(explained.bound.seconds) if explained.bound else "not known"
+    least = time_text(explained.bound.seconds) if explained.bound else "not known"
     return text, explained.torch, torch + wrong, ours, least
 
 
