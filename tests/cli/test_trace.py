@@ -109,13 +109,6 @@ def test_a_command_that_was_killed_without_a_line_keeps_none(tmp_path: Path) -> 
     assert not trace.exists()
 
 
-def test_live_without_a_terminal_is_said_and_the_trace_is_taken(talker: str, tmp_path: Path) -> None:
-    done = backends("trace", "onednn", "--live", "-o", str(tmp_path / "run.log"), "--", talker)
-    assert done.returncode == 5
-    assert "--live needs a terminal on standard error" in done.stderr
-    assert (tmp_path / "run.log").read_text().count("\n") == 3
-
-
 class Terminal:
     """A command at a terminal of its own."""
 
@@ -163,47 +156,14 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
 
 
-def test_ctrl_c_ends_the_command_and_leaves_the_table_and_the_trace(talker: str, tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_command_and_leaves_the_trace(talker: str, tmp_path: Path) -> None:
     trace = tmp_path / "run.log"
-    options = ("--live", "-o", str(trace))
-    terminal = Terminal(("trace", "onednn", *options, "--", talker, "ready", "sleep"), {})
+    terminal = Terminal(("trace", "onednn", "-o", str(trace), "--", talker, "ready", "sleep"), {})
     terminal.until(b"ready")
     os.write(terminal.end, b"\x03")
     assert terminal.ended() == 130
     assert b"ended by SIGINT" in terminal.said
     assert trace.read_text().count("\n") == 3
-
-
-@pytest.mark.slow
-def test_a_live_table_is_drawn_below_and_taken_away(tmp_path: Path) -> None:
-    line = LINE.format(what="matmul", took="0.5")
-    program = f"for i in 1 2 3 4 5 6 7 8; do echo 'text'; echo '{line}'; sleep 0.2; done"
-    options = ("--live", "--separation", "pipe", "-o", str(tmp_path / "run.log"))
-    terminal = Terminal(("trace", "onednn", *options, "--", "sh", "-c", program), {})
-    assert terminal.ended() == 0
-    assert b"\x1b[1;18r" in terminal.said  # the command's rows, above the table's twelve
-    assert b"matmul" in terminal.said.partition(b"\x1b[r")[0]
-    assert b"8 lines in" in terminal.said.partition(b"\x1b[r")[2]
-
-
-@pytest.mark.slow
-def test_a_live_table_catches_up_when_the_command_falls_silent_and_its_clock_goes_on(
-    tmp_path: Path,
-) -> None:
-    line = LINE.format(what="matmul", took="0.5")
-    more = f"for i in 1 2 3 4; do echo '{line}'; done"
-    program = f"echo '{line}'; sleep 1; {more}; echo said; read answer"
-    options = ("--live", "--separation", "pipe", "-o", str(tmp_path / "run.log"))
-    terminal = Terminal(("trace", "onednn", *options, "--", "sh", "-c", program), {})
-    terminal.until(b"said")
-    terminal.until(b", 5 lines -")
-    first = terminal.said.rpartition(b", 5 lines -")[0].rpartition(b"-- ")[2]
-    terminal.said = b""
-    terminal.until(b", 5 lines -")
-    assert terminal.said.partition(b", 5 lines -")[0].rpartition(b"-- ")[2] != first
-    assert b"matmul" in terminal.said
-    os.write(terminal.end, b"\n")
-    assert terminal.ended() == 0
 
 
 # ---- show ---------------------------------------------------------------------------------

@@ -1,9 +1,7 @@
-"""A command under tracing: its options, a table while it runs, and what is printed at its end."""
+"""A command under tracing: its options, and what is printed at its end."""
 
 import contextlib
 import os
-import sys
-import time
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,15 +14,13 @@ from mlbackends.tracing import LIBRARIES
 from mlbackends_cli.lazy import Command
 from mlbackends_cli.options import COLOR, option, together
 from mlbackends_cli.output import log
-from mlbackends_cli.terminal import Page, error_page, error_terminal_size
+from mlbackends_cli.terminal import error_page
 from mlbackends_cli.text.plain import log_line
 
 if TYPE_CHECKING:
     from mlbackends.tracing.capture.command import Captured
 
 _SHORT = 10
-_LIVE_ROWS, _LEAST_ROWS = 12, 8
-_LIVE_SECONDS = 0.5
 
 HELP = table(os.path.join(os.path.dirname(__file__), "options.toml"))
 
@@ -56,7 +52,6 @@ _CAPTURE = (
     option("--append", "Append to FILE."),
     option("--rank-env rank_variables NAME,...", HELP["rank_env"], usual=""),
     option("--summary", HELP["summary"], usual="short", one_of=["none", "short", "full"]),
-    option("--live", HELP["live"]),
     option(
         "--separation",
         HELP["separation"],
@@ -79,7 +74,6 @@ def run(
     output: str,
     rank_variables: str,
     summary: str,
-    live: bool,
     color: str,
     **options: Any,
 ) -> int:
@@ -87,22 +81,8 @@ def run(
     from mlbackends.tracing.capture import command
 
     page = error_page(color)
-    table = LiveTable(page) if live and error_terminal_size() else None
-    if live and table is None:
-        log("--live needs a terminal on standard error; continuing without it")
     names = tuple(each for part in rank_variables.split(",") if (each := part.strip()))
-    try:
-        captured = command.run(
-            command_line,
-            tracers,
-            output,
-            rank_variables=names,
-            live=table.take if table else None,
-            **options,
-        )
-    finally:
-        if table:
-            table.end()
+    captured = command.run(command_line, tracers, output, rank_variables=names, **options)
     with contextlib.suppress(OSError):  # nobody reads standard error
         for level, sentence in captured.notices:
             if level != "INFO" or summary == "full":
@@ -144,76 +124,3 @@ def headline(captured: "Captured") -> str:
     parts.append(f"in {captured.seconds:.1f} s")
     files = ", ".join(captured.files)
     return " ".join(parts) + (f": {files}" if files else "")
-
-
-class LiveTable:
-    """A table at the bottom of the terminal, while a command prints above it.
-
-    The terminal scrolls only the rows above: what the command prints stays whole. A program that takes
-    the whole screen draws over it: it asks the terminal itself for the rows, and sets what scrolls.
-    """
-
-    def __init__(self, page: Page) -> None:
-        from mlbackends.tracing.viewing import begin
-        from mlbackends.tracing.walk import Walk
-
-        self._page = page
-        self._summary: Any = begin("summary")
-        self._walk = Walk([self._summary])
-        self._start = self._drawn = time.monotonic()
-        self._size = (0, 0)
-        self._rows: list[str] = []
-
-    def take(self, lines: list[bytes]) -> None:
-        """Take in lines without their ends, if there are any, and draw if it is time."""
-        if lines:
-            self._walk.add([b"\n".join(lines) + b"\n"])
-            self._rows = []
-        if time.monotonic() - self._drawn >= _LIVE_SECONDS:
-            self._draw()
-
-    def end(self) -> None:
-        """Give the rows back to the terminal."""
-        if self._size != (0, 0):
-            first = self._size[1] - _height(self._size[1]) + 1
-            _write(f"\0337\033[r\0338\0337\033[{first};1H\033[J\0338")
-            self._size = (0, 0)
-
-    def _draw(self) -> None:
-        from mlbackends.tracing.finder import took
-        from mlbackends_cli.trace.listings import printed
-
-        size = error_terminal_size()
-        if size is None or size[1] < _LEAST_ROWS:
-            return
-        width, height = size[0] - 1, _height(size[1])
-        text = ""
-        if size != self._size:
-            # Move the lines there up, then let the terminal scroll only the rows above.
-            up = "\n" * height + f"\033[{height}A" if self._size == (0, 0) else ""
-            text = f"{up}\0337\033[1;{size[1] - height}r\0338"
-            self._size, self._rows = size, []
-        seconds = took((time.monotonic() - self._start) * 1e9)
-        head = f"-- {seconds}, {self._walk.lines:,} lines ".ljust(width, "-")
-        if not self._rows:  # else only the time has gone on
-            self._summary.top = height - 4
-            page = Page(width=width, color=False, unicode=self._page.unicode)
-            self._rows = [
-                *printed({"summary": self._summary.result()}, "table", page).splitlines(),
-                *[""] * height,
-            ]
-        text += "\0337"
-        for number, row in enumerate([head, *self._rows][:height], size[1] - height + 1):
-            # What does not fit on one row would push the others off.
-            text += f"\033[{number};1H\033[K{row[:width]}"
-        _write(f"{text}\0338")
-        self._drawn = time.monotonic()
-
-
-def _height(rows: int) -> int:
-    return min(_LIVE_ROWS, rows // 2)
-
-
-def _write(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()

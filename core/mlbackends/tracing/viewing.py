@@ -27,7 +27,7 @@ class Collector(Protocol):
         """Take in one record, of any kind."""
 
     def result(self) -> AnyView:
-        """Return the view of what came in so far; more may follow (`--live`)."""
+        """Return the view of what came in so far; more may follow (`--follow`)."""
 
 
 def begin(name: str, **options: Any) -> Collector:

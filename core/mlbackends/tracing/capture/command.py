@@ -11,8 +11,8 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 
 from msgspec import Struct
@@ -23,16 +23,8 @@ from mlbackends.base.notices import Notice, warning
 from mlbackends.host.command import ending
 from mlbackends.tracing import LIBRARIES
 from mlbackends.tracing.capture import environment as variables
-from mlbackends.tracing.capture.separation import Counted, Separation, separation_for
-from mlbackends.tracing.capture.trace_file import (
-    Follower,
-    TraceFile,
-    copied,
-    counted,
-    file_in_memory,
-    special_file,
-    unwritable,
-)
+from mlbackends.tracing.capture.separation import Counted, separation_for
+from mlbackends.tracing.capture.trace_file import TraceFile, counted
 from mlbackends.tracing.filters import PATTERN_HINT
 
 #: The variable that a traced command finds: where its trace goes.
@@ -43,10 +35,8 @@ else:
     from mlbackends.tracing.capture import windows as processes  # type: ignore[no-redef]
 
 _BEAT_SECONDS = 0.5
-_LIVE_BEAT_SECONDS = 0.1
 # Python knows these, and oneDNN, whose expressions are ECMAScript's, does not.
 _PYTHONS_OWN = re.compile(r"(?<!\\)\(\?[^:=!]")
-Live = Callable[[list[bytes]], None]
 
 
 class Captured(Struct, frozen=True, kw_only=True):
@@ -85,20 +75,16 @@ def run(
     separation: str = "auto",
     append: bool = False,
     rank_variables: Sequence[str] = (),
-    live: Live | None = None,
     environment: Mapping[str, str] | None = None,
     shim: str | None = None,
 ) -> Captured:
     """Run a command to its end; its streams, terminal and signals are its own. Return what came.
 
-    output: where the trace goes; replaced, unless `append`. Anything but a regular file, such as
-        /dev/stderr or a FIFO with a reader, gets the whole trace at the end.
+    output: the file that the trace goes to; replaced, unless `append`.
     level, components, timestamps: what oneDNN prints, as its tracer's `environment` has it.
     separation: "preload", "terminal", "pipe" or "none"; "auto" takes the shim where there is one that
         fits, else for oneDNN a terminal if stdout is one and a pipe if not. MKL alone needs none.
     rank_variables: variables that hold a rank; each rank then has its own file, see `with_rank`.
-    live: is given new lines, in this thread, while the command runs: ten times a second, even
-        if there are none, so that it can redraw.
     environment: for the command; ours by default. shim: its file; by default the installed one.
     Raises NotStarted (its exit_code is 126 or 127), and BadInput where the trace cannot be written,
     below another capture, or for a filter that is none; all before the command runs.
@@ -110,15 +96,8 @@ def run(
     target = variables.with_rank(output, rank)
     leaves = {name: registry.load("mlbackends.tracing.formats", name) for name in tracers}
     with ExitStack() as stack:
-        special = stack.enter_context(special_file(target) or nullcontext())
-        ranks = () if rank or special else tuple(rank_variables)
-        path = target
-        if special:
-            try:
-                _, path = stack.enter_context(file_in_memory("backends-trace"))
-            except OSError as error:
-                raise BadInput(f"no temporary file can be made: {error.strerror}") from None
-        trace = stack.enter_context(TraceFile(path, append=append, of_ranks=bool(ranks)))
+        ranks = () if rank else tuple(rank_variables)
+        trace = stack.enter_context(TraceFile(target, append=append, of_ranks=bool(ranks)))
         requested: dict[str, str] = {}
         for leaf in leaves.values():
             requested |= leaf.environment(
@@ -134,13 +113,12 @@ def run(
         environment |= {TRACE: trace.path, **separated.variables}
         notices += separated.notices
         started = time.monotonic()
-        code, complaints = _run(program, environment, separated, trace, live)
+        with processes.signals() as signals:
+            process = separated.start(partial(processes.start, program, environment, signals.mask))
+            code = processes.wait(process, signals, _BEAT_SECONDS, partial(separated.resize, process))
+            complaints = separated.finish()
         seconds = time.monotonic() - started
-        lost = 0
         parts = trace.parts()
-        if special and parts:
-            lost, failure = copied(trace.path, special)
-            complaints += [warning(str(unwritable(target, failure)))] if failure else []
         try:
             totals = counted(parts, markers)
         except OSError:
@@ -150,19 +128,16 @@ def run(
             why = "it was removed while the command ran, or cannot be read any more"
             notices.append(warning(f"the trace {trace.path} is gone: {why}"))
         notices += _losses(code, on_the_way, trace, totals)
-        if code == 0 and parts and not on_the_way.lost and not lost:
+        if code == 0 and parts and not on_the_way.lost:
             is_filtered = "filter=" in environment.get("ONEDNN_VERBOSE", "")
             notices += _silences(totals, separated.name, on_the_way, is_filtered=is_filtered)
         removed = trace.path if trace.remove_if_empty() else ""
-        files = tuple(path for path, _ in parts if path != removed)
-        if special and parts:
-            files = () if lost and not totals[""] else (target,)
     return Captured(
         exit_code=code if code >= 0 else 128 - code,
-        files=files,
+        files=tuple(path for path, _ in parts if path != removed),
         lines=totals.pop(""),
         lines_by_tracer=totals,
-        lost=on_the_way.lost + lost,
+        lost=on_the_way.lost,
         processes=on_the_way.processes,
         separation=separated.name,
         seconds=seconds,
@@ -177,7 +152,7 @@ def _require_sound(output: str, components: str, environment: Mapping[str, str])
     if output == "-":
         raise BadInput(
             "the trace cannot go to standard output: the command itself uses that",
-            "name a file, or /dev/stderr; a file of that name is ./-",
+            "name a file; one of that name is ./-",
         )
     if other := environment.get(TRACE, ""):
         raise BadInput(
@@ -196,44 +171,6 @@ def _require_sound(output: str, components: str, environment: Mapping[str, str])
     if problem:
         message = f"--components is not a regular expression: {components!r}: {problem}"
         raise BadInput(message, PATTERN_HINT)
-
-
-def _run(
-    program: Sequence[str],
-    environment: Mapping[str, str],
-    separated: Separation,
-    trace: TraceFile,
-    live: Live | None,
-) -> tuple[int, list[Notice]]:
-    """Run the program to its end. Return its code, -N for signal N, and what went wrong for us."""
-    follower = Follower(trace.parts)
-    complaints = []
-
-    def look() -> None:
-        """Hand on new lines, or none when there are none; who fails to show them is not called again."""
-        nonlocal live
-        while live:
-            lines = follower.new_lines()
-            try:
-                live(lines)
-            except Exception as error:  # noqa: BLE001  a table that cannot be drawn ends no command
-                why = f"{type(error).__name__}: {error}"
-                complaints.append(warning(f"the live table stopped: {why}"))
-                live = None
-            if not lines:
-                return
-
-    def on_beat() -> None:
-        separated.resize(process)
-        look()
-
-    with processes.signals() as signals:
-        process = separated.start(partial(processes.start, program, environment, signals.mask))
-        beat = _LIVE_BEAT_SECONDS if live else _BEAT_SECONDS
-        code = processes.wait(process, signals, beat, on_beat)
-        complaints += separated.finish()
-    look()
-    return code, complaints
 
 
 def _losses(code: int, on_the_way: Counted, trace: TraceFile, totals: Mapping[str, int]) -> Iterator[Notice]:

@@ -16,7 +16,6 @@ from mlbackends.base.errors import BadInput
 from mlbackends.base.notices import Notice, information, warning
 from mlbackends.tracing.capture.demultiplexer import Demultiplexer, Separated
 from mlbackends.tracing.capture.preload import preload_value, shim_path, why_not
-from mlbackends.tracing.capture.trace_file import file_in_memory
 
 if os.name == "nt":
     from mlbackends.tracing.capture.windows import waiting_bytes
@@ -96,7 +95,9 @@ class _Preloaded(Separation):
     ) -> None:
         super().__init__()
         self._stack = ExitStack()
-        self._counts, path = self._stack.enter_context(file_in_memory("backends-trace-counts"))
+        os.stat("/proc/self/fd")  # where other processes find the page
+        self._counts = os.memfd_create("backends-trace-counts", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        self._stack.callback(os.close, self._counts)
         os.posix_fallocate(self._counts, 0, _PAGE_BYTES)
         # A program that made it shorter would end all that have it mapped.
         with contextlib.suppress(OSError):
@@ -105,7 +106,7 @@ class _Preloaded(Separation):
         self.variables = {
             "LD_PRELOAD": preload_value(shim, environment, self._stack),
             "MLBACKENDS_TRACE_MARKERS": words.decode(),
-            "MLBACKENDS_TRACE_COUNTS": path,
+            "MLBACKENDS_TRACE_COUNTS": f"/proc/{os.getpid()}/fd/{self._counts}",
             "MLBACKENDS_TRACE_RANKS": ",".join(ranks),
         }
 

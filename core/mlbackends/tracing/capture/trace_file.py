@@ -1,17 +1,10 @@
-"""The file that a trace goes to: made before the command starts, added to by many processes.
-
-A trace may go to something other than a regular file, such as /dev/stderr or a FIFO: whole, at the end.
-"""
+"""The file that a trace goes to: made before the command starts, added to by many processes."""
 
 import contextlib
 import errno
-import io
 import os
 import shutil
-import stat
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from mlbackends.base.errors import BadInput
@@ -36,14 +29,16 @@ class TraceFile:
         self._of_ranks = of_ranks
         self._existed = append and os.path.exists(self.path)
         self.descriptor = -1
+        check(path)
         try:
-            if os.path.islink(self.path) and not self.path.startswith("/proc/"):
+            if os.path.exists(path) and not os.path.isfile(path):
+                raise ValueError("it is not a regular file")  # noqa: TRY301
+            if os.path.islink(self.path):
                 if os.name != "nt" and os.lstat(self.path).st_uid not in (0, os.geteuid()):
                     raise OSError(errno.ELOOP, "it is a link of another user")  # noqa: TRY301
                 self.path = with_slashes(os.path.realpath(self.path))
-            # A link of now was put there since; those of /proc lead to a file in memory.
-            follow = () if self.path.startswith("/proc/") else ("O_NOFOLLOW",)
-            how = flags("O_RDWR", "O_CREAT", "O_APPEND", *follow)
+            # A link of now was put there since.
+            how = flags("O_RDWR", "O_CREAT", "O_APPEND", "O_NOFOLLOW")
             self.descriptor = os.open(self.path, how, 0o666)
             self.is_shared = not lock(self.descriptor)
             if not append and not self.is_shared:
@@ -59,7 +54,8 @@ class TraceFile:
         except (OSError, ValueError) as error:
             if self.descriptor >= 0:
                 os.close(self.descriptor)
-            raise unwritable(path, error) from None
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            raise BadInput(f"the trace cannot be written to {path}: {why}") from None
         if not self.is_shared:
             share(self.descriptor)
 
@@ -105,12 +101,6 @@ class TraceFile:
         return not os.path.exists(self.path)
 
 
-def unwritable(path: str, error: Exception) -> BadInput:
-    """Return what to raise where a trace cannot be written to a path."""
-    why = error.strerror if isinstance(error, OSError) else str(error)
-    return BadInput(f"the trace cannot be written to {path}: {why}")
-
-
 def counted(parts: Sequence[tuple[str, int]], markers: Mapping[str, Sequence[bytes]]) -> dict[str, int]:
     """Return how many whole lines each tracer has in the files, "" being all lines.
 
@@ -134,100 +124,3 @@ def counted(parts: Sequence[tuple[str, int]], markers: Mapping[str, Sequence[byt
                     totals[name] += sum(text.count(start, 0, end) for start in starts)
                 rest = text[end:]
     return totals
-
-
-@contextlib.contextmanager
-def file_in_memory(name: str) -> Iterator[tuple[int, str]]:
-    """Make a file that no folder holds, and that ends with us; give its descriptor and its path.
-
-    Other processes of ours reach it through /proc. Where there is none (macOS), it is a temporary file.
-    Raises OSError.
-    """
-    if not os.path.isdir("/proc/self/fd"):
-        descriptor, path = tempfile.mkstemp(prefix="backends-trace-")
-        try:
-            yield descriptor, path
-        finally:
-            os.close(descriptor)
-            with contextlib.suppress(OSError):
-                os.unlink(path)
-        return
-    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        yield descriptor, f"/proc/{os.getpid()}/fd/{descriptor}"
-    finally:
-        os.close(descriptor)
-
-
-def special_file(path: str) -> io.FileIO | None:
-    """Open a device or FIFO, such as /dev/stderr; None for a regular file, a folder or a missing path.
-
-    It is open before the command runs, so that a FIFO keeps its reader. Raises BadInput where it cannot
-    be written; a FIFO that nobody reads is not waited for.
-    """
-    check(path)
-    try:
-        mode = os.stat(path).st_mode
-    except (OSError, ValueError):
-        return None
-    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
-        return None
-    try:
-        descriptor = os.open(path, flags("O_WRONLY", "O_NONBLOCK"))
-    except OSError as error:
-        if error.errno == errno.ENXIO and stat.S_ISFIFO(mode):
-            raise BadInput(f"no process is reading the FIFO {path}", "start its reader first") from None
-        raise unwritable(path, error) from None
-    if os.name != "nt":
-        os.set_blocking(descriptor, True)
-    return io.FileIO(descriptor, "w")
-
-
-def copied(source: str, target: io.FileIO) -> tuple[int, OSError | None]:
-    """Write a file to its target, and cut it off where that ends early.
-
-    Returns how many whole lines were lost, and why; a reader that stops reading is not an error.
-    """
-    written = 0
-    with open(source, "rb+", buffering=0) as file:
-        try:
-            while piece := file.read(_PIECE_BYTES):
-                while piece:
-                    count = target.write(piece)
-                    written += count
-                    piece = piece[count:]
-        except OSError as error:
-            file.seek(written)
-            lost = sum(rest.count(b"\n") for rest in iter(partial(file.read, _PIECE_BYTES), b""))
-            file.truncate(written)
-            return lost, None if isinstance(error, BrokenPipeError) else error
-    return 0, None
-
-
-class Follower:
-    """Reads the lines of files that grow, as they arrive.
-
-    parts: returns which files they are now, each with the byte to start at.
-    """
-
-    def __init__(self, parts: Callable[[], Iterable[tuple[str, int]]]) -> None:
-        self._parts = parts
-        self._places: dict[str, int] = {}
-
-    def new_lines(self) -> list[bytes]:
-        """Return the whole lines that were added, without their ends; at most a MiB a file."""
-        lines: list[bytes] = []
-        for path, start in self._parts():
-            place = self._places.get(path, start)
-            try:
-                with open(path, "rb", buffering=0) as file:
-                    file.seek(place)
-                    piece = file.read(_PIECE_BYTES)
-            except OSError:  # removed by somebody
-                continue
-            *whole, rest = piece.split(b"\n")
-            if len(rest) == _PIECE_BYTES:  # a line that is longer is given in pieces
-                whole, rest = [rest], b""
-            self._places[path] = place + len(piece) - len(rest)
-            lines += whole
-        return lines

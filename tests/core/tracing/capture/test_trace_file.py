@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
-import io
 import os
 import sys
-import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +12,7 @@ if sys.platform == "win32":
     pytest.skip("captures are for POSIX", allow_module_level=True)
 
 from mlbackends.tracing.capture.environment import rank_of, ranks_files, with_rank
-from mlbackends.tracing.capture.trace_file import Follower, TraceFile, copied, counted, special_file
+from mlbackends.tracing.capture.trace_file import TraceFile, counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,37 +61,6 @@ def test_what_stood_there_is_kept_only_where_that_is_asked(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("path", "is_one"), [("/dev/null", True), ("/", False), ("/no/such", False), ("a\0b", False)]
-)
-def test_special_files_are_told(path: str, is_one: bool) -> None:
-    file = special_file(path)
-    assert (file is not None) == is_one
-    if file:
-        file.close()
-
-
-def test_a_long_trace_is_copied_piece_by_piece(tmp_path: Path) -> None:
-    source = tmp_path / "trace.log"
-    with source.open("wb") as file:
-        file.truncate(1 << 26)
-    with io.FileIO(os.devnull, "w") as target:
-        tracemalloc.start()
-        assert copied(str(source), target) == (0, None)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    assert peak < 1 << 23
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
-def test_what_a_full_target_did_not_take_is_lost(tmp_path: Path) -> None:
-    source = tmp_path / "trace.log"
-    source.write_bytes(b"a\nb\n")
-    with io.FileIO("/dev/full", "w") as target:
-        lost, why = copied(str(source), target)
-    assert (lost, why and why.errno, source.read_bytes()) == (2, errno.ENOSPC, b"")
-
-
-@pytest.mark.parametrize(
     ("path", "rank", "name"),
     [
         ("/a/trace.log", "3", "/a/trace.rank3.log"),
@@ -120,25 +86,3 @@ def test_the_traces_of_ranks_come_in_order(tmp_path: Path) -> None:
     found = [os.path.basename(file) for file in ranks_files(str(tmp_path / "t.log"))]
     assert found == ["t.rank9.log", "t.rank10.log"]
     assert ranks_files("/no/such/t.log") == []
-
-
-def test_a_follower_gives_whole_lines_of_files_that_grow(tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    first.write_bytes(b"old\none\ntw")
-    parts = [(str(first), 4), (str(second), 0)]
-    follower = Follower(lambda: parts)
-    assert follower.new_lines() == [b"one"]
-    assert follower.new_lines() == []
-    second.write_bytes(b"other\n")
-    with first.open("ab") as file:
-        file.write(b"o\nthree\n")
-    assert follower.new_lines() == [b"two", b"three", b"other"]
-
-
-def test_a_file_that_is_removed_is_no_error(tmp_path: Path) -> None:
-    file = tmp_path / "trace"
-    file.write_bytes(b"one\n")
-    follower = Follower(lambda: [(str(file), 0)])
-    assert follower.new_lines() == [b"one"]
-    file.unlink()
-    assert follower.new_lines() == []
