@@ -98,6 +98,8 @@ class Collection:
         self.sections: dict[int, Section] = {}
         #: The numbers of a machine's sections, sorted; and its own number.
         self.machines: dict[tuple[int, ...], int] = {}
+        #: The numbers of the sections of the report that was added last.
+        self.latest: tuple[int, ...] = ()
         #: The number of each node's machine.
         self.nodes: dict[str, int] = {}
         self._numbers: dict[tuple[str, str], int] = {}
@@ -132,9 +134,10 @@ class Collection:
         if name in self.nodes:
             self.repeated[name] += 1
             return name
+        self.latest = sections
         self._reported(name, self.machines.setdefault(sections, len(self.machines)))
         if envelope.error:
-            self.flagged.setdefault(name, self._sentence(name, envelope.error))
+            self.flagged.setdefault(name, sentence(name, envelope.error))
         for figure, value in figures.items():
             self.figures.setdefault(figure, {})[name] = value
         return name
@@ -155,14 +158,9 @@ class Collection:
         if name not in self.nodes and name not in self.silent:
             self.silent[name] = (status, " ".join(error.split())[:_LONGEST_ERROR])
         elif name in self.nodes and error and status is not Status.GARBLED:
-            self.flagged.setdefault(name, self._sentence(name, error))
+            self.flagged.setdefault(name, sentence(name, error))
         else:
             self.repeated[name] += 1
-
-    def _sentence(self, name: str, error: str) -> str:
-        """Return an error on one line without the node's name, so that those of many nodes are equal."""
-        own = rf"(?<![\w.-]){re.escape(name)}(?![\w-])"
-        return re.sub(own, "NODE", " ".join(error.split()))[:_LONGEST_ERROR]
 
     # ---- reports -----------------------------------------------------------------------------------
 
@@ -374,12 +372,16 @@ class Collection:
                 if isinstance(value, dict | list):
                     raise ValueError(f"the ranges of {name[:80]} are not of numbers")  # noqa: TRY004
                 self._range(name, value, least, most)
-        if isinstance(self.expected, tuple) and isinstance(fleet.expected, tuple):
-            self.expected = tuple(dict.fromkeys((*self.expected, *fleet.expected)))
-        elif isinstance(self.expected, int) and isinstance(fleet.expected, int):
-            self.expected += fleet.expected
+        self.expect(fleet.expected)
+
+    def expect(self, expected: tuple[str, ...] | int | None) -> None:
+        """Add nodes to those that are expected: their names, or their number."""
+        if isinstance(self.expected, tuple) and isinstance(expected, tuple):
+            self.expected = tuple(dict.fromkeys((*self.expected, *expected)))
+        elif isinstance(self.expected, int) and isinstance(expected, int):
+            self.expected += expected
         elif self.expected is None:
-            self.expected = fleet.expected
+            self.expected = expected
 
     def all_silent(self) -> dict[tuple[Status, str], list[str]]:
         """Return the nodes without a report by reason, including expected nodes from which nothing came.
@@ -388,7 +390,7 @@ class Collection:
         """
         alike: dict[tuple[Status, str], list[str]] = {}
         for node, (status, error) in self.silent.items():
-            alike.setdefault((status, self._sentence(node, error)), []).append(node)
+            alike.setdefault((status, sentence(node, error)), []).append(node)
         found: dict[tuple[Status, str], list[str]] = {}
         for why, nodes in alike.items():
             found.setdefault(why if nodes[1:] else self.silent[nodes[0]], []).extend(nodes)
@@ -397,6 +399,12 @@ class Collection:
         if missing := [name for name in map(self._name, names) if name not in known]:
             found[MISSING] = missing
         return found
+
+
+def sentence(name: str, error: str) -> str:
+    """Return an error on one line without the node's name, so that those of many nodes are equal."""
+    own = rf"(?<![\w.-]){re.escape(name)}(?![\w-])"
+    return re.sub(own, "NODE", " ".join(error.split()))[:_LONGEST_ERROR]
 
 
 def are_near(*numbers: float) -> bool:

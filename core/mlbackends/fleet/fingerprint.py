@@ -61,9 +61,9 @@ def canonical_facts(name: str, probe: ProbeReport, canonical: Canonical) -> Fact
     for fact, value in probe.facts.items():
         role = declared[fact].role if fact in declared else "fact"
         if role == "metric":
-            facts.update(_leaves(f"{name}.{fact}", rounded(value)))
+            facts.update(leaves(f"{name}.{fact}", rounded(value)))
         elif role == "fact":
-            facts.update(_leaves(f"{name}.{fact}", canonical.plain(value)))
+            facts.update(leaves(f"{name}.{fact}", canonical.plain(value)))
     facts.update((f"{name}.warnings.{warning.code}", True) for warning in probe.warnings)
     by_soname: dict[str, list[Library]] = {}
     for library in probe.libraries:
@@ -74,7 +74,7 @@ def canonical_facts(name: str, probe: ProbeReport, canonical: Canonical) -> Fact
         # The values of one copy, and of several a list for each name.
         columns: dict[str, list[Any]] = {}
         for at, library in enumerate(copies):
-            for field, value in _leaves(prefix, canonical.fields(library)):
+            for field, value in leaves(prefix, canonical.fields(library)):
                 columns.setdefault(field, [None] * len(copies))[at] = value
             if len(columns) * len(copies) > _MOST_CELLS:
                 raise ValueError(f"its {len(copies):,} copies of {soname[:80]} have too many fields")
@@ -83,7 +83,7 @@ def canonical_facts(name: str, probe: ProbeReport, canonical: Canonical) -> Fact
         facts[f"{name}.devices"] = len(probe.devices)
         counts: dict[str, Counter[str]] = {}
         for device in probe.devices:
-            for field, value in dict(_leaves(f"{name}.devices", canonical.fields(device))).items():
+            for field, value in dict(leaves(f"{name}.devices", canonical.fields(device))).items():
                 text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
                 counts.setdefault(field, Counter())[text] += 1
         facts.update((field, dict(values)) for field, values in counts.items())
@@ -148,11 +148,11 @@ def rounded(value: Any) -> Any:
     return ((number + (1 << shift >> 1)) >> shift) << shift
 
 
-def _leaves(name: str, value: Any) -> Iterator[tuple[str, FactValue]]:
+def leaves(name: str, value: Any) -> Iterator[tuple[str, FactValue]]:
     """Yield a value by its name; of a table each value by its own, and of a list its sorted members."""
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _leaves(f"{name}.{key}", item)
+            yield from leaves(f"{name}.{key}", item)
     else:
         yield name, _sorted(value) if isinstance(value, list) else value
 

@@ -438,6 +438,21 @@ def _unknown(name: str, known: Iterable[str]) -> BadInput | UnknownName:
     return UnknownName("fact in this fleet", name, tuple(known))
 
 
+def facts_named(names: Iterable[str], known: Iterable[str]) -> dict[str, None]:
+    """Return the known facts that names mean: a fact with all that is below it, or a glob.
+
+    Raises UnknownName, and BadInput for facts that are not compared.
+    """
+    chosen: dict[str, None] = {}
+    for name in names:
+        found = [fact for fact in known if fact == name or fact.startswith((f"{name}.", f"{name}["))]
+        found = found or [fact for fact in known if fnmatch.fnmatchcase(fact, name)]
+        if not found:
+            raise _unknown(name, known)
+        chosen.update(dict.fromkeys(found))
+    return chosen
+
+
 def facts_of_fleet(collection: Collection, names: Sequence[str] = ()) -> FleetFacts:
     """Return facts with their values and the nodes of each, the rarest value first.
 
@@ -448,13 +463,7 @@ def facts_of_fleet(collection: Collection, names: Sequence[str] = ()) -> FleetFa
     known = view.names()
     if not collection.nodes:
         raise Incomplete(f"none of {counted(len(collection.silent), 'node')} has a report")
-    chosen: dict[str, None] = {}
-    for name in names:
-        found = [fact for fact in known if fact == name or fact.startswith((f"{name}.", f"{name}["))]
-        found = found or [fact for fact in known if fnmatch.fnmatchcase(fact, name)]
-        if not found:
-            raise _unknown(name, known)
-        chosen.update(dict.fromkeys(found))
+    chosen = facts_named(names, known)
     comparison = _Comparison(view, [*view.machines], None)
     values = comparison.values(chosen or None)
     facts = [FleetFact(name, comparison.holders(name, values[name])) for name in (chosen or sorted(values))]

@@ -17,7 +17,7 @@ from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.groups import fleet_of
 from mlbackends.fleet.judging import Finder
 from mlbackends.fleet.records import united
-from mlbackends.fleet.sources import STANDARD_INPUT, Source, fleet_in, sources_of, taken
+from mlbackends.fleet.sources import STANDARD_INPUT, Source, fleet_in, sources_of, split, taken
 
 #: About two seconds of work. A larger file is a part of its own.
 PART_BYTES = 64 << 20
@@ -38,7 +38,7 @@ def parts_of(
         if source.path == STANDARD_INPUT:
             raise BadInput("workers cannot read standard input", _FILES)
         try:
-            status = os.stat(source.path)
+            status = os.stat(split(source.path)[0])
             size, is_pipe = status.st_size, stat.S_ISFIFO(status.st_mode)
         except (OSError, ValueError) as error:
             if not source.is_listed:  # else an error of its node, which the worker finds

@@ -1,4 +1,4 @@
-"""The sources of reports: standard input, files, folders of files, and recorded machines."""
+"""The sources of reports: standard input, files, folders of files, kept runs, and recorded machines."""
 
 import codecs
 import io
@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -21,9 +21,15 @@ from mlbackends.fleet.reader import Head, Reader, lines_of
 from mlbackends.host.files import as_utf8, open_named, read_regular
 from mlbackends.model.fleet import SCHEMA, Envelope, Fleet, Status
 
+if TYPE_CHECKING:
+    from mlbackends.fleet.store import Folder
+
 STANDARD_INPUT = "-"
+#: The database in a folder of kept reports.
+FILE = "fleet.sqlite3"
 #: Files in a folder that are not a node's, unless they begin with a report.
 _NOT_OF_NODES = pattern(r"\.(?:bak|cfg|conf|csv|err|html|ini|md|pdf|png|py|sh|svg|tmp|toml|xml|ya?ml)$")
+_RUN = pattern(r"(.+)@(\d{4}-\d\d(?:-\d\d)?|\d{1,18})")
 _OF_A_FILE = pattern(r"(\.(?:frames?|jsonl?|log|out|txt|machine|tar|tgz|gz))+$")
 _FLEET = bytes_pattern(rb'\s*\{\s*"schema"\s*:\s*"backends\.fleet/')
 _REPORT = bytes_pattern(rb'BK1 |\s*\{\s*"schema"\s*:\s*"backends\.')
@@ -49,8 +55,11 @@ class Source(Struct, frozen=True):
 
 
 def sources_of(paths: Sequence[str]) -> Iterator[Source]:
-    """Yield files, "-", recorded machines, and the report files of folders. Raises BadInput."""
+    """Yield files, "-", recorded machines, kept runs, and the report files of folders. Raises BadInput."""
     for path in paths:
+        if path != STANDARD_INPUT and mounts.call(is_kept, path):
+            yield Source(path)
+            continue
         if path == STANDARD_INPUT or not mounts.call(os.path.isdir, path) or _is_machine(path):
             yield Source(path, is_of_node=len(paths) > 1 and path != STANDARD_INPUT)
             continue
@@ -62,6 +71,26 @@ def sources_of(paths: Sequence[str]) -> Iterator[Source]:
             inner = os.path.join(path, name)
             if not name.startswith(".") and mounts.call_or(True, _is_source, inner):
                 yield Source(inner, is_of_node=True, is_listed=True)
+
+
+def split(path: str) -> tuple[str, str]:
+    """Return a path as the folder and the run that it names, such as DIR@7 or DIR@2026-11-03; "" for none."""
+    match = None if os.path.exists(path) else _RUN.fullmatch(path)
+    return (match[1], match[2]) if match else (path, "")
+
+
+def is_kept(path: str) -> bool:
+    """Return whether a path is a folder of kept reports, or one run of it."""
+    return os.path.lexists(os.path.join(split(path)[0], FILE))
+
+
+def opened_kept(path: str, *, writes: bool = False, creates: bool = False) -> "Folder":
+    """Open a folder of kept reports. Raises BadInput."""
+    try:
+        from mlbackends.fleet.store import Folder  # some builds of Python have no SQLite
+    except ImportError as error:
+        raise BadInput(f"kept reports need Python's sqlite3, which cannot be imported: {error}") from None
+    return Folder(path, writes=writes, creates=creates)
 
 
 def _is_source(path: str) -> bool:
@@ -120,6 +149,13 @@ def _envelopes(source: Source, reader: Reader, collection: Collection) -> Iterat
     try:
         if not is_stdin and mounts.call(_is_machine, path):
             yield Envelope(node=name, report=Raw(msgspec.json.encode(report_of(path))))
+            return
+        if not is_stdin and mounts.call(is_kept, path):
+            place, which = split(path)
+            with opened_kept(place) as folder:
+                run = folder.run(which)
+                collection.expect(run.expected)
+                yield from folder.envelopes(run.number)
             return
         # What was not named, such as a FIFO in a folder, may never end.
         if source.is_listed and mounts.call(os.path.exists, path) and not os.path.isfile(path):

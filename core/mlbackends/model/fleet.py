@@ -34,12 +34,14 @@ class Envelope(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What one node reported. report: a record as JSON, mostly that of `backends info`; only with ok.
 
     node: "" where nothing names it. error: one sentence; with ok why the report is suspect, mostly "".
+    exit_code: of the command that made the report; null if it is unknown.
     """
 
     schema: str = field(default_factory=lambda: ENVELOPE_SCHEMA)
     node: str = ""
     status: Status = field(default_factory=lambda: Status.OK)
     error: str = ""
+    exit_code: int | None = None
     report: Raw | UnsetType = UNSET
 
 

@@ -84,7 +84,9 @@ def record_of(command: Sequence[str], seconds: float) -> Envelope:
         else:
             # 1 is the answer "no" of a check, which the record has.
             suspect = "" if error.startswith("exit code 1") and error[11:12] in ("", ":") else error
-            return Envelope(node=node, report=Raw(text.encode()), error=suspect)
+            number = error.partition(":")[0].removeprefix("exit code ") if error else "0"
+            code = int(number) if number.isdecimal() else None
+            return Envelope(node=node, report=Raw(text.encode()), error=suspect, exit_code=code)
     error = error or f"it printed no record but: {text[:100]!r}"
     return Envelope(node=node, status=Status.TIMEOUT if status == "timeout" else Status.ERROR, error=error)
 

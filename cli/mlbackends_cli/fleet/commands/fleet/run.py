@@ -9,8 +9,14 @@ are compared as backends fleet summarize does. On each node it runs in a process
 --timeout, so that a node that hangs or crashes does not affect the others. The nodes need backends at the
 path that it has here, or at --program.
 
+--keep DIR stores each raw report in a folder as it arrives, with its time and exit code. If the run is
+interrupted, what came is summarised and stays there; --resume DIR asks the nodes that have no report in the
+last run of the folder. `backends fleet summarize DIR`, doctor, audit, facts, diff and history read it.
+
 Examples:
   backends fleet run --hosts 'node[001-064]'
+  backends fleet run --hosts @compute --keep reports/
+  backends fleet run --resume reports/
   backends fleet run --slurm --fail-on any
   backends fleet run --ray
   backends fleet run --dask tcp://head:8786 --timeout 30
@@ -18,18 +24,24 @@ Examples:
 """
 
 import os
+import shlex
 import shutil
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
+from msgspec.structs import replace
 
-from mlbackends.base.errors import BadInput
+from mlbackends.base.errors import BadInput, MlBackendsError, counted
 from mlbackends.fleet.collection import Collection
-from mlbackends.fleet.engines import Job
+from mlbackends.fleet.engines import Job, Take
 from mlbackends.fleet.nodesets import expanded, folded
+from mlbackends.fleet.sources import opened_kept
 from mlbackends.model.fleet import Envelope
+from mlbackends.model.history import Asked
 from mlbackends_cli import exits
 from mlbackends_cli.fleet.commands.fleet import (
     CLUSTER,
@@ -41,11 +53,17 @@ from mlbackends_cli.fleet.commands.fleet import (
 )
 from mlbackends_cli.fleet.sources import EXPECT, HELP, SUMMARY, Summary, expected_nodes
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import option, timeout_option
+from mlbackends_cli.options import TypedPath, option, timeout_option
+from mlbackends_cli.output import log
 from mlbackends_cli.terminal import ProgressLine
+
+if TYPE_CHECKING:
+    from mlbackends.fleet.store import Keeper
 
 #: From this number of late nodes on, progress names them.
 _MOST_LATE = 8
+#: The options that --resume takes from the run, unless they are typed again.
+_TYPED = ("hosts", "program", "timeout", "fanout")
 
 
 @documented(context_settings={"allow_interspersed_args": False})
@@ -56,6 +74,8 @@ _MOST_LATE = 8
 @timeout_option(60.0, "Time limit of the command on a node before it is killed.", most=86400)
 @option("--fanout N", HELP["fanout"], usual=64, kind=click.IntRange(min=1, max=65536))
 @option("--program PATH", "Path of backends on the nodes.  [default: the path of this one]", usual="")
+@option("--keep DIR", HELP["keep"], usual="", kind=TypedPath())
+@option("--resume DIR", HELP["resume"], usual="", kind=TypedPath())
 @EXPECT
 @SUMMARY
 @COMMAND
@@ -69,35 +89,108 @@ def command(
     timeout: float,
     fanout: int,
     program: str,
+    keep: str,
+    resume: str,
     expect: str,
     command_line: tuple[str, ...],
     **options: Any,
 ) -> int:
-    as_json(command_line, root_command())
+    if keep and resume:
+        raise BadInput("--resume keeps reports in the folder that it names; remove --keep")
     flags = {"slurm": "" if slurm else None, "mpi": "" if mpi else None}
-    found = named(engine, **flags, ray=ray, dask=dask) or ([("hosts", "")] if hosts else [])
-    if not found:
-        hint = "--hosts NODESET, --slurm, --mpi, --ray, --dask ADDRESS or --engine NAME"
-        raise BadInput("name an engine that runs the command on the nodes", hint)
-    ((name, where),) = found
-    envelope = ("fleet", "envelope", "--timeout", f"{timeout:g}", "--", *command_line)
+    found = named(engine, **flags, ray=ray, dask=dask)
+    name, where = found[0] if found else ("hosts" if hosts and not resume else "", "")
+    asked = Asked(name, where, command_line, hosts, program, timeout, fanout)
+    with ExitStack() as stack:
+        folder, earlier = None, None
+        if keep or resume:
+            folder = stack.enter_context(opened_kept(keep or resume, writes=True, creates=bool(keep)))
+        if folder is not None and resume:
+            earlier = folder.last_of_ours()
+            asked = _again(asked, earlier.asked, is_typed=bool(command_line))
+        if not asked.engine:
+            hint = "--hosts NODESET, --slurm, --mpi, --ray, --dask ADDRESS or --engine NAME"
+            raise BadInput("name an engine that runs the command on the nodes", hint)
+        as_json(asked.words, root_command())
+        runner, job = loaded(asked.engine), _job_of(asked)
+        expected = expected_nodes(expect) or (
+            earlier.expected if earlier else getattr(runner, "expected", lambda job: job.nodes)(job)
+        )
+        work = _Work(runner.run, job, expected)
+        if folder is not None and earlier is not None:
+            work.earlier = folder.envelopes(earlier.number)
+            work.rest = expanded(hosts) or expected
+            if not isinstance(work.rest, tuple):
+                hint = "name them with --hosts or --expect"
+                raise BadInput(f"the last run of {resume} does not record which nodes it asked", hint)
+        if folder is not None:
+            work.keeper = folder.keeper(asked, expected, earlier.number if earlier else None)
+            stack.callback(work.keeper.close)
+        code = Summary(**options).of(work.gather)
+        return work.ended(keep or resume) or code
+
+
+def _again(asked: Asked, stored: Asked, *, is_typed: bool) -> Asked:
+    """Return what an earlier run asked, with the options that were typed now. Raises BadInput."""
+    if is_typed and asked.command != stored.command:
+        raise BadInput(f"the last run asked for `{stored.command}`", "--keep begins another run")
+    source = click.get_current_context().get_parameter_source
+    names = [name for name in _TYPED if source(name) is ParameterSource.COMMANDLINE]
+    names += ["engine", "where"] if asked.engine else []
+    return replace(stored, **{name: getattr(asked, name) for name in names})
+
+
+def _job_of(asked: Asked) -> Job:
+    envelope = ("fleet", "envelope", "--timeout", f"{asked.timeout:g}", "--", *asked.words)
     beside = os.path.join(os.path.dirname(sys.executable), "backends")
     itself = beside if os.path.isfile(beside) else shutil.which("backends") or "backends"
-    job = Job(
-        command=(program or itself, *envelope),
-        seconds=timeout,
-        where=where,
-        nodes=expanded(hosts),
-        fanout=fanout,
+    return Job(
+        command=(asked.program or itself, *envelope),
+        seconds=asked.timeout,
+        where=asked.where,
+        nodes=expanded(asked.hosts),
+        fanout=asked.fanout,
     )
-    runner = loaded(name)
-    expected = expected_nodes(expect) or getattr(runner, "expected", lambda job: job.nodes)(job)
-    total = len(expected) if isinstance(expected, tuple) else expected or 0
 
-    def gather(visit: Callable[[str, Envelope], None]) -> Collection:
-        collection = Collection(expected or None)
+
+class _Work:
+    """Asks the nodes, collects what they answer, and keeps it.
+
+    earlier: the reports of the run that is resumed, and rest: the nodes that it asked; None for a new run.
+    """
+
+    def __init__(
+        self, run: Callable[[Job, Take], None], job: Job, expected: tuple[str, ...] | int | None
+    ) -> None:
+        self.keeper: Keeper | None = None
+        self.earlier: Iterable[Envelope] = ()
+        self.rest: tuple[str, ...] | int | None = None
+        self._run, self._job, self._expected = run, job, expected
+        self._stop: BaseException | None = None
+        self._collection = Collection(expected or None)
+
+    def gather(self, visit: Callable[[str, Envelope], None]) -> Collection:
+        """Return what came, also where the run was interrupted or its engine failed after some had come."""
+        collection, came = self._collection, 0
+        total = len(self._expected) if isinstance(self._expected, tuple) else self._expected or 0
+
+        def added(envelope: Envelope) -> tuple[str, bool]:
+            before = len(collection.nodes)
+            node = collection.add(envelope)
+            if is_new := len(collection.nodes) > before:
+                visit(node, envelope)
+            return node, is_new
+
+        for envelope in self.earlier:
+            added(envelope)
+        waiting = {*self._expected} if isinstance(self._expected, tuple) else set()
+        if isinstance(self.rest, tuple):
+            left = [node for node in self.rest if node not in collection.nodes]
+            self._job, waiting = replace(self._job, nodes=tuple(left)), {*left}
+            for node in left:
+                collection.silent.pop(node, None)
+
         known = f" of {total:,}" if total else ""
-        waiting = {*expected} if isinstance(expected, tuple) else set()
 
         def sentence(done: int, _total: int, which: str) -> str:
             return f"{done:,}{known} nodes" + (f", {which}" if which else "")
@@ -106,16 +199,39 @@ def command(
             progress(0, total, "")
 
             def take(envelope: Envelope) -> None:
-                before = len(collection.nodes)
-                node = collection.add(envelope)
-                if len(collection.nodes) > before:
-                    visit(node, envelope)
+                nonlocal came
+                node, is_new = added(envelope)
+                came += 1
+                if self.keeper is not None:
+                    self.keeper.add(node, envelope, collection if is_new else None)
                 waiting.discard(node)
                 is_near = 0 < len(waiting) <= _MOST_LATE
                 which = f"waiting for {folded(waiting)}" if is_near else f"the last {node}"
                 progress(len(collection.nodes) + len(collection.silent), total, which)
 
-            runner.run(job, take)
+            try:
+                if self.rest is None or self._job.nodes:
+                    self._run(self._job, take)
+            except (KeyboardInterrupt, MlBackendsError) as stop:
+                if not came:
+                    raise
+                self._stop = stop
+            if self.keeper is not None:
+                self.keeper.finish(is_whole=self._stop is None)
         return collection
 
-    return Summary(**options).of(gather)
+    def ended(self, folder: str) -> int:
+        """Report how the run ended and what was kept; return the exit code, 0 for that of the summary."""
+        code = exits.YES
+        if self._stop is not None:
+            is_interrupt = isinstance(self._stop, KeyboardInterrupt)
+            code = exits.INTERRUPTED if is_interrupt else exits.UNKNOWN
+            if isinstance(self._stop, exits.Terminated):
+                code = int(self._stop.args[0])
+            why = "interrupted" if is_interrupt else str(self._stop)
+            hint = f"backends fleet run --resume {shlex.quote(folder)} asks the others" if folder else ""
+            log(f"{why}; {counted(len(self._collection.nodes), 'node')} had reported", hint)
+        if self.keeper is not None and (why := self.keeper.failure):
+            log(f"{folder} cannot be written: {why}; {counted(self.keeper.lost, 'report')} were not kept")
+            return code or exits.USAGE
+        return code

@@ -1,0 +1,157 @@
+"""Kept runs of a fleet, and their history: what changed on which nodes, when, and which nodes flap."""
+
+import shlex
+
+from msgspec import Struct
+
+from mlbackends.model.fleet import Step
+from mlbackends.model.records import FactValue
+
+SCHEMA = "backends.fleet-history/1"
+
+
+class Asked(Struct, frozen=True):
+    """What a run asks of its nodes. words: the command; program: the path of backends on the nodes."""
+
+    engine: str
+    where: str
+    words: tuple[str, ...]
+    hosts: str
+    program: str
+    timeout: float
+    fanout: int
+
+    @property
+    def command(self) -> str:
+        """The command as it is typed."""
+        return shlex.join(self.words) or "info"
+
+
+class Run(Struct, frozen=True):
+    """A kept run. started, ended: seconds since 1970; ended is None if it was interrupted or still runs."""
+
+    number: int
+    started: float
+    ended: float | None
+    asked: Asked
+    expected: tuple[str, ...] | int | None
+
+
+class RunSummary(Struct, frozen=True):
+    """A run as the history has it. ended: null if it was interrupted. silent: nodes without a report."""
+
+    run: int
+    started: str
+    ended: str | None
+    reported: int
+    silent: int
+
+
+class Move(Struct, frozen=True):
+    """The nodes that had a new value for the first time in a run."""
+
+    run: int
+    nodes: tuple[str, ...]
+
+
+class RollOut(Struct, frozen=True):
+    """Facts that changed on the same nodes in the same runs.
+
+    moves: the first run first. total: the nodes that have changed, and those that still have a former value
+    and never had the new one. left: the latter, if they are not more than those that have changed.
+    """
+
+    steps: tuple[Step, ...]
+    moves: tuple[Move, ...]
+    total: int
+    left: tuple[str, ...]
+
+    @property
+    def done(self) -> int:
+        """How many nodes have changed."""
+        return sum(len(move.nodes) for move in self.moves)
+
+
+class Values(Struct, frozen=True):
+    """The values that a fact had, in turn, each once."""
+
+    name: str
+    values: tuple[FactValue | None, ...]
+
+
+class Flap(Struct, frozen=True):
+    """Nodes on which facts returned to an earlier value. runs: those in which they changed.
+
+    The fact `status` has the values "ok" and "silent"; nodes that were silent twice or more flap.
+    """
+
+    nodes: tuple[str, ...]
+    runs: tuple[int, ...]
+    facts: tuple[Values, ...]
+
+
+class SilentSince(Struct, frozen=True):
+    """Nodes without a report in the newest run. run: the first since which it is so."""
+
+    run: int
+    status: str
+    error: str
+    nodes: tuple[str, ...]
+
+
+class Count(Struct, frozen=True):
+    """A value of a fact, and how many nodes have it."""
+
+    value: FactValue | None
+    nodes: int
+
+
+class State(Struct, frozen=True):
+    """The values of a fact from a run on, the most frequent first; of a silent node its last one."""
+
+    run: int
+    counts: tuple[Count, ...]
+
+
+class FactHistory(Struct, frozen=True):
+    """The values of a fact over time. mixed_since: the run since which nodes differ in it; null for not."""
+
+    name: str
+    mixed_since: int | None
+    states: tuple[State, ...]
+
+
+class Event(Struct, frozen=True):
+    """What was new in a run. status: null where it did not change. error: the reason of a silence."""
+
+    run: int
+    status: str | None
+    error: str
+    steps: tuple[Step, ...]
+
+
+class NodeHistory(Struct, frozen=True):
+    """Nodes with the same history, which begins with the first run that asked them."""
+
+    nodes: tuple[str, ...]
+    events: tuple[Event, ...]
+
+
+class History(Struct, frozen=True):
+    """The history of a fleet over kept runs of one command.
+
+    not_compared: facts that each node is presumed to have otherwise. facts: of --fact. nodes: of --node.
+    """
+
+    schema: str
+    tool: str
+    folder: str
+    command: str
+    runs: tuple[RunSummary, ...]
+    rollouts: tuple[RollOut, ...]
+    flaps: tuple[Flap, ...]
+    silent: tuple[SilentSince, ...]
+    not_compared: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    facts: tuple[FactHistory, ...] = ()
+    nodes: tuple[NodeHistory, ...] = ()
