@@ -194,6 +194,19 @@ def written(*kinds: str, **how: Any) -> Callable[[Command], Command]:
     return together(format_option(*kinds, **how), OUTPUT, COLOR)
 
 
+#: Versions to assume; `versions_of` of attention's options reads them.
+VERSIONS = together(
+    option(
+        "--torch VERSION[,VERSION]",
+        "Ask as with these releases of torch, not the installed one: 2.13, or 2.5..2.15 for all of them.",
+    ),
+    option("--cudnn VERSION", "Ask as with this cuDNN.  [default: of torch's wheels]"),
+    option("--cuda VERSION", "Ask as with a torch built for this CUDA.  [default: of torch's wheels]"),
+    option("--rocm VERSION", "Ask as with this ROCm, for reports of wrong numbers."),
+    option("--driver VERSION", "Ask as with this driver: whether torch runs, and reports of wrong numbers."),
+)
+
+
 def read_report(
     subject: str,
     *,

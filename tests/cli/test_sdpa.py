@@ -547,6 +547,27 @@ def test_explain_refuses_what_is_not_a_version(words: str) -> None:
     assert done.returncode == 2 and done.stderr.count("\n") <= 2
 
 
+def test_the_devices_are_listed_with_what_each_torch_supports() -> None:
+    rows = [line.split() for line in ran("list", "--devices", "--torch", "2.10..2.12").stdout.splitlines()]
+    assert ["sm70", "2.10", "✓", "EFFICIENT", "✗", "✓", "✓", "✗", "✓"] in rows
+    assert ["sm70", "2.11", "to", "2.12", "✗", "EFFICIENT", "✗", "✓", "✓", "✗", "✓"] in rows
+    assert ["gfx1100", "2.11", "to", "2.12", "–", "FLASH", "✓", "✓", "✓", "–", "✓"] in rows
+
+    old = ran("list", "--devices", "--torch", "2.13", "--driver", "550").stdout
+    assert "sm90 2.13 ✓ raises" in " ".join(old.split())
+    for words in (["--torch", "2.13"], ["--devices", "--cuda", "x"], ["--devices", "--torch", "3"]):
+        assert ran("list", *words).returncode == 2, words
+
+
+def test_a_page_says_what_assumed_versions_mean() -> None:
+    words = ("explain", *SHAPE, "--device", "h100", "--torch", "2.13", "--driver", "550.54")
+    assert "the driver is 550.54" in " ".join(ran(*words).stdout.split())
+    older = ran(*words, "--cuda", "12.6", "--format", "markdown").stdout
+    assert "CUDA 12.6 needs driver 525 or newer" in older and "driver-too-old" not in older
+    (told,) = record(*words)["problems"]
+    assert told["wheel_has_code"] is True and not told["torch_chosen"]
+
+
 def test_the_devices_are_listed_with_the_products() -> None:
     listed = ran("list", "--devices").stdout
     assert "geforce-rtx-4090" in listed and "mi300x" in listed

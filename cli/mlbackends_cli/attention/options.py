@@ -8,10 +8,12 @@ import click
 from click.core import ParameterSource
 
 from mlbackends.base.errors import BadInput
+from mlbackends.base.quantities import dotted_numbers
 from mlbackends.sdpa import named_devices, problem_text
 from mlbackends.sdpa.avoiding import reported_problems
 from mlbackends.sdpa.dispatch import backends
 from mlbackends.sdpa.problem_text import WORDS, Wording
+from mlbackends.sdpa.rules.environment import RECORDED
 from mlbackends_cli.options import Command, completing, option, timeout_option, together, written
 
 _VALUES = {
@@ -63,6 +65,32 @@ def wordings_of(options: dict[str, Any]) -> tuple[Wording, ...]:
             "no report of wrong attention is about this device" if reported else "no problem is given"
         )
     return unique
+
+
+_VERSIONS = ("cudnn", "cuda", "rocm", "driver")
+
+
+def versions_of(options: dict[str, Any]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return torch's releases and the other versions of VERSIONS, and remove these. Raises BadInput."""
+    torch = _releases(options.pop("torch") or "")
+    return torch, {name: value for name in _VERSIONS if (value := options.pop(name))}
+
+
+def _releases(text: str) -> tuple[str, ...]:
+    """Return the releases of torch that an option names. Raises BadInput."""
+    found: list[str] = []
+    for part in filter(None, text.split(",")):
+        first, dots, last = part.partition("..")
+        between = [
+            name for name in RECORDED if dotted_numbers(first) <= dotted_numbers(name) <= dotted_numbers(last)
+        ]
+        if len(dotted_numbers(first.partition("+")[0])) < 2 or (dots and not between):
+            recorded = f"the rules of torch {RECORDED[0]} to {RECORDED[-1]} are recorded"
+            raise BadInput(f"--torch {part[:40]!r} is not a release of torch, or a range of them", recorded)
+        found += between if dots else [first]
+    if text and not found:
+        raise BadInput(f"--torch {text[:40]!r} names no release")
+    return tuple(dict.fromkeys(found))
 
 
 def refuse_beside_saved(options: dict[str, Any]) -> None:

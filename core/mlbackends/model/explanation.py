@@ -31,8 +31,9 @@ class Explained(Struct, frozen=True):
     here: whether that is this machine's own. chosen: the backend of ours that computes it, "" for none.
     torch_chosen: the SDPBackend that torch uses, "" if torch raises or its choice is not known for
     torch_unknown_reason. torch_cudnn: the version of cuDNN that torch's verdicts are for, the
-    installed one, else that of torch's wheel; "" for none. torch: whose rules these are. verdicts and
-    torch_verdicts are in the order of the backends.
+    installed one, else that of torch's wheel; "" for none. torch: whose rules these are. version_notes: what
+    assumed versions mean beyond those rules. wheel_has_code: whether torch's wheel on PyPI has code for the
+    GPU. verdicts and torch_verdicts are in the order of the backends.
     """
 
     text: str
@@ -48,6 +49,8 @@ class Explained(Struct, frozen=True):
     torch_cudnn: str = ""
     torch: str = ""
     bound: Bound | None = None
+    version_notes: tuple[str, ...] = ()
+    wheel_has_code: bool | None = None
 
     @property
     def answered(self) -> bool:

@@ -83,7 +83,7 @@ def explained(
     environment = environment_here(problem) if is_here else environment_elsewhere(versions)
     decision = choose(problem, among=among, environment=environment, here=place.here)
     verdicts = torch_verdicts(problem, environment)
-    unknown = rules.unknown_device(problem, environment)
+    unknown = rules.unrecorded(problem, environment)
     release = environment.cudnn_version if problem.platform == "cuda" else 0
     return Explained(
         text=wording.text,
@@ -99,6 +99,8 @@ def explained(
         torch_cudnn=cudnn_release(release) if release else "",
         bound=bound(problem),
         torch=versions.get("torch", ".".join(map(str, environment.torch))),
+        version_notes=rules.version_notes(problem, environment),
+        wheel_has_code=None if is_here else rules.wheel_has_code(problem, environment),
     )
 
 
@@ -128,7 +130,7 @@ def torch_verdicts(problem: AttentionProblem, environment: Environment) -> tuple
 
     torch runs the first that supports the problem, and raises where none does.
     """
-    if rules.unknown_device(problem, environment):
+    if rules.unrecorded(problem, environment):
         return ()
     order = rules.CPU_ORDER
     if problem.platform != "cpu":

@@ -33,6 +33,9 @@ class NamedDevice(Struct, frozen=True):
 #: The devices that this machine need not have.
 NAMED = {row.name: NamedDevice(row.name, row.device, row.title, row.source) for row in rows()}
 
+#: The GPUs among them that torch's own kernels may support.
+GPUS = tuple(name for name, row in NAMED.items() if row.device.kind in ("cuda", "rocm"))
+
 #: Making a context takes some 100 ms on each device, and seconds without persistence mode.
 _DRIVER_SECONDS = 30.0
 _LIST = "backends sdpa list --devices"

@@ -10,10 +10,13 @@ import pytest
 
 from mlbackends import cudnn
 from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.loading import torch_builds
 from mlbackends.sdpa import named_devices, rules
 from mlbackends.sdpa.explaining import explain
 from mlbackends.sdpa.problem_text import parse
 from mlbackends.sdpa.rules import environment
+from mlbackends.sdpa.rules.environment import release_of
+from mlbackends.sdpa.rules.wheels import WHEELS
 from mlbackends.sdpa.switches import SDPBackend
 from mlbackends.switches import store
 
@@ -56,10 +59,10 @@ def test_all_reasons_are_told_not_only_the_first() -> None:
 
 
 def test_what_torch_does_elsewhere_is_said_not_to_be_known() -> None:
-    (told,) = explain(parse(SHAPE + "--device gfx1102")).problems
+    (told,) = explain(parse(SHAPE + "--device gfx1100"), torch=("2.10",)).problems
 
     assert told.torch_chosen == ""
-    assert "gfx1102" in told.torch_unknown_reason
+    assert told.torch_unknown_reason == "torch's rules for gfx1100 with torch 2.10 are not known"
 
 
 def test_a_switch_that_is_off_is_a_reason_on_both_sides() -> None:
@@ -216,3 +219,82 @@ def test_scores_that_a_cache_holds_are_not_counted_as_moved() -> None:
     assert small.math_bytes == 0 and small.math_seconds == small.seconds
     scores = 2 * 8 * 4096 * 4096 * 2
     assert large.math_bytes == 4 * (scores - (50 << 20))
+
+
+# ---- versions beyond the rules of attention ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "torch", "versions", "notes"),
+    [
+        (
+            "h100",
+            "2.13",
+            {},
+            ["torch 2.13's wheel on PyPI is for CUDA 13.0, which needs driver 580 or newer"],
+        ),
+        (
+            "h100",
+            "2.10",
+            {},
+            ["torch 2.10's wheel on PyPI is for CUDA 12.8, which needs driver 525 or newer"],
+        ),
+        ("h100", "2.13", {"cuda": "12.6", "cudnn": "9.10"}, ["CUDA 12.6 needs driver 525 or newer"]),
+        (
+            "h100",
+            "2.13",
+            {"cuda": "14.1"},
+            ["the driver that CUDA 14.1 needs is not recorded", "cuDNN 9.20.0 is"],
+        ),
+        ("v100", "2.13", {}, ["torch 2.13's wheel", "that wheel has no code for sm70"]),
+        (
+            "v100",
+            "2.13",
+            {"cuda": "12.6"},
+            ["CUDA 12.6 needs", "cuDNN 9.20.0 is that of the wheel for CUDA 13.0"],
+        ),
+        ("b200", "2.7", {}, ["torch 2.7's wheel", "that wheel has no code for sm100"]),
+        ("sm87", "2.13", {}, ["torch 2.13's wheel"]),
+        ("gfx942", "2.13", {"rocm": "7.0"}, ["torch 2.13 is built with AOTriton 0.12 (pytorch#184288)"]),
+        ("cpu:avx2", "2.13", {"driver": "550"}, []),
+    ],
+)
+def test_what_assumed_versions_mean(
+    line: str, torch: str, versions: dict[str, str], notes: list[str]
+) -> None:
+    (told,) = explain(parse(SHAPE + f"--device {line}"), (), (torch,), versions).problems
+
+    assert len(told.version_notes) == len(notes)
+    assert all(note.startswith(begins) for note, begins in zip(told.version_notes, notes, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("versions", "is_refused"),
+    [
+        ({"driver": "570.211.01"}, True),
+        ({"driver": "580"}, False),
+        ({"driver": "570.211.01", "cuda": "12.8"}, False),
+        ({"driver": "520.61", "cuda": "12.8"}, True),
+        ({"driver": "600", "cuda": "14.0"}, False),
+    ],
+)
+def test_a_driver_that_is_too_old_runs_nothing_of_torch(versions: dict[str, str], is_refused: bool) -> None:
+    (told,) = explain(parse(SHAPE + "--device h100"), (), ("2.13",), versions).problems
+    reasons = {reason.code for verdict in told.torch_verdicts for reason in verdict.reasons}
+
+    assert reasons == ({"driver-too-old"} if is_refused else set())
+    assert bool(told.torch_chosen) is not is_refused
+
+
+def test_without_a_version_nothing_is_said_of_wheels() -> None:
+    (told,) = explain(parse(SHAPE + "--device h100")).problems
+
+    assert told.version_notes == ()
+
+
+def test_the_wheels_are_of_the_cuda_that_the_table_of_builds_has() -> None:
+    """wheels.json and loading/torch_builds.json were read in the same wheels, for different facts."""
+    for build in torch_builds.builds():
+        release = release_of(build.version)
+        if f"{release[0]}.{release[1]}" == ".".join(build.version.split(".")[:2]):
+            assert WHEELS[release].cuda.replace(".", "") == build.tag.removeprefix("cu"), build

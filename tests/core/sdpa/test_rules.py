@@ -12,7 +12,7 @@ from mlbackends.libraries.cuda import cudnn_release
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
 from mlbackends.sdpa.dispatch import torch_order
-from mlbackends.sdpa.rules import CPU_ORDER, rules, unknown_device, why_not
+from mlbackends.sdpa.rules import CPU_ORDER, rocm, rules, unrecorded, why_not
 from mlbackends.sdpa.rules.environment import CUDNN as CUDNN_OF
 from mlbackends.sdpa.rules.environment import NEWEST as OF_2_15
 from mlbackends.sdpa.rules.environment import Environment, release_of
@@ -266,8 +266,13 @@ ROCM_CASES: list[tuple[SDPBackend, str, dict[str, Any], set[str]]] = [
     (FLASH, "gfx942", {}, set()),
     (FLASH, "gfx90a", {"dtype": "bfloat16", "dims": (512, 512)}, set()),
     (FLASH, "gfx942", {"dims": (520, 520)}, {"head-dim-too-large"}),
-    (FLASH, "gfx1100", {"dims": (264, 264)}, {"head-dim-too-large"}),
+    (FLASH, "gfx1100", {"dims": (264, 264)}, set()),
     (FLASH, "gfx908", {}, {"wrong-capability"}),
+    (FLASH, "gfx1102", {}, {"wrong-capability"}),
+    (FLASH, "gfx1250", {}, {"wrong-capability"}),
+    (FLASH, "gfx942", {"dims": (256, 256), "nested": True}, set()),
+    (FLASH, "gfx942", {"dims": (264, 264), "nested": True}, {"head-dim-too-large"}),
+    (FLASH, "gfx942", {"heads": (8, 2, 2), "nested": True}, {"nested"}),
     (FLASH, "gfx942", {"dtype": "float32"}, {"wrong-dtype"}),
     (FLASH, "gfx942", {"mask": MASK}, {"mask"}),
     (FLASH, "gfx942", {"dims": (64, 32)}, {"head-dim-differs"}),
@@ -302,14 +307,14 @@ def test_on_rocm_ck_is_asked_for_no_target_and_takes_no_float32() -> None:
 @pytest.mark.parametrize(
     ("device", "wanted"),
     [
-        (Device("rocm", 0, capability="gfx1102"), "gfx1102"),
+        (Device("rocm", 0), "this GPU with torch 2.13"),
         (Device("rocm", 0, capability="gfx942"), ""),
         (Device("xpu", 0), "xpu"),
         (Device("cpu", 0), ""),
     ],
 )
 def test_where_nothing_is_written_down_that_is_said(device: Device, wanted: str) -> None:
-    assert unknown_device(replace(asked(), device=device), NEWEST) == wanted
+    assert unrecorded(replace(asked(), device=device), NEWEST) == wanted
 
 
 def test_what_is_not_written_down_is_said_so() -> None:
@@ -486,9 +491,80 @@ def test_when_torch_asks_cudnn_first(version: str, cudnn: int, first: set[str]) 
     assert {sm for sm in chips if torch_order(asked(sm=sm), there)[0] is CUDNN} == first
 
 
-def test_amds_gpus_before_2_13_are_not_recorded() -> None:
-    old = replace(NEWEST, torch=(2, 12))
-    assert unknown_device(on_rocm("gfx942"), old) == "gfx942 before torch 2.13"
+ROWS_OF_512 = {"dims": (512, 512)}
+FLOAT_MASK = {"mask": TensorSpec((128, 128), "float32")}
+#: What torch with AOTriton supports: a kind, the GPU, the problem, the releases that support it, and those
+#: whose rules are not recorded. As sdp_utils.cpp of that time and AOTriton's tag have it.
+ROCM_RELEASES: list[tuple[SDPBackend, str, dict[str, Any], str, str]] = [
+    (FLASH, "gfx90a", {}, "5 6 7 8 9 10 11 12 13 14 15", ""),
+    (FLASH, "gfx950", {}, "8 9 10 11 12 13 14 15", ""),
+    (FLASH, "gfx1100", {}, "6 7 8 11 12 13 14 15", "10"),
+    (FLASH, "gfx1101", {}, "", ""),
+    (FLASH, "gfx1103", {}, "", "10"),
+    (FLASH, "gfx1151", {}, "13 14 15", ""),
+    (FLASH, "gfx1201", {}, "8 9 10 11 12 13 14 15", ""),
+    (FLASH, "gfx1250", {}, "14 15", ""),
+    (FLASH, "gfx1030", {}, "", ""),
+    (FLASH, "gfx942", ROWS_OF_512, "7 8 9 10 11 12 13 14 15", ""),
+    (FLASH, "gfx1100", ROWS_OF_512, "7 8 13", "10 14"),
+    (FLASH, "gfx942", {"heads": (8, 2, 2), "enable_gqa": True}, "6 7 8 9 10 11 12 13 14 15", ""),
+    (FLASH, "gfx1250", {"dims": (224, 224), "requires_grad": True}, "14 15", ""),
+    (EFFICIENT, "gfx942", {"mask": MASK}, "5 6 7 8 9 10 11 12 13 14 15", ""),
+    (EFFICIENT, "gfx942", FLOAT_MASK, "5", "6"),
+    (EFFICIENT, "gfx942", {"dims": (68, 68)}, "5 6 7 8", "9"),
+    (EFFICIENT, "gfx942", {"dims": (64, 32)}, "13 14 15", ""),
+    (EFFICIENT, "gfx942", {"nested": True}, "6 7 8 9 10 11 12 13 14 15", ""),
+    (EFFICIENT, "gfx942", {"nested": True, "requires_grad": True}, "6 7 8 9 10 11 12 13 14 15", ""),
+    (EFFICIENT, "gfx942", {"nested": True, "dims": (264, 264)}, "13 14 15", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "target", "question", "supported", "unclear"), ROCM_RELEASES)
+def test_which_torch_supports_a_problem_on_amds_gpus(
+    kind: SDPBackend, target: str, question: dict[str, Any], supported: str, unclear: str
+) -> None:
+    problem = on_rocm(target, **question)
+    every = [Environment(torch=release) for release in CUDNN_OF]
+    known = [there for there in every if not unrecorded(problem, there)]
+
+    assert " ".join(str(there.torch[1]) for there in every if there not in known) == unclear
+    assert " ".join(str(t.torch[1]) for t in known if not why_not(kind, problem, t)) == supported
+
+
+@pytest.mark.parametrize(
+    ("target", "releases"),
+    [
+        ("gfx1100", "5 6 7 8 9 11 12 13 14 15"),
+        ("gfx1102", "9 10 11 12 13 14 15"),
+        ("gfx1151", "9 10 11 12 13 14 15"),
+        ("gfx1153", "11 12 13 14 15"),
+        ("gfx1201", "7 8 9 10 11 12 13 14 15"),
+        ("gfx1030", ""),
+    ],
+)
+def test_a_variable_lets_torch_use_experimental_kernels(target: str, releases: str) -> None:
+    every = [Environment(torch=release, experimental=True) for release in CUDNN_OF]
+    known = [there for there in every if not unrecorded(on_rocm(target), there)]
+    able = [str(there.torch[1]) for there in known if not why_not(FLASH, on_rocm(target), there)]
+
+    assert " ".join(able) == releases
+    off = why_not(FLASH, on_rocm("gfx1102"), NEWEST)
+    assert [reason.hint for reason in off] == ["set TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL=1"]
+
+
+def test_the_rows_of_aotriton_cover_every_recorded_torch_once_each() -> None:
+    rows = [(release_of(row.since), release_of(row.until)) for row in rocm.releases()]
+
+    for release in CUDNN_OF:
+        assert sum(since <= release <= until for since, until in rows) == 1, release
+    assert all(row.sources and not set(row.targets) & set(row.experimental) for row in rocm.releases())
+
+
+def test_ck_is_known_to_torch_since_2_7() -> None:
+    for release, wanted in (((2, 6), {"wrong-capability"}), ((2, 8), set())):
+        ck = Environment(torch=release, composable_kernel=True)
+        assert {reason.code for reason in why_not(FLASH, on_rocm("gfx908"), ck)} == wanted
+    assert unrecorded(on_rocm("gfx908"), Environment(torch=(2, 7), composable_kernel=True))
 
 
 def test_cudnn_takes_nested_tensors_since_2_7() -> None:

@@ -38,7 +38,7 @@ def called(
     environment = environment_elsewhere(versions)
     verdicts = explaining.torch_verdicts(problem, environment) if call == "sdpa" else ()
     chosen = next((verdict.backend for verdict in verdicts if verdict.usable), "")
-    unknown = call == "sdpa" and rules.unknown_device(problem, environment)
+    unknown = call == "sdpa" and rules.unrecorded(problem, environment)
     is_plain = call == "math" or chosen == "MATH"
     return EngineCall(
         text=wording.text,

@@ -9,8 +9,9 @@ from mlbackends import known_wrong
 from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem, KnownWrong, TensorSpec
 from mlbackends.sdpa.constraints import BEYOND_TORCH, Constraint, dtype_in, unmet
-from mlbackends.sdpa.rules import cpu, cuda, cuda_cudnn, rocm
+from mlbackends.sdpa.rules import cpu, cuda, cuda_cudnn, rocm, wheels
 from mlbackends.sdpa.rules.environment import Environment
+from mlbackends.sdpa.rules.wheels import WHEELS
 from mlbackends.sdpa.switches import SDPBackend
 
 _FUSED = {
@@ -43,15 +44,31 @@ def rules(kind: SDPBackend, platform: str, environment: Environment) -> tuple[Co
     return constraints_of(environment) if constraints_of else None
 
 
-def unknown_device(problem: AttentionProblem, environment: Environment) -> str:
-    """Return the device of a problem if torch's rules for it are not recorded, "" otherwise."""
+def unrecorded(problem: AttentionProblem, environment: Environment) -> str:
+    """Return the device, or the part of a problem, for which torch's rules are not recorded, "" for none."""
     if problem.platform not in _FUSED:
         return problem.platform
-    if problem.platform == "rocm" and problem.device.capability not in rocm.RECORDED:
-        return problem.device.capability or "this GPU"
-    if problem.platform == "rocm" and environment.torch < rocm.SINCE:
-        return f"{problem.device.capability} before torch {'.'.join(map(str, rocm.SINCE))}"
-    return ""
+    part = rocm.unrecorded(problem, environment) if problem.platform == "rocm" else ""
+    return f"{part} with torch {'.'.join(map(str, environment.torch))}" if part else ""
+
+
+def version_notes(problem: AttentionProblem, environment: Environment) -> tuple[str, ...]:
+    """Return what assumed versions mean for torch on a GPU, beyond its rules; () where none is assumed."""
+    if not environment.others or problem.platform not in ("cuda", "rocm"):
+        return ()
+    if problem.platform == "cuda":
+        return wheels.notes(WHEELS[environment.torch], dict(environment.others), problem)
+    row = rocm.aotriton(environment)
+    title = f"torch {'.'.join(map(str, environment.torch))} is built with AOTriton {row.aotriton}"
+    return (f"{title} ({row.sources[0]}), by which it decides, and not by ROCm's or the driver's version",)
+
+
+def wheel_has_code(problem: AttentionProblem, environment: Environment) -> bool | None:
+    """Return whether torch's wheel on PyPI has code for an NVIDIA GPU; None for others, and if not known."""
+    if problem.platform != "cuda":
+        return None
+    wheel = WHEELS[environment.torch]
+    return wheel.has_code_for(problem.device.capability, dict(environment.others))
 
 
 def why_not(kind: SDPBackend, problem: AttentionProblem, environment: Environment) -> tuple[Reason, ...]:
@@ -60,7 +77,10 @@ def why_not(kind: SDPBackend, problem: AttentionProblem, environment: Environmen
     if constraints is None:
         return (Reason("wrong-device", f"torch has no {kind.name} on {problem.platform}"),)
     constraints = (*constraints, *BEYOND_TORCH.values())
-    return unmet(constraints, batched(problem) if environment.torch >= (2, 14) else problem)
+    driver: tuple[Reason, ...] = ()
+    if problem.platform == "cuda" and environment.others:
+        driver = wheels.driver_reasons(WHEELS[environment.torch], dict(environment.others))
+    return (*driver, *unmet(constraints, batched(problem) if environment.torch >= (2, 14) else problem))
 
 
 def wrong_numbers(

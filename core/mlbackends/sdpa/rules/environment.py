@@ -14,6 +14,7 @@ from mlbackends.known_wrong import Place
 from mlbackends.libraries.cuda import cudnn_number, cudnn_release
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.records import Device
+from mlbackends.sdpa.rules.wheels import WHEELS
 from mlbackends.switches import store
 
 
@@ -23,8 +24,8 @@ class Environment(Struct, frozen=True):
     torch: the release whose rules apply. cudnn_version: as cudnnGetVersion returns it, 91500 for 9.15.0 and
     8907 for 8.9.7; 0 without cuDNN. deterministic: deterministic algorithms are required, not only advised.
     nested_cudnn: whether TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED is 1. composable_kernel: whether CK's kernels
-    are preferred to AOTriton's on ROCm. torch_version: the exact one, "" for the
-    newest of the release. others: versions of what the ledger of wrong numbers asks for, such as cuda.
+    are preferred to AOTriton's on ROCm. experimental: whether EXPERIMENTAL is 1. torch_version: the exact
+    one, "" for the newest of the release. others: the versions that are assumed, by name, such as cuda.
     """
 
     torch: tuple[int, int] = (2, 13)
@@ -32,6 +33,7 @@ class Environment(Struct, frozen=True):
     deterministic: bool = False
     nested_cudnn: bool = False
     composable_kernel: bool = False
+    experimental: bool = False
     torch_version: str = ""
     others: tuple[tuple[str, str], ...] = ()
 
@@ -45,12 +47,10 @@ class Environment(Struct, frozen=True):
 
 
 #: The releases of torch whose rules are recorded, and the cuDNN of their wheels for CUDA.
-#:
-#: Source: the metadata of the wheels; pytorch#193893 for 2.13.0.
-CUDNN = {
-    (2, 5): 90100, (2, 6): 90100, (2, 7): 90501, (2, 8): 91002, (2, 9): 91002, (2, 10): 91002,
-    (2, 11): 91900, (2, 12): 92000, (2, 13): 92000, (2, 14): 92400, (2, 15): 92600,
-}  # fmt: skip
+CUDNN = {release: wheel.cudnn for release, wheel in WHEELS.items()}
+#: The variable that lets torch use AOTriton's kernels for experimental GPUs.
+EXPERIMENTAL = "TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL"
+_NESTED = "TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED"
 RECORDED = tuple(".".join(map(str, release)) for release in sorted(CUDNN))
 NEWEST = Environment(torch=max(CUDNN), cudnn_version=CUDNN[max(CUDNN)])
 
@@ -103,7 +103,18 @@ def environment_elsewhere(versions: Mapping[str, str] = MappingProxyType({})) ->
         cudnn_version=number,
         torch_version=torch,
         others=tuple(sorted(versions.items())),
+        nested_cudnn=_is_set(_NESTED),
+        composable_kernel=_prefers_ck(),
+        experimental=_is_set(EXPERIMENTAL),
     )
+
+
+def _is_set(variable: str) -> bool:
+    return os.environ.get(variable) == "1"
+
+
+def _prefers_ck() -> bool:
+    return bool(store.read("cuda.preferred_rocm_fa_library") == "ck")
 
 
 def environment_here(problem: AttentionProblem) -> Environment:
@@ -120,7 +131,8 @@ def environment_here(problem: AttentionProblem) -> Environment:
         torch=release_of(installed_torch()),
         cudnn_version=cudnn_version,
         deterministic=deterministic,
-        nested_cudnn=os.environ.get("TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED") == "1",
-        composable_kernel=store.read("cuda.preferred_rocm_fa_library") == "ck",
+        nested_cudnn=_is_set(_NESTED),
+        composable_kernel=_prefers_ck(),
+        experimental=_is_set(EXPERIMENTAL),
         torch_version=installed_torch(),
     )

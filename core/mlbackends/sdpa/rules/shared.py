@@ -36,6 +36,8 @@ def nested_heads(problem: AttentionProblem) -> str:
     sizes = {spec.shape[:2] for spec in specs}
     if len(sizes) > 1 and any(spec.requires_grad for spec in specs):
         return "gradients of nested tensors need equal batches and heads of query, key and value"
+    if any(len(set(counts) - {1}) > 1 for counts in zip(*sizes, strict=False)):
+        return "batches and heads of nested tensors must be equal or 1"
     return ""
 
 

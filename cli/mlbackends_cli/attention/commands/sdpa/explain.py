@@ -25,18 +25,22 @@ from click.core import ParameterSource
 from msgspec.structs import replace
 
 from mlbackends.base.errors import BadInput, some
-from mlbackends.base.quantities import dotted_numbers
 from mlbackends.model.explanation import Explained, Explanation
 from mlbackends.model.problem import Verdict
 from mlbackends.sdpa import engines, explaining, problem_text
-from mlbackends.sdpa.named_devices import NAMED
-from mlbackends.sdpa.rules.environment import RECORDED
+from mlbackends.sdpa.named_devices import GPUS
 from mlbackends_cli import exits, formats
 from mlbackends_cli.attention import engine_page
 from mlbackends_cli.attention.bounds import bound_text, time_text
-from mlbackends_cli.attention.options import FORMAT, backend_option, problem_options, wordings_of
+from mlbackends_cli.attention.options import (
+    FORMAT,
+    backend_option,
+    problem_options,
+    versions_of,
+    wordings_of,
+)
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import completing, option
+from mlbackends_cli.options import VERSIONS, completing, option
 from mlbackends_cli.output import log
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import code, literal, table
@@ -46,14 +50,7 @@ from mlbackends_cli.text.markdown import code, literal, table
 @problem_options
 @backend_option("Explain only this backend of ours (repeatable).")
 @backend_option("Exit 1 unless this backend supports every problem.", "--require required NAME")
-@option(
-    "--torch VERSION[,VERSION]",
-    "Ask as with these releases of torch instead of the installed one: 2.13, or 2.5..2.15 for all of them.",
-)
-@option("--cudnn VERSION", "Ask as with this cuDNN.  [default: of torch's wheels]")
-@option("--cuda VERSION", "Ask as with this CUDA, for reports of wrong numbers.")
-@option("--rocm VERSION", "Ask as with this ROCm, for reports of wrong numbers.")
-@option("--driver VERSION", "Ask as with this driver, for reports of wrong numbers.")
+@VERSIONS
 @option(
     "--engine NAME[==VERSION]",
     f"Explain what an inference engine chooses for a model instead of a problem: {', '.join(engines.NAMES)}.",
@@ -77,7 +74,6 @@ def command(
     names: tuple[str, ...],
     required: tuple[str, ...],
     details: bool,
-    torch: str | None,
     matrix: bool,
     engine: str | None,
     model: str | None,
@@ -97,15 +93,13 @@ def command(
         raise BadInput(
             "--model, --kv-dtype, --block-size, --attention and --with need an engine", "add --engine vllm"
         )
-    versions = {name: value for name in ("cudnn", "cuda", "rocm", "driver") if (value := words.pop(name))}
+    torch, versions = versions_of(words)
     if matrix and not words["device"]:
-        words["device"] = (
-            ",".join(name for name, row in NAMED.items() if row.device.kind in ("cuda", "rocm")),
-        )
+        words["device"] = (",".join(GPUS),)
     wordings = wordings_of(words)
     explaining.chosen_backends(required)
     among = (*names, *required) if names else ()
-    explanation = explaining.explain(wordings, among, releases(torch or ""), versions)
+    explanation = explaining.explain(wordings, among, torch, versions)
     own = {"table": printed, "markdown": markdown}
     if matrix:
         own = {"table": matrix_text, "markdown": matrix_markdown}
@@ -178,14 +172,16 @@ def matrix_text(explanation: Explanation, page: Page) -> str:
         of_text = [problem for problem in problems if problem.text.partition(" --device ")[0] == text]
         columns = list(dict.fromkeys(v.backend for p in of_text for v in (*p.torch_verdicts, *p.verdicts)))
         shown = [name for name in columns if any(not v.is_elsewhere for p in of_text for v in _of(p, name))]
-        rows = [[Cell(head, "bold") for head in ("device", "torch", "its choice", *map(_short, shown))]]
-        for (device, chosen, *marks), same in groupby(of_text, partial(_summary, names=shown)):
+        heads = ("device", "torch", "wheel", "its choice", *map(_short, shown))
+        rows = [[Cell(head, "bold") for head in heads]]
+        for (device, wheel, chosen, *marks), same in groupby(of_text, partial(_summary, names=shown)):
             torch = [problem.torch for problem in same]
             span = torch[0] if len(torch) == 1 else f"{torch[0]} to {torch[-1]}"
-            signs = [Cell(*_MARKS.get(mark, ("–", "dim"))) for mark in marks]
-            rows.append([Cell(device), Cell(span), Cell(_short(chosen)), *signs])
+            code, *signs = [Cell(*_MARKS.get(mark, ("–", "dim"))) for mark in (wheel, *marks)]
+            rows.append([Cell(device), Cell(span), code, Cell(_short(chosen)), *signs])
         found += [page.styled(text, "bold"), *grid(rows, widths(rows), page, indent=2), ""]
     found += ["✓ can   ! can, but known wrong   ✗ cannot   ? not known, or if installed   – not recorded"]
+    found += ["wheel: whether torch's wheel for x86-64 Linux on PyPI has code for the GPU"]
     if explanation.torch_basis:
         found += [page.styled(explanation.torch_basis, "dim")]
     return page.fitted("\n".join(found) + "\n")
@@ -197,9 +193,10 @@ def matrix_markdown(explanation: Explanation, page: Page) -> str:
 
 
 def _summary(problem: Explained, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the device of a problem, torch's choice, and the state of each backend."""
+    """Return the device of a problem, what the wheel has, torch's choice, and the state of each backend."""
     states = (next(map(_state, _of(problem, name)), "not recorded") for name in names)
-    return problem.device, _choices(problem)[1], *states
+    wheel = {True: "yes", False: "no", None: "not recorded"}[problem.wheel_has_code]
+    return problem.device, wheel, _choices(problem)[1], *states
 
 
 def _of(problem: Explained, name: str) -> list[Verdict]:
@@ -208,23 +205,6 @@ def _of(problem: Explained, name: str) -> list[Verdict]:
 
 def _short(name: str) -> str:
     return name.removesuffix("_ATTENTION")
-
-
-def releases(text: str) -> tuple[str, ...]:
-    """Return the releases of torch that an option names. Raises BadInput."""
-    found: list[str] = []
-    for part in filter(None, text.split(",")):
-        first, dots, last = part.partition("..")
-        between = [
-            name for name in RECORDED if dotted_numbers(first) <= dotted_numbers(name) <= dotted_numbers(last)
-        ]
-        if len(dotted_numbers(first.partition("+")[0])) < 2 or (dots and not between):
-            recorded = f"the rules of torch {RECORDED[0]} to {RECORDED[-1]} are recorded"
-            raise BadInput(f"--torch {part[:40]!r} is not a release of torch, or a range of them", recorded)
-        found += between if dots else [first]
-    if text and not found:
-        raise BadInput(f"--torch {text[:40]!r} names no release")
-    return tuple(dict.fromkeys(found))
 
 
 def printed(explanation: Explanation, page: Page) -> str:
@@ -260,6 +240,9 @@ def printed(explanation: Explanation, page: Page) -> str:
             if elsewhere := [verdict.backend for verdict in verdicts if verdict.is_elsewhere]:
                 text = f"not for tensors on {problem.problem.platform} [wrong-device]"
                 rows.append([Cell("–", "dim"), Cell(", ".join(elsewhere)), Cell(text)])
+            if verdicts is problem.torch_verdicts:
+                notes = "\n".join(problem.version_notes)
+                rows += [[Cell("·", "dim"), Cell("versions"), Cell(notes)]] if notes else []
             found += lines(rows, narrow, indent=4)
         if least := _bound_text(problem):
             found += ["", *(f"  {line}" for line in wrapped(least, narrow.width - 2))]
@@ -350,6 +333,6 @@ def markdown(explanation: Explanation, _page: Page) -> str:
             f"{device} {torch_version} would choose **{literal(torch)}**, mlbackends **{literal(ours)}**.",
             table(("whose", "backend", "can", "why"), rows),
         ]
-        parts += [literal(least)] if (least := _bound_text(problem)) else []
+        parts += map(literal, filter(None, (*problem.version_notes, _bound_text(problem))))
     parts += [literal(explanation.torch_basis)] if explanation.torch_basis else []
     return "\n\n".join(parts) + "\n"

@@ -7,32 +7,49 @@ Examples:
   backends sdpa list
   backends sdpa list --format json | jq '.backends[] | select(.unavailable_reasons == []).name'
   backends sdpa list --devices
+  backends sdpa list --devices --torch 2.13 --driver 570
 """
+
+from typing import Any
 
 from mlbackends.base.errors import BadInput
 from mlbackends.model.explanation import BackendEntry, BackendList
+from mlbackends.sdpa.explaining import explain
 from mlbackends.sdpa.listing import listing
-from mlbackends.sdpa.named_devices import HERE, NAMED, products_by_target
+from mlbackends.sdpa.named_devices import GPUS, HERE, NAMED, products_by_target
+from mlbackends.sdpa.problem_text import parse
 from mlbackends_cli import exits, formats
-from mlbackends_cli.attention.options import FORMAT, PYTHON
+from mlbackends_cli.attention.commands.sdpa.explain import matrix_text
+from mlbackends_cli.attention.options import FORMAT, PYTHON, versions_of
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import option
+from mlbackends_cli.options import VERSIONS, option
 from mlbackends_cli.output import write
 from mlbackends_cli.terminal import Page, page
 from mlbackends_cli.text import plain
 from mlbackends_cli.text.markdown import literal, table
 from mlbackends_cli.text.plain import Passage
 
+#: The problem that devices are asked about: every fused kernel of torch supports it on some GPU.
+_PLAIN = "--shape 2,8,1024,64"
+
 
 @documented()
-@option("--devices", "List the names that --device takes instead.")
+@option("--devices", "List the names that --device takes instead; with versions, what torch supports.")
+@VERSIONS
 @PYTHON
 @FORMAT
-def command(devices: bool, pythons: tuple[str, ...], form: str, output: str, color: str) -> int:
+def command(devices: bool, pythons: tuple[str, ...], form: str, output: str, color: str, **words: Any) -> int:
     style = page(color, output)
+    torch, versions = versions_of(words)
+    if (torch or versions) and not devices:
+        raise BadInput("versions are for --devices", "add it, or ask `backends sdpa explain`")
     if devices:
         if form != "table":
             raise BadInput(f"--devices has no format {form}; it is a table")
+        if torch or versions:
+            wordings = parse(f"{_PLAIN} --device {','.join(GPUS)}")
+            write(matrix_text(explain(wordings, ("math",), torch, versions), style), output)
+            return exits.YES
         lines = (*HERE.items(), *((device.name, device.title) for device in NAMED.values()))
         rows = tuple((target, ", ".join(slugs)) for target, slugs in products_by_target().items())
         passages = Passage("Devices", lines), Passage("Products, by what code is compiled for", rows)
