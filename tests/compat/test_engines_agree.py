@@ -18,7 +18,8 @@ from mlbackends.base.quantities import dotted_numbers
 from mlbackends.base.tables import table
 from mlbackends.sdpa import engines
 
-CONFIGURATIONS = int(os.environ.get("MLBACKENDS_ENGINE_CONFIGURATIONS", "10000"))
+#: How many are drawn; each engine has a number of its own, by its speed.
+CONFIGURATIONS = int(os.environ.get("MLBACKENDS_ENGINE_CONFIGURATIONS", "0"))
 #: vLLM's messages, and our codes for them.
 VLLM_CODES = {
     "head_size not supported": "head-size",
@@ -109,28 +110,39 @@ def configuration(draw: random.Random, rules: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("vllm"), reason="vLLM is not installed")
-def test_vllm_chooses_what_the_rules_say() -> None:
-    release = importlib.metadata.version("vllm")
-    rules = table("sdpa/engines/vllm.toml")
-    if ".".join(map(str, dotted_numbers(release)[:2])) not in rules["releases"]:
-        pytest.skip(f"the rules of vLLM {release} are not recorded")
-    draw = random.Random(28)
-    asked = [configuration(draw, rules) for _ in range(CONFIGURATIONS)]
+def recorded(engine: str, package: str) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """Return an engine's rules, and the release that is installed, or skip."""
+    if not importlib.util.find_spec(package):
+        pytest.skip(f"{package} is not installed")
+    rules, release = table(f"sdpa/engines/{engine}.toml"), dotted_numbers(importlib.metadata.version(engine))
+    if not any(release[: len(known)] == known for known in map(dotted_numbers, rules["releases"])):
+        pytest.skip(f"the rules of {engine} {release} are not recorded")
+    return rules, release
+
+
+def answers(program: str, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what an engine itself answers, in a process of its own."""
     child = subprocess.run(
-        [sys.executable, "-W", "ignore", str(Path(__file__).with_name("vllm_choices.py"))],
+        [sys.executable, "-W", "ignore", str(Path(__file__).parent / "engines" / program)],
         input="\n".join(map(json.dumps, asked)),
         capture_output=True,
         text=True,
         check=True,
-        timeout=600,
+        timeout=1800,
     )
-    theirs = [json.loads(line) for line in child.stdout.splitlines()]
+    return [json.loads(line) for line in child.stdout.splitlines() if line.startswith("{")]
+
+
+def test_vllm_chooses_what_the_rules_say() -> None:
+    rules, release = recorded("vllm", "vllm")
+    draw = random.Random(28)
+    asked = [configuration(draw, rules) for _ in range(CONFIGURATIONS or 10000)]
+    theirs = answers("vllm_choices.py", asked)
     wrong = []
     for given, answer in zip(asked, theirs, strict=True):
         (found,) = engines.layers(
             rules,
-            dotted_numbers(release),
+            release,
             given["config"],
             {"platform": "cuda", **{name: given[name] for name in ("capability", "kv_dtype", "block_size")}},
         )
@@ -147,3 +159,70 @@ def test_vllm_chooses_what_the_rules_say() -> None:
 
     assert not wrong, f"{len(wrong)} of {len(asked)} disagree, such as {wrong[:3]}"
     assert len({answer["chosen"] for answer in theirs}) > 8
+
+
+#: Architectures that SGLang tells apart, or whose class has to be known, each with its model_type.
+SGLANG = {
+    "DeepseekV2ForCausalLM": "deepseek_v2",
+    "DeepseekV3ForCausalLM": "deepseek_v3",
+    "DeepseekV32ForCausalLM": "deepseek_v32",
+    "GlmMoeDsaForCausalLM": "glm_moe_dsa",
+    "Glm4MoeLiteForCausalLM": "glm4_moe_lite",
+    "GptOssForCausalLM": "gpt_oss",
+    "Gemma2ForCausalLM": "gemma2",
+    "Gemma3ForCausalLM": "gemma3_text",
+    "MistralForCausalLM": "mistral",
+    "MixtralForCausalLM": "mixtral",
+    "Qwen3ForCausalLM": "qwen3",
+    "Olmo2ForCausalLM": "olmo2",
+}
+SGLANG_MLA = tuple(SGLANG)[:5]
+
+
+def sglang_configuration(draw: random.Random, rules: dict[str, Any]) -> dict[str, Any]:
+    """Return a model and where it runs, at random."""
+    name = draw.choice([*SGLANG, *SGLANG, *rules["architectures"]])
+    heads, size = draw.choice([8, 16, 32, 64, 128]), draw.choice([64, 80, 128, 256])
+    config: dict[str, Any] = {
+        "architectures": [name],
+        "model_type": SGLANG.get(name, "llama"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": draw.choice([1, 8]),
+        "head_dim": size,
+        "hidden_size": heads * size,
+        "dtype": draw.choice(["float16", "bfloat16", "bfloat16", "float32"]),
+    }
+    if name in SGLANG_MLA:
+        config |= {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128}
+        if name in rules["need_index_topk"] or draw.random() < 0.3:
+            config["index_topk"] = 2048
+    elif draw.random() < 0.1:
+        config["v_head_dim"] = draw.choice([64, 128])
+    versions = ["11.8", "12.1", "12.3", "12.6", "12.8", "12.9", *["13.0"] * 6, "13.2"]
+    return {
+        "config": config,
+        "capability": draw.choice([70, 75, 80, 86, 89, 90, 90, 90, 100, 100, 100, 103, 110, 120, 120, 121]),
+        "cuda": draw.choice(versions),
+        "kv_dtype": draw.choice(["auto", "auto", *rules["kv_dtypes"]]),
+        "block_size": draw.choice([0, 0, 0, 1, 8, 16, 32, 64, 128, 256, 1024]),
+    }
+
+
+def test_sglang_chooses_what_the_rules_say() -> None:
+    rules, release = recorded("sglang", "sglang")
+    draw = random.Random(28)
+    asked = [sglang_configuration(draw, rules) for _ in range(CONFIGURATIONS or 200)]
+    wrong, seen = [], set()
+    for given, answer in zip(asked, answers("sglang_choices.py", asked), strict=True):
+        place = {"platform": "cuda", "capability": given["capability"], "kv_dtype": given["kv_dtype"]}
+        place["block_size"] = given["block_size"] or None
+        (found,) = engines.layers(rules, release, given["config"], place, None, {"cuda": given["cuda"]})
+        prefill, decode = answer.get("chosen", ("", ""))
+        theirs = prefill if prefill == decode else f"{prefill}, and {decode} to decode"
+        seen.add(theirs)
+        sizes = (found.facts["block_size"], answer.get("block_size", found.facts["block_size"]))
+        if found.chosen != theirs or len({*sizes}) > 1:
+            wrong.append((given, found.chosen, sizes, answer))
+
+    assert not wrong, f"{len(wrong)} of {len(asked)} disagree, such as {wrong[:3]}"
+    assert len(seen) > 5

@@ -95,6 +95,7 @@ _FACTS = {
     "asked": "asked for {}",
     "tokens": "{} tokens",
     "mask": "mask {}",
+    "cuda": "CUDA {}",
 }
 #: What is not shown: nothing is asked for, or there is no mask.
 _HIDDEN = (None, False, "none", "not asked")

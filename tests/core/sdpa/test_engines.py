@@ -94,6 +94,40 @@ def test_what_vllm_would_choose(asked: Any, config: Any, device: str, given: Any
     assert found.answered == bool(chosen)
 
 
+@pytest.mark.parametrize(
+    ("config", "device", "given", "chosen", "block_size"),
+    [
+        (LLAMA, "h100", {}, "fa3", 1),
+        (LLAMA, "h100", {"versions": {"cuda": "12.1"}}, "flashinfer", 1),
+        (LLAMA, "h100", {"kv_dtype": "fp8_e5m2"}, "triton", 1),
+        (LLAMA, "a100", {"block_size": 16}, "flashinfer", 16),
+        (LLAMA, "b200", {"block_size": 16}, "trtllm_mha", 16),
+        (LLAMA, "b200", {"block_size": 48}, "trtllm_mha", 64),
+        (LLAMA, "b200", {"kv_dtype": "nvfp4", "engine": "sglang==0.5.20"}, "trtllm_mha", 64),
+        (LLAMA, "rtx-5090", {"kv_dtype": "nvfp4"}, "flashinfer, and trtllm_mha to decode", 64),
+        (LLAMA, "rtx-5090", {"kv_dtype": "nvfp4", "engine": "sglang==0.5.20"}, "", 1),
+        (LLAMA, "h100", {"kv_dtype": "nvfp4"}, "", 64),
+        (LLAMA, "h100", {"kv_dtype": "mxfp8"}, "", 1),
+        (LLAMA | {"v_head_dim": 64}, "b200", {}, "fa4", 128),
+        (GPT_OSS, "a100", {}, "triton", 1),
+        (GPT_OSS, "h100", {"kv_dtype": "fp4_mx_block16"}, "", 1),
+        (DEEPSEEK, "h100", {}, "fa3", 1),
+        (DEEPSEEK, "b200", {"block_size": 32}, "trtllm_mla", 32),
+        (DEEPSEEK, "b200", {"kv_dtype": "fp8_e5m2"}, "", 64),
+        (DEEPSEEK, "a100", {}, "triton", 1),
+        (SPARSE, "a100", {}, "dsa", 64),
+        (SPARSE, "b200", {"kv_dtype": "fp8_e5m2"}, "", 64),
+    ],
+)
+def test_what_sglang_would_choose(
+    asked: Any, config: Any, device: str, given: Any, chosen: str, block_size: int
+) -> None:
+    (layers,) = asked(config, device, **{"engine": "sglang", **given}).layers
+
+    assert (layers.chosen, layers.facts["block_size"]) == (chosen, block_size)
+    assert bool(chosen) or all(verdict.reasons for verdict in layers.verdicts)
+
+
 def test_kinds_of_layers_have_an_answer_each(asked: Any) -> None:
     window, full = asked(GPT_OSS, "a100").layers
 
@@ -153,6 +187,9 @@ def test_a_reason_states_what_was_seen_and_what_is_needed(asked: Any) -> None:
         (LLAMA, "mi300x", {}, "rules of vLLM are for others"),
         (LLAMA, "cpu", {}, "rules of vLLM are for others"),
         (LLAMA, "h100", {"engine": "vllm==0.1"}, "not recorded"),
+        (LLAMA, "h100", {"engine": "sglang==0.5"}, "not recorded"),
+        (LLAMA, "h100", {"engine": "sglang==0.5.2"}, "not recorded"),
+        (SPARSE | {"index_topk": None}, "h100", {"engine": "sglang"}, "has no index_topk"),
         (LLAMA, "h100", {"engine": "vllm==newest"}, "not recorded"),
     ],
 )
@@ -177,11 +214,8 @@ def test_every_name_in_the_rules_is_one(name: str) -> None:
     rules = table(f"sdpa/engines/{name}.toml")
     backends = [row["name"] for row in rules["backend"]]
     ordered = {backend for row in rules["order"] for backend in row["backends"]}
-    refused = {
-        b
-        for row in rules["refusal"]
-        for b in ([row["backend"]] if isinstance(row["backend"], str) else row["backend"])
-    }
+    named = [row.get("backend", []) for row in rules["refusal"]]
+    refused = {name for names in named for name in ([names] if isinstance(names, str) else names)}
 
     assert len(backends) == len({*backends})
     assert ordered == {*backends}

@@ -3,9 +3,10 @@
 NAME.toml has the rules of one engine: `order`, the backends in the order in which it asks them, the first
 row that applies; `backend`, what each supports; `refusal`, what else speaks against one; and `fact`, what
 follows from the rest. A row applies to the releases from `since` and before `until`, and to the facts that
-`when` describes: a value, a list of values, or a table of min, max, not, multiple, not_multiple and version.
-An order of "asked" is the backend that the user names, and `otherwise` what speaks against all that are not
-in the order. `call` says that a backend calls torch's function ("sdpa"), or is the plain formula ("math").
+`when` describes: a value, a list of values, or a table of min, max, not, multiple, not_multiple, version and
+known. A refusal without a backend speaks against all of them. An order of "asked" is the backend that the
+user names, and `otherwise` what speaks against all that are not in the order. `call` says that a backend
+calls torch's function ("sdpa"), or is the plain formula ("math"). With `alike` all layers have one choice.
 """
 
 import os
@@ -77,9 +78,9 @@ def explain(
     """Return what an engine would choose for each kind of layer of a model.
 
     engine: its name, or vllm==0.32 for a release; the newest one recorded without. model: a config.json of
-    Hugging Face, or its folder. versions: of torch and cuDNN, to assume. packages: what is installed as well,
-    with versions, "" for any. given: kv_dtype, block_size, asked, the attention that is named, dtype, tokens,
-    mask and backward. Raises BadInput and UnknownName, for what the rules do not cover as well.
+    Hugging Face, or its folder. versions: of torch, CUDA and cuDNN, to assume. packages: what is installed
+    as well, with versions, "" for any. given: kv_dtype, block_size, asked, the attention that is named,
+    dtype, tokens, mask and backward. Raises BadInput and UnknownName, also for what the rules do not cover.
     """
     name, _, version = engine.replace(" ", "").partition("==")
     if name not in NAMES:
@@ -154,8 +155,9 @@ def layers(
     facts = _model_facts(rules, config) | given
     cudnn = cudnn_release(environment_elsewhere(versions).cudnn_version)
     facts |= {"torch": versions.get("torch", RECORDED[-1]), "cudnn": versions.get("cudnn", cudnn)}
+    facts |= {"cuda": versions.get("cuda", rules.get("cuda", ""))}
     found: list[EngineLayers] = []
-    for kind in _kinds(config):
+    for kind in ("any attention",) if rules.get("alike") else _kinds(config):
         window = kind == "sliding window" and not facts["mla"]
         found += _layers(rules, release, kind, facts | {"window": window}, place, versions)
     return tuple(found)
@@ -176,6 +178,7 @@ def verdicts(rules: Mapping[str, Any], release: tuple[int, ...], facts: Facts) -
 def derived(rules: Mapping[str, Any], release: tuple[int, ...], facts: Facts) -> Facts:
     """Return the facts with those that follow from them."""
     facts = facts | {"major": facts["capability"] // 10}
+    facts["asymmetric"] = facts["head_size"] != facts["value_size"]
     settled: set[str] = set()
     for row in rules.get("fact", ()):
         if row["name"] not in settled and _applies(row, release, facts):
@@ -226,7 +229,7 @@ def reasons(
     found += (
         Reason(rule["code"], rule["why"])
         for rule in rules.get("refusal", ())
-        if name in ([rule["backend"]] if isinstance(rule["backend"], str) else rule["backend"])
+        if name in ([named] if isinstance(named := rule.get("backend", name), str) else named)
         and _applies(rule, release, facts)
     )
     return tuple(found)
@@ -247,6 +250,8 @@ def _is(wanted: Any, value: Any) -> bool:
         return value in wanted
     if not isinstance(wanted, dict):
         return bool(value == wanted)
+    if "known" in wanted:
+        return (value is not None) is bool(wanted["known"])
     if "not" in wanted:
         return value not in wanted["not"]
     if "version" in wanted:
@@ -265,7 +270,7 @@ def _is(wanted: Any, value: Any) -> bool:
 def _release(rules: Mapping[str, Any], version: str) -> tuple[int, ...]:
     """Return the release whose rules are meant. Raises BadInput for one that is not recorded."""
     found = dotted_numbers(version or rules["releases"][-1])
-    if ".".join(map(str, found[:2])) not in rules["releases"]:
+    if not any(found[: len(known)] == known for known in map(dotted_numbers, rules["releases"])):
         recorded = f"recorded: {', '.join(rules['releases'])}"
         raise BadInput(f"the rules of {rules['name']} {version[:40]} are not recorded", recorded)
     return found
@@ -301,6 +306,8 @@ def _config(raw: Any, rules: Mapping[str, Any], given: Mapping[str, Any]) -> _Co
         why = f"{rules['name']}'s choice for {name}{f' with {own}' if own else ''} is not recorded"
         raise BadInput(f"{why}: it may follow rules of its own", f"recorded: {some(tuple(known))}")
     lacking = "" if config.dtype or config.torch_dtype else "dtype"
+    if config.index_topk is None and name in rules.get("need_index_topk", ()):
+        lacking = "index_topk"
     if not config.head_dim and (name in rules.get("need_head_dim", ()) or not config.hidden_size):
         lacking = "head_dim"
     if lacking:
@@ -315,7 +322,7 @@ def _model_facts(rules: Mapping[str, Any], config: _Config) -> Facts:
     rank = config.kv_lora_rank or 0
     mla = config.model_type in rules.get("mla_types", ()) and bool(rank)
     head_size = config.head_dim or config.hidden_size // config.num_attention_heads
-    value_size = head_size
+    value_size = config.v_head_dim or head_size
     if rank and "mla_types" not in rules:  # MLA is expanded to attention with many heads
         head_size, value_size = config.qk_nope_head_dim + config.qk_rope_head_dim, config.v_head_dim
     dtype = config.dtype or config.torch_dtype or ""

@@ -13,6 +13,7 @@ Examples:
   backends sdpa explain --shape 2,8,1024,64 --matrix --torch 2.5..2.15
   backends sdpa explain --shape 1,32,1,128 --kv-len 4096 --kv-heads 8 --gqa --format json
   backends sdpa explain --engine vllm --model ./config.json --device h100 --kv-dtype fp8
+  backends sdpa explain --engine sglang --model ./config.json --device b200 --block-size 1
 """
 
 from collections.abc import Sequence
@@ -85,9 +86,8 @@ def command(
     packages = words.pop("with")
     if engine:
         given = {"kv_dtype": kv_dtype, "block_size": block_size, "asked": asked or "not asked"}
-        versions = {
-            name: value for name in ("torch", "cudnn") if (value := click.get_current_context().params[name])
-        }
+        typed = click.get_current_context().params
+        versions = {name: value for name in ("torch", "cudnn", "cuda") if (value := typed[name])}
         return _engine(engine, model, versions, packages, given)
     if model or block_size or packages or asked or kv_dtype != "auto":
         raise BadInput(
@@ -120,7 +120,7 @@ def command(
 
 #: What --engine goes together with.
 _WITH_ENGINE = {"engine", "model", "device", "kv_dtype", "block_size", "asked", "with", "torch", "cudnn"}
-_WITH_ENGINE |= {"dtype", "kv_len", "mask", "backward", "form", "output", "color"}
+_WITH_ENGINE |= {"cuda", "dtype", "kv_len", "mask", "backward", "form", "output", "color"}
 
 
 def _engine(

@@ -6,14 +6,13 @@ kernels, is a stand-in. FlashInfer with its kernels and tokenspeed-mla count as 
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
-import importlib.util
+import importlib
 import json
-import os
 import sys
-from types import ModuleType, SimpleNamespace
-from typing import Any, Protocol
+from types import SimpleNamespace
+from typing import Any
+
+import stand_ins
 
 #: The files that decide, and those with the constants that they use.
 REAL = (
@@ -29,100 +28,18 @@ REAL = (
     "vllm.v1.attention.backend",
     "vllm.v1.attention.selector",
     "vllm.v1.attention.backends",
+    "vllm.v1.attention.backends.",
     "vllm.v1.attention.ops.flashmla",
     "vllm.v1.kv_cache_interface",
     "vllm.vllm_flash_attn.flash_attn_interface",
     "vllm.utils.torch_utils",
     "vllm.model_executor.layers.attention.mla_attention",
 )
-#: Packages that are not stood in for.
-KEPT = ("torch", *sys.stdlib_module_names)
-
-
-class Stand(type(Protocol)):  # type: ignore[misc]
-    """The type of what stands in for a name: it can be called, subscripted, joined and inherited from."""
-
-    def __getattr__(cls, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return stand(name)
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        if "stands_in" not in vars(cls):
-            return super().__call__(*args, **kwargs)
-        return args[0] if len(args) == 1 and callable(args[0]) else stand(cls.__name__)
-
-    def register(cls, *_names: Any, **_options: Any) -> Any:
-        return lambda decorated: decorated
-
-    def __getitem__(cls, _key: Any) -> Any:
-        return cls
-
-    def __or__(cls, _other: Any) -> Any:
-        return cls
-
-    __ror__ = __or__
-
-    def __iter__(cls) -> Any:
-        return iter(())
-
-    def __gt__(cls, _other: Any) -> bool:
-        return False
-
-
-def stand(name: str) -> Any:
-    return Stand(name, (), {"stands_in": True, "__doc__": ""})
-
-
-class StandModule(ModuleType):
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        value = stand(name)
-        setattr(self, name, value)
-        return value
-
-
-class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Stands in for vLLM's other modules, and as the last finder for packages that are not installed."""
-
-    def __init__(self, *, is_last: bool, root: str = "") -> None:
-        self.is_last, self.root = is_last, root
-
-    def find_spec(self, name: str, _path: Any = None, _target: Any = None) -> Any:
-        if name.split(".", maxsplit=1)[0] == "vllm":
-            if self.is_last or name in REAL or (name.startswith("vllm.v1.attention.backends.")):
-                return None
-        elif not self.is_last or name.split(".", maxsplit=1)[0] in KEPT or not self.is_for_vllm():
-            return None
-        spec = importlib.machinery.ModuleSpec(name, self, is_package=True)
-        folder = os.path.join(self.root, *name.split("."))
-        spec.submodule_search_locations = [folder] if name.startswith("vllm") else []
-        return spec
-
-    def is_for_vllm(self) -> bool:
-        """Return whether a file of vLLM imports, rather than another package that tries what is installed."""
-        frame = sys._getframe(2)
-        while "importlib" in frame.f_code.co_filename and frame.f_back:
-            frame = frame.f_back
-        return frame.f_code.co_filename.startswith(os.path.join(self.root, "vllm"))
-
-    def create_module(self, spec: Any) -> ModuleType:
-        return StandModule(spec.name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        pass
 
 
 def selection() -> tuple[Any, SimpleNamespace, Any]:
     """Return vLLM's CUDA platform with what it reads, which the caller sets, and its selector."""
-    found = importlib.util.find_spec("vllm")
-    assert found, "vLLM is not installed"
-    assert found.origin
-    root = os.path.dirname(os.path.dirname(found.origin))
-
-    sys.meta_path.insert(0, Finder(is_last=False, root=root))
-    sys.meta_path.append(Finder(is_last=True, root=root))
+    stand_ins.install("vllm", REAL)
     import vllm.config
     import vllm.platforms
     import vllm.platforms.interface
