@@ -25,6 +25,12 @@ from mlbackends.model.audit import Check, Outcome, Place, Problem, Severity, Sta
 _FILES = ("build", "gpus", "memory", "engines", "models", "packages", "imports")
 #: What is shown without --all: the primary cause, and at most two others.
 _SHOWN = 3
+#: What is known of releases is about something else, unless the text is about results.
+_OF_RESULTS = "known-wrong-numbers"
+_ABOUT_RESULTS = re.compile(
+    r"\b(?:nans?|wrong|incorrect|garbage|gibberish|inaccurate|accuracy|diverge[sd]?|allclose)\b",
+    re.IGNORECASE,
+)
 
 
 class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,9 +45,10 @@ class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An error message. pattern: found within one line. cause: what it means, fix: what ends it.
 
-    vague: others follow from the same cause and say more, as where it only reports that a process ended.
-    hazards: those that name the cause on this machine; one that is found gives the fix. cases: other texts,
-    by conditions; the first that hold. example: a line that it is found in.
+    where: conditions on the report without which it means nothing. vague: others follow from the same cause
+    and say more, as where it only reports that a process ended. hazards: those that name the cause on this
+    machine; one that is found gives the fix. cases: other texts, by conditions; the first that hold. example:
+    a line that it is found in.
     """
 
     pattern: str
@@ -54,6 +61,7 @@ class Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     problem: Problem = Problem.USER
     vague: bool = False
     hazards: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
     cases: tuple[Case, ...] = ()
 
 
@@ -116,14 +124,20 @@ def diagnose(
         for check in outcome.checks
         if check.status is not Status.FAILED
     ]
-    # A note is about something else where an error is found.
-    is_error = bool(failed) and failed[0].severity is Severity.ERROR
-    few = [check for check in failed if not (is_error and check.severity is Severity.NOTE)][:_SHOWN]
-    shown = [*failed, *others] if details else few
+    about_results = bool(_ABOUT_RESULTS.search(paste.text))
+    # A note is no cause of what went wrong.
+    few = [
+        check
+        for check in failed
+        if (about_results if check.code == _OF_RESULTS else check.severity is not Severity.NOTE)
+    ]
+    shown = [*failed, *others] if details else few[:_SHOWN]
     is_known = any(one.rank[1] != _OF_HAZARD for one in found)
     if not (is_known or only) and (unknown := _unknown(paste)):
         shown.append(unknown)
     title = f"Known causes in {', '.join(paste.formats) or 'the text'}"
+    if paste.cut[1]:
+        title += f", without the {paste.cut[1]:,} lines after line {paste.cut[0]:,}, which were not read"
     return replace(outcome, title=title, checks=tuple(shown))
 
 
@@ -134,7 +148,8 @@ _OF_EXCEPTION, _OF_LINE, _OF_HAZARD, _OF_OTHERS = range(4)
 def _of_messages(paste: Paste) -> Iterator[_Found]:
     """Yield each message that is found; of those in one line the first of the table."""
     # The first exception is the cause of those that follow from it.
-    places = [(_Lines(lines), level) for level, lines in enumerate((paste.exceptions, paste.notable))]
+    texts = (paste.exceptions, _OF_EXCEPTION), (paste.notable, _OF_LINE), (paste.joined, _OF_LINE)
+    places = [(_Lines(lines), level) for lines, level in texts]
     known, values = set[int](), Values(paste.report)
     manager = paste.stated.get("python.manager")
     is_uv = manager is not None and manager.value == "uv"
@@ -143,6 +158,8 @@ def _of_messages(paste: Paste) -> Iterator[_Found]:
         found = ((lines, level, match) for lines, level in places if (match := search(lines.text)))
         lines, level, match = next(found, (None, 0, None))
         if lines is None or match is None or (line := lines.number(match.start())) in known:
+            continue
+        if not all(hazard_table.holds(values, one) for one in message.where):
             continue
         known.add(line)
         own = {name: value or "" for name, value in match.groupdict().items()}
@@ -156,12 +173,12 @@ def _of_messages(paste: Paste) -> Iterator[_Found]:
             title=cause.rstrip("."),
             severity=message.severity,
             status=Status.FAILED,
-            message=f"line {line}: {paste.line_text(line)}",
+            message=f"line {paste.number(line)}: {paste.line_text(line)}",
             why=cause,
             hint=hazard_table.filled(values, case.fix, own),
             command=_by_uv(command) if is_uv else command,
-            evidence={f"line {line}": paste.line_text(line)},
-            place=Place(paste.subject, line),
+            evidence={f"line {paste.number(line)}": paste.line_text(line)},
+            place=Place(paste.subject, paste.number(line)),
             documentation=_address(message.sources[0]),
             problem=message.problem,
         )
@@ -190,8 +207,8 @@ def _of_hazard(paste: Paste, check: Check) -> _Found:
         stated = next((one for name, one in paste.stated.items() if name.partition(".")[0] in probes), None)
     line = paste.line(stated.at) if stated else 0
     if stated:
-        message = f"{check.message}; line {line}: {paste.line_text(line)}"
-        check = replace(check, message=message, place=Place(paste.subject, line))
+        message = f"{check.message}; line {paste.number(line)}: {paste.line_text(line)}"
+        check = replace(check, message=message, place=Place(paste.subject, paste.number(line)))
     return _Found((-check.severity.level, _OF_HAZARD, line, 0), check)
 
 
@@ -205,5 +222,5 @@ def _unknown(paste: Paste) -> Check | None:
         title="An error message that is not in the table",
         severity=Severity.ERROR,
         status=Status.UNKNOWN,
-        message=f"not known: line {line}: {paste.line_text(line)}",
+        message=f"not known: line {paste.number(line)}: {paste.line_text(line)}",
     )

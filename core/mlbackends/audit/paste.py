@@ -4,7 +4,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 from msgspec import Struct
@@ -16,14 +16,15 @@ from mlbackends.base.errors import BadInput
 from mlbackends.base.patterns import without_secrets
 from mlbackends.base.reasons import Reason
 from mlbackends.base.version import __version__
-from mlbackends.host.files import named_bytes
+from mlbackends.host.files import named_ends
 from mlbackends.libraries.cuda.driver import driver_warning
 from mlbackends.libraries.device_names import device_of_product
 from mlbackends.model.records import SCHEMA, Device, Library, Presence, ProbeReport, Report
 
 REGISTRY = "mlbackends.audit.pasted"
-#: A pasted text is larger than this only by mistake, in bytes.
+#: Of a longer text the first and the last half of so many bytes are read; one beyond the second is refused.
 LIMIT = 8 << 20
+_MOST = 1 << 30
 _LONGEST_LINE = 4000
 #: Colours and other sequences of terminals, and what must not be shown.
 _SEQUENCES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[()][A-Z0-9]|.)")
@@ -36,13 +37,16 @@ _NOTABLE = (
     "missing", "match", "invalid", "insufficient", "require", "conflict", "too ", "before", "newer", "differ",
     "duplicate", "denied", "fault", "illegal", "out of", "stack", "without", "only", "size", "access", "cuda",
     "nccl", "sig", "exit", "xid", "must", "oom", "died", "dispatched", "detected", "freeze", "hip", "weights",
-    "dll", "alloc", "exceed", "contains", "resolution", "removed", "cudnn", "skipping",
+    "dll", "alloc", "exceed", "contains", "resolution", "removed", "cudnn", "skipping", "corruption",
 )  # fmt: skip
 #: Lines of one text in which messages are searched; and what loggers print before an exception.
 _MOST_LINES = 20_000
 _EXCEPTION = re.compile(
-    r"(?:^|[\])|EFWI] )[ \t]*((?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt))(?::[ \t]|$)", re.MULTILINE
+    r"(?:^|[\])|:>│\"*] ?|[EFWI] )[ \t]*((?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt))(?::[ \t]|$)",
+    re.MULTILINE,
 )
+#: Of so many lines at the end each is read with the next one too, if it has so many characters.
+_MOST_JOINED, _NARROWEST = 2000, 40
 #: A command of uv, behind a prompt or without one.
 _UV = re.compile(r"^(?:[^\n$#>%]{0,80}[$#>%] ?)?uv (?:pip|run|add|sync|venv) ?", re.MULTILINE)
 #: torch's domain libraries. From 2.9 on torchaudio needs no certain torch.
@@ -55,12 +59,16 @@ _KINDS = {"nvidia": "cuda", "rocm": "rocm"}
 
 
 class Paste(Struct, frozen=True, dict=True):
-    """A pasted text. subject: the file, for messages. formats: what is in it."""
+    """A pasted text. subject: the file, for messages. formats: what is in it.
+
+    cut: the line after which lines are left out, and their number.
+    """
 
     subject: str
     text: str
     formats: tuple[str, ...]
     stated: dict[str, Stated]
+    cut: tuple[int, int] = (0, 0)
 
     @cached_property
     def lines(self) -> list[str]:
@@ -74,6 +82,10 @@ class Paste(Struct, frozen=True, dict=True):
     def line(self, at: int) -> int:
         """Return the number of the line of a position, from 1."""
         return bisect_right(self._starts, at)
+
+    def number(self, line: int) -> int:
+        """Return the number that a line has in the file."""
+        return line + self.cut[1] if line > self.cut[0] else line
 
     def line_text(self, number: int) -> str:
         """Return a line, without secrets."""
@@ -97,6 +109,14 @@ class Paste(Struct, frozen=True, dict=True):
         return {line[match.start(1) :]: number for match, line, number in matches if match}
 
     @cached_property
+    def joined(self) -> dict[str, int]:
+        """Lines with the next one, for messages that a terminal or a mail has wrapped."""
+        lines = [line.strip(" \t│|") for line in self.lines[-_MOST_JOINED:]]
+        pairs = enumerate(pairwise(lines), len(self.lines) - len(lines) + 1)
+        long = [(*pair, number) for number, pair in pairs if len(pair[0]) >= _NARROWEST and pair[1]]
+        return {f"{first}{gap}{second}": number for first, second, number in long for gap in (" ", "")}
+
+    @cached_property
     def report(self) -> Report:
         """What the text states, as a report to the depth of files; what it does not state is missing."""
         return _report({name: one.value for name, one in self.stated.items()}, self.subject)
@@ -105,8 +125,13 @@ class Paste(Struct, frozen=True, dict=True):
 def read(path: str) -> Paste:
     """Read a file, or standard input for "-". Raises BadInput."""
     subject = "standard input" if path == "-" else path
-    data = named_bytes(path, LIMIT, "pasted text", subject)
-    return of_text(data.decode("utf-8", "replace"), subject)
+    start, left_out, end = named_ends(path, LIMIT // 2, _MOST, subject)
+    text = start.decode("utf-8", "replace")
+    if not left_out:
+        return of_text(text + end.decode("utf-8", "replace"), subject)
+    line = cleaned(text).count("\n") + 1
+    paste = of_text(f"{text}\n{end.decode('utf-8', 'replace')}", subject)
+    return replace(paste, cut=(line, left_out - 1))
 
 
 def of_text(raw: str, subject: str = "the text") -> Paste:

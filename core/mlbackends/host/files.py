@@ -7,10 +7,11 @@ import os
 import select
 import stat
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from mlbackends.base.errors import BadInput
 from mlbackends.base.mounts import check
@@ -95,23 +96,54 @@ def named_bytes(
     `open_named`. pipes: whether a pipe is read; who reads it a second time gets nothing.
     """
     shown = shown or path
-    size = 0
+    with _named(path, shown, hint, waits=waits, pipes=pipes) as file:
+        data = file.read(limit + 1) or b""
+    if len(data) > limit:
+        raise BadInput(f"{shown} is larger than {limit >> 20} MiB: that is not a {kind}", hint)
+    return b"".join(as_utf8([data]))
+
+
+def named_ends(path: str, size: int, most: int, shown: str) -> tuple[bytes, int, bytes]:
+    """Return the start of a text that a user named, the number of lines left out after it, and its end.
+
+    Both have about `size` bytes of UTF-8; the end is empty if the start is all. Raises BadInput as
+    `named_bytes` does, and for more than `most` bytes, which may be a stream without an end.
+    """
+    start, skipped, ends, kept = b"", 0, deque[bytes](), 0
+    with _named(path, shown, "") as file:
+        for chunk in as_utf8(iter(lambda: file.read(1 << 20) or b"", b"")):
+            if len(start) < size:
+                start += chunk
+                continue
+            ends.append(chunk)
+            kept += len(chunk)
+            most -= len(chunk)
+            while kept - len(ends[0]) >= size:
+                skipped += ends[0].count(b"\n")
+                kept -= len(ends.popleft())
+            if most < 0:
+                raise BadInput(f"{shown} does not end within 1 GiB", "give the part with the error")
+    return start, skipped, b"".join(ends)
+
+
+@contextmanager
+def _named(
+    path: str, shown: str, hint: str, *, waits: bool = False, pipes: bool = True
+) -> Iterator[IO[bytes]]:
+    """Open what a user named, "-" for standard input. Raises BadInput, also for errors of reading."""
     try:
         if path == "-":
-            data = sys.stdin.buffer.read(limit + 1) if sys.stdin else b""
-        else:
-            with open_named(path, waits=waits) as file:
-                status = os.fstat(file.fileno())
-                if stat.S_ISFIFO(status.st_mode) and not pipes:
-                    raise ValueError("it is a pipe, and a file is needed")  # noqa: TRY301
-                size = status.st_size
-                data = b"" if size > limit else file.read(limit + 1) or b""
+            yield sys.stdin.buffer if sys.stdin else io.BytesIO()
+            return
+        with open_named(path, waits=waits) as file:
+            if not pipes and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+                raise ValueError("it is a pipe, and a file is needed")  # noqa: TRY301
+            yield file
+    except BadInput:
+        raise
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise BadInput(f"{shown} cannot be read: {why}", hint) from None
-    if max(size, len(data)) > limit:
-        raise BadInput(f"{shown} is larger than {limit >> 20} MiB: that is not a {kind}", hint)
-    return b"".join(as_utf8([data]))
 
 
 def start_and_rest(chunks: Iterable[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:

@@ -42,6 +42,7 @@ def read(text: str) -> Iterator[Stated]:
         if (name := str(one.value).partition("-"))[0] in ("glibc", "musl"):
             yield Stated("host.libc", name[0], one.at)
             yield one._replace(value=name[2])
+    is_rocm = re.search(r"^ROCM used to build PyTorch[ \t]*:[ \t]*\d", text, re.MULTILINE)
     for match in _GPU.finditer(text):
         index = match[1] or "0"
         if not is_stated(match[2]):
@@ -50,7 +51,7 @@ def read(text: str) -> Iterator[Stated]:
             yield Stated(f"rocm.devices.{index}.name", amd[1], match.start())
             yield Stated(f"rocm.devices.{index}.capability", amd[2], match.start())
         elif "MIG " not in match[2]:
-            probe = "rocm" if _ROCM.search(match[2]) else "nvidia"
+            probe = "rocm" if is_rocm or _ROCM.search(match[2]) else "nvidia"
             yield Stated(f"{probe}.devices.{index}.name", match[2].partition(" (UUID")[0], match.start())
     yield from (package(match[1], match[2], match.start()) for match in _LISTED.finditer(text))
     for match in _CONDA.finditer(text):

@@ -17,8 +17,8 @@ _MEMORY = re.compile(r"/\s*(\d+)MiB")
 
 
 def matches(text: str) -> bool:
-    """Return whether the text has the head of the table."""
-    return bool(re.search(r"NVIDIA-SMI[ \t]+\d{3}\.\d+", text))
+    """Return whether the text has the head of the table, or the row of a GPU."""
+    return bool(re.search(r"NVIDIA-SMI[ \t]+\d{3}\.\d+", text) or _GPU.search(text))
 
 
 def read(text: str) -> Iterator[Stated]:

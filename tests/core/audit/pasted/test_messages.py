@@ -18,7 +18,7 @@ def test_an_example_is_found_by_its_own_row_first(code: str) -> None:
     example = messages()[code].example
     found = (name for name, row in messages().items() if re.search(row.pattern, example, re.MULTILINE))
     assert next(found) == code
-    assert "\n" not in example
+    assert messages()[code].where or "\n" not in example
     assert diagnose(paste.of_text(example)).checks[0].code == code
 
 
@@ -151,12 +151,39 @@ def test_what_follows_from_another_message_comes_after_it(text: str, expected: l
     assert codes(text) == expected
 
 
-def test_notes_are_left_out_where_an_error_is_found() -> None:
+def test_known_wrong_numbers_are_shown_where_the_text_is_about_results() -> None:
     listed = "Package Version\n------- -------\njax 0.11.0\n"
-    error = "ImportError: libcudart.so.13: cannot open shared object file\n"
-    assert codes(listed) == ["known-wrong-numbers"]
-    assert codes(error + listed) == ["cudart-missing"]
-    assert "known-wrong-numbers" in codes(error + listed, details=True)
+    assert codes(listed) == []
+    assert codes(f"the gradient is NaN\n{listed}") == ["known-wrong-numbers"]
+    assert codes(listed, details=True) == ["known-wrong-numbers"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("PyTorch version: 2.9.1\nCUDA used to build PyTorch: None\nOS: macOS 26.1 (arm64)\n", []),
+        ("PyTorch version: 2.9.1+cpu\nGPU models and configuration: No CUDA\n", []),
+        ("PyTorch version: 2.9.1+cu128\nGPU models and configuration: Could not collect\n", []),
+        ("PyTorch version: 2.9.1+cu128\nNvidia driver version: 580.65.06\n", ["torch-cuda-not-available"]),
+    ],
+)
+def test_no_cuda_is_a_finding_only_where_there_is_a_gpu(text: str, expected: list[str]) -> None:
+    assert codes(f"{text}Is CUDA available: False\n") == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RuntimeError: CUDA error: no kernel image is available for\nexecution on the device\n",
+        "│ RuntimeError: CUDA error: no kernel image is available for execution on th │\n│ e device │\n",
+        "[rank1]: RuntimeError: CUDA error: no kernel image is available for execution on the device",
+        "web-1  | 2026-05-30 18:28:27.890 | RuntimeError: cudaErrorNoKernelImageForDevice",
+        "(EngineCore pid=6) [core.py:708] RuntimeError: cudaErrorNoKernelImageForDevice\nRuntimeError: x",
+        "- **Exception Message:** CUDA error: no kernel image is available for execution on the device",
+    ],
+)
+def test_a_message_is_found_behind_prefixes_and_wrapped(text: str) -> None:
+    assert codes(f"```text\n{text}\n```")[0] == "no-kernel-image"
 
 
 def test_the_version_of_the_driver_is_that_of_cuda() -> None:
@@ -171,7 +198,7 @@ def test_commands_are_those_of_uv_where_the_text_has_its_commands() -> None:
     )
     assert (first, second) == ("pip install 'numpy<2'", "uv pip install 'numpy<2'")
     listed = "(x) me@host:~/x$ uv pip list\nPackage Version\n------- -------\nnumpy 2.3.0\n"
-    assert diagnose(paste.of_text(listed)).checks[0].command == "uv pip install 'numpy>=2.3.1'"
+    assert diagnose(paste.of_text(f"{listed}wrong\n")).checks[0].command == "uv pip install 'numpy>=2.3.1'"
 
 
 def test_rows_of_conda_without_their_heading_are_read() -> None:
@@ -182,7 +209,7 @@ def test_rows_of_conda_without_their_heading_are_read() -> None:
 
 
 def test_a_new_major_version_is_not_proposed_for_rare_wrong_numbers() -> None:
-    check = diagnose(paste.of_text("Package Version\n------- -------\nnumpy 1.26.4\n")).checks[0]
+    check = diagnose(paste.of_text("NaN\nPackage Version\n------- -------\nnumpy 1.26.4\n")).checks[0]
     assert (check.code, check.command) == ("known-wrong-numbers", "")
 
 

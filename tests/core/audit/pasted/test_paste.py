@@ -9,6 +9,7 @@ import pytest
 from mlbackends.audit import paste
 from mlbackends.audit.messages import diagnose
 from mlbackends.base.errors import BadInput
+from mlbackends.host.files import named_ends
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,11 +47,26 @@ def test_a_text_in_utf16_is_read(tmp_path: Path) -> None:
     assert diagnose(paste.read(str(tmp_path / "a.log"))).checks[0].code == "no-cuda-device"
 
 
-def test_a_file_beyond_the_limit_is_refused(tmp_path: Path) -> None:
-    with (tmp_path / "big").open("wb") as file:
-        file.truncate(paste.LIMIT + 1)
-    with pytest.raises(BadInput, match="larger than 8 MiB"):
-        paste.read(str(tmp_path / "big"))
+def test_of_a_file_beyond_the_limit_both_ends_are_read(tmp_path: Path) -> None:
+    lines = [b"x" * 999] * (3 * paste.LIMIT // 1000)
+    lines[1], lines[-1] = b"torch==2.9.1", NO_GPU.encode()
+    (tmp_path / "big.log").write_bytes(b"\n".join(lines))
+    found = paste.read(str(tmp_path / "big.log"))
+    outcome = diagnose(found)
+    assert outcome.checks[0].place is not None
+    assert outcome.checks[0].place.line == len(lines)
+    assert "lines after line" in outcome.title
+    assert found.text.startswith("x")
+    assert found.text.split("\n")[1] == "torch==2.9.1"
+
+
+def test_a_stream_without_an_end_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "big"
+    file.write_bytes(b"\n" * (3 << 20))
+    with pytest.raises(BadInput, match="does not end"):
+        named_ends(str(file), 10, 1 << 20, "it")
+    with pytest.raises(BadInput, match="cannot be read"):
+        named_ends(str(tmp_path), 10, 20, "it")
 
 
 @pytest.mark.parametrize(
