@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import ModuleType
 
+    from host_kernels import HostKernels
+
     from mlbackends.host.host import Host
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,7 +39,7 @@ sys.path += [
     for folder in (
         "kernels/builder",
         "tests/core/fleet",
-        "tests/kernels/attention",
+        "tests/kernels/attention_cuda",
         "tests/systems",
     )
 ]
@@ -162,6 +164,24 @@ def fake_library(tmp_path_factory: pytest.TempPathFactory) -> FakeLibrary:
         return folder / soname
 
     return compiled
+
+
+@pytest.fixture(scope="session")
+def host_kernels(tmp_path_factory: pytest.TempPathFactory) -> HostKernels:
+    """Compile kernels of attention.cu for the CPU."""
+    from host_kernels import HostKernels
+
+    base = tmp_path_factory.getbasetemp()
+    # All processes of a run share the compiled libraries, through the parent of their folders.
+    return HostKernels((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "host-kernels")
+
+
+@pytest.fixture(scope="session")
+def kernels_on_host(host_kernels: HostKernels) -> Path:
+    """Compile attention's forward pass in float16 for the host, as computing_driver.c runs it."""
+    from mlbackends_kernels.attention_cuda.launches import tile_of
+
+    return host_kernels.of_the_driver({"forward": tile_of("forward", "Float16", (8, 8), (9, 0))})
 
 
 @pytest.fixture(scope="session")

@@ -118,7 +118,7 @@ def test_explain_tells_all_sides_and_their_reasons() -> None:
     assert turing["torch_chosen"] == "EFFICIENT_ATTENTION"
     flash = next(verdict for verdict in turing["torch_verdicts"] if verdict["backend"] == "FLASH_ATTENTION")
     assert [reason["code"] for reason in flash["reasons"]] == ["wrong-capability"]
-    assert turing["chosen"] == "math"
+    assert turing["chosen"] == "efficient_cuda"
 
 
 def test_a_variable_that_is_no_value_is_told_in_one_line() -> None:
@@ -151,9 +151,9 @@ def test_explain_begins_with_torch_and_does_not_vouch_for_what_is_not_installed(
     assert done.returncode == 0
     assert "--dtype bfloat16 --device h100-sxm" in text.splitlines()[0]
     assert "torch 2.14 with cuDNN 9.24.0 would choose CUDNN_ATTENTION" in text
-    assert text.index("torch 2.14 with") < text.index("mlbackends would choose math")
-    assert "?  cudnn      nvidia-cudnn-frontend is not installed" in text
-    assert "–  flash_cpu  not for tensors on cuda [wrong-device]" in text
+    assert text.index("torch 2.14 with") < text.index("mlbackends would choose efficient_cuda")
+    assert "?  cudnn           nvidia-cudnn-frontend is not installed" in text
+    assert "–  flash_cpu       not for tensors on cuda [wrong-device]" in text
     last = " ".join(text.partition("torch 2.14.1 is installed here")[2].split())
     assert last == "; cuDNN was not found, and that of torch's wheels is assumed"
 
@@ -170,12 +170,12 @@ def test_a_basic_install_computes_nothing_and_says_once_what_to_install(tmp_path
 
 
 def test_explain_exits_1_where_the_required_one_cannot() -> None:
-    done = ran("explain", *SHAPE, "--require", "cudnn")
+    done = ran("explain", *SHAPE, "--require", "efficient_cuda")
     assert done.returncode == 1
-    assert "cudnn is required, but does not support --shape" in done.stderr
+    assert "efficient_cuda is required, but does not support --shape" in done.stderr
     assert ran("explain", *SHAPE, "--require", "math").returncode == 0
     on_hopper = ("--device", "sm90", "--dtype", "bfloat16")
-    assert ran("explain", *SHAPE, *on_hopper, "--require", "math").returncode == 0
+    assert ran("explain", *SHAPE, *on_hopper, "--require", "efficient_cuda").returncode == 0
 
 
 def test_of_many_problems_explain_tells_who_takes_each() -> None:
@@ -370,16 +370,16 @@ def test_where_no_backend_ran_that_is_said() -> None:
 
 def test_what_is_required_must_run() -> None:
     quick = ("check", *QUICK, "--backend", "math", "--require")
-    data = record(*quick, "flash_attn_2")
+    data = record(*quick, "efficient_cuda")
 
     assert data["exit"] == 1
-    assert results(data["problems"][0])["flash_attn_2"]["ended"] == "cannot"
+    assert results(data["problems"][0])["efficient_cuda"]["ended"] == "cannot"
     assert record(*quick, "math")["exit"] == 0
     why = "required, but needs cuda tensors; these are on cpu"
     for form in ("table", "markdown", "junit", "html"):
-        page = ran(*quick, "flash_attn_2", "--format", form).stdout
+        page = ran(*quick, "efficient_cuda", "--format", form).stdout
         assert why in " ".join(page.split())
-        assert "--backend flash_attn_2" not in page  # it would be refused again
+        assert "--backend efficient_cuda" not in page  # it would be refused again
 
 
 def test_a_peer_computes_in_its_own_process_and_is_not_to_blame(additions: dict[str, str]) -> None:
@@ -463,7 +463,7 @@ def test_a_wrong_gradient_is_named(additions: dict[str, str]) -> None:
 @pytest.fixture(scope="module")
 def failed(additions: dict[str, str]) -> Checked:
     """Return a check of which one backend is wrong, and one cannot."""
-    names = ("--backend", "wrong", "--backend", "flash_attn_2")
+    names = ("--backend", "wrong", "--backend", "efficient_cuda")
     done = ran_alone("check", *QUICK, *names, "--format", "json", environment=additions)
     return msgspec.json.decode(done.stdout, type=Checked)
 

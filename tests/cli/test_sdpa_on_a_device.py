@@ -1,4 +1,4 @@
-"""`sdpa check|bench --device cuda` with a stub driver, a wrong driver, and none.
+"""`sdpa check|bench --device cuda` with a driver that computes on the host, a wrong driver, and none.
 
 The driver is tests/fakelibs/computing_driver.c: nothing here has run on a GPU.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,86 +21,66 @@ from running import in_process
 
 from mlbackends.libraries.cuda import driver
 from mlbackends_cli.report.commands.schema import SCHEMAS
+from mlbackends_kernels import attention_cuda
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from subprocess import CompletedProcess
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stubs are Linux's libraries")
 
 PROBLEM = ("--shape", "1,2,16,8", "--dtype", "float16", "--device", "cuda")
 HOST = ("--backend", "math")
-EVENTS = "CUDA events around each call, after writing 2 MiB to flush L2"
-#: What a peer's process measures with the driver's events, which the stub's clock answers.
-TIMED = """
-import ctypes, json, time
-from mlbackends_kernels.checking.device_timing import OnDevice
-driver = ctypes.CDLL("libcuda.so.1")
-assert not driver.cuInit(0) and not driver.cuCtxSetCurrent(ctypes.c_void_p(1))
-class Memory:
-    by = "a counter"
-    def reset(self): pass
-    def held(self): return 100
-    def peak(self): return 1000
-measure = OnDevice(Memory())
-before = measure.memory_before()
-print(json.dumps([measure.time(lambda: time.sleep(0.002), 0.02, 5), measure.memory_after(before, 300)]))
-"""
+LIBRARIES = (("computing_driver", "libcuda.so.1"), ("fake_nvrtc", "libnvrtc.so.13"))
 
 
 @pytest.fixture
-def driver_folder(fake_library: Any) -> Path:
-    return Path(fake_library("computing_driver", "libcuda.so.1").parent)
-
-
-@pytest.fixture
-def on_device(driver_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run a command with an H200 that is not there."""
+def on_device(fake_library: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Run a command with an H200 that is not there. kernels: the library that computes; "": nothing does."""
+    if not find_spec("cuda"):
+        pytest.skip("cuda-core is not installed")
+    folders = [str(fake_library(name, soname).parent) for name, soname in LIBRARIES]
     monkeypatch.setattr(driver, "driver_release", lambda _: "580.95.05")
+    attention_cuda.missing_parts.cache_clear()  # of a machine without this driver
 
-    def run(*words: str) -> CompletedProcess[str]:
+    def run(*words: str, kernels: Path | str = "") -> CompletedProcess[str]:
         variables = {
-            "LD_LIBRARY_PATH": str(driver_folder),
+            "LD_LIBRARY_PATH": os.pathsep.join(folders),
+            "XDG_CACHE_HOME": str(tmp_path),
             "FAKE_NAME": "NVIDIA H200",
+            "FAKE_CACHE": str(1 << 20),
+            "FAKE_MEMORY": str(96 << 20),
             "OPENBLAS_NUM_THREADS": "1",
         }
-        return in_process(("sdpa", *words), variables)
+        return in_process(("sdpa", *words), variables | ({"FAKE_KERNELS": str(kernels)} if kernels else {}))
 
-    return run
-
-
-def test_calls_on_a_device_are_timed_by_events(driver_folder: Path) -> None:
-    variables = {"LD_LIBRARY_PATH": str(driver_folder), "FAKE_CACHE": str(1 << 20)}
-    done = subprocess.run(
-        [sys.executable, "-c", TIMED],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, **variables},
-    )
-    times, memory = json.loads(done.stdout)
-
-    assert 1 <= len(times["seconds"]) <= 5 and min(times["seconds"]) > 0.002
-    assert times["host_seconds"] > 0.002
-    assert times["timed_by"] == EVENTS
-    assert memory == {"extra_bytes": 600, "measured_by": "a counter"}
+    yield run
+    attention_cuda.missing_parts.cache_clear()
 
 
-def test_a_run_on_a_device_is_drawn_with_what_the_device_can(on_device: Any, tmp_path: Path) -> None:
+def test_a_device_s_backend_is_right_is_timed_by_events_and_drawn(
+    on_device: Any, kernels_on_host: Path, tmp_path: Path
+) -> None:
     saved, page, picture = (str(tmp_path / name) for name in ("run.json", "page.html", "speed.svg"))
-    done = on_device("bench", *PROBLEM, *HOST, "--rounds", "1", "--format", "json", "--output", saved)
+    words = ("--backend", "efficient_cuda", "--rounds", "1", "--format", "json", "--output", saved)
+    done = on_device("bench", *PROBLEM, *words, kernels=kernels_on_host)
     data = json.loads(Path(saved).read_text())
     Draft202012Validator(SCHEMAS["sdpa-bench"]()).validate(data)
     problem = data["problems"][0]["checked"]
-    timing = results(problem)["math"]["timing"]
+    found = results(problem)["efficient_cuda"]
 
     assert done.returncode == 0, done.stdout
+    assert found["errors"]["largest_absolute"] <= found["errors"]["largest_allowed"]
+    assert found["timing"]["timed_by"].startswith("CUDA events around each call, after writing 2 MiB")
+    assert found["timing"]["host_seconds"] > 0
+    assert found["memory"]["measured_by"] == "the high-water mark of the device's memory pool"
+    assert "torch" in problem["peak_by"]
+    assert problem["speeds"]["bandwidth_bytes_per_second"] > 0
     assert problem["speeds"]["stated_gflops"] == 989400
     assert "1830 MHz" in problem["speeds"]["stated_by"]
 
-    # What torch and the driver's events measure on a GPU, which no stub can.
-    problem["peak_gflops"], problem["speeds"]["bandwidth_bytes_per_second"] = 800e3, 4e12
-    timing |= {"share_of_peak": 0.5, "host_seconds": 1e-5, "timed_by": EVENTS}
+    # The peak as torch measures it, which no stand-in can.
+    problem["peak_gflops"], found["timing"]["share_of_peak"] = 800e3, 0.5
     Path(saved).write_text(json.dumps(data))
     words = ("--from", saved, "--format", "html", "--output", page, "--plot", picture)
     assert in_process(("sdpa", "bench", *words), {}).returncode == 0
@@ -113,12 +92,14 @@ def test_a_run_on_a_device_is_drawn_with_what_the_device_can(on_device: Any, tmp
     assert all(head in table for head in ("TFLOP/s", "of peak", "of stated", "of memory", "launch"))
 
 
-def test_every_format_of_a_check_names_the_device(on_device: Any, tmp_path: Path) -> None:
+def test_every_format_of_a_check_names_the_device(
+    on_device: Any, kernels_on_host: Path, tmp_path: Path
+) -> None:
     saved = str(tmp_path / "check.json")
-    words = (*HOST, "--rounds", "1", "--format", "json", "--output", saved)
-    assert on_device("check", *PROBLEM, *words).returncode == 0
+    words = ("--backend", "efficient_cuda", "--rounds", "1", "--format", "json", "--output", saved)
+    assert on_device("check", *PROBLEM, *words, kernels=kernels_on_host).returncode == 0
     data = json.loads(Path(saved).read_text())
-    results(data["problems"][0])["math"]["timing"] |= {"share_of_peak": 1.5, "timed_by": EVENTS}
+    results(data["problems"][0])["efficient_cuda"]["timing"]["share_of_peak"] = 1.5
     Path(saved).write_text(json.dumps(data))
 
     shown = {
@@ -143,9 +124,18 @@ def test_a_device_on_which_nothing_runs_is_not_a_success(on_device: Any) -> None
     assert flat.endswith("no backend ran")
 
 
-def test_math_computes_for_a_device_on_the_host_if_it_is_named(on_device: Any) -> None:
+def test_a_device_that_computes_nothing_is_wrong(on_device: Any) -> None:
+    done = on_device("check", *PROBLEM, "--backend", "efficient_cuda", "--rounds", "0")
+
+    assert done.returncode == 1
+    assert "efficient_cuda is wrong: the largest error is" in done.stdout
+    assert "1 problem on NVIDIA H200 (cuda:0): 1 of 1 with something wrong" in done.stdout
+
+
+def test_gradients_and_bfloat16_reach_the_device_and_come_back(on_device: Any, kernels_on_host: Path) -> None:
+    """`math` copies them to the host: what it gets is what the device was given."""
     words = ("--shape", "1,2,16,8", "--dtype", "bfloat16", "--device", "cuda", "--layout", "bshd")
-    done = on_device("check", *words, "--backward", "--rounds", "0", *HOST)
+    done = on_device("check", *words, "--backward", "--rounds", "0", *HOST, kernels=kernels_on_host)
 
     assert done.returncode == 0, done.stdout
     assert "nothing wrong" in done.stdout

@@ -17,10 +17,10 @@ from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa import named_devices, rules
 from mlbackends.sdpa.rules.environment import NEWEST
 from mlbackends.sdpa.switches import SDPBackend
-from mlbackends_kernels.checking import cudnn_graph
+from mlbackends_kernels.cuda import attention_graph
 from mlbackends_kernels.cudnn import Cudnn
 
-cudnn, draw, ours = cudnn_graph._loaded(), random.Random(7), Cudnn()
+cudnn, draw, ours = attention_graph._loaded(), random.Random(7), Cudnn()
 newest = replace(NEWEST, cudnn_version=cudnn.backend_version())
 FAULTS = {"length-unsupported", "gradient", "known-wrong"}  # cuDNN accepts what it computes wrongly
 DEVICES = [named_devices.device(name).device for name in (
@@ -44,8 +44,8 @@ def problem():
 def refusal(one):
     try:
         for backward in (False, True)[:1 + one.wants_gradient]:
-            cudnn_graph.check(one, backward=backward)
-    except cudnn_graph.Refused as refused:
+            attention_graph.attention_graph(one, backward=backward)
+    except attention_graph.Refused as refused:
         return str(refused)
     return ""
 

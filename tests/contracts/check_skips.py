@@ -27,6 +27,7 @@ NEEDS_MORE = {
     "tests.compat.test_trace_wheels": ("wheel", "wheels of oneDNN and MKL, 300 MB"),
     "tests.compat.test_verbose_agree": ("is installed", "wheels of oneDNN and MKL, 300 MB"),
     "tests.gpu": ("", "a GPU"),
+    "tests.kernels.attention_cuda": ("is not installed", "NVRTC, which .ci/systems nvrtc installs"),
     "tests.kernels.peers": ("could not import", "jax, and libraries that need CUDA"),
     "tests.probes.test_vulkan": ("Debian's", "packages that .ci/systems vendors unpacks"),
     "tests.kernels.native.test_emulated": (

@@ -8,7 +8,7 @@ import sys
 import time
 import venv
 import zipfile
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,20 +77,27 @@ def test_what_pip_cannot_install_is_not_measured_by_the_tree_in_its_place(
     done = ran(*words, "--output", str(output), LD_LIBRARY_PATH=str(stub.parent))
 
     assert done.returncode == 3
-    assert "pip install mlbackends-there-is-none[kernels]" in done.stderr
+    assert "pip install mlbackends-there-is-none[cuda]" in done.stderr
     assert not output.exists()
 
 
 @pytest.mark.nightly
-def test_a_device_that_is_not_there_is_measured_to_the_end(fake_library: FakeLibrary, tmp_path: Path) -> None:
-    """The driver is a stub, on which no peer computes."""
+def test_a_device_that_is_not_there_is_measured_to_the_end(
+    fake_library: FakeLibrary, kernels_on_host: Path, tmp_path: Path
+) -> None:
+    """The driver is a stand-in that runs efficient_cuda's kernel on the CPU."""
+    if not find_spec("cuda"):
+        pytest.skip("cuda-core is not installed")
+    libraries = (("computing_driver", "libcuda.so.1"), ("fake_nvrtc", "libnvrtc.so.13"))
+    folders = [str(fake_library(name, soname).parent) for name, soname in libraries]
     (tmp_path / "sitecustomize.py").write_text(DRIVER)
     output = tmp_path / "RESULTS.md"
     output.write_text("# Old\n\n## NVIDIA A100\n\nolder\n\n## NVIDIA H200\n\na whole run\n")
     variables = {
-        "LD_LIBRARY_PATH": str(fake_library("computing_driver", "libcuda.so.1").parent),
+        "LD_LIBRARY_PATH": os.pathsep.join(folders),
         "PYTHONPATH": str(tmp_path),
         "XDG_CACHE_HOME": str(tmp_path),
+        "FAKE_KERNELS": str(kernels_on_host),
         "FAKE_NAME": "NVIDIA H200",
         "FAKE_CACHE": str(1 << 20),
         "FAKE_MEMORY": str(96 << 20),
@@ -103,8 +110,7 @@ def test_a_device_that_is_not_there_is_measured_to_the_end(fake_library: FakeLib
     assert " check: " not in done.stderr and " tests: " in done.stderr
     text = output.read_text()
 
-    assert done.returncode == 1, done.stderr
-    assert "check: FAILED" in text
+    assert done.returncode == 0, done.stderr
     assert text.index("## NVIDIA H200, a rehearsal") < text.index("## NVIDIA A100\n\nolder")
     assert "## NVIDIA H200\n\na whole run\n" in text
     assert "| driver | 580.95.05 |" in text
@@ -113,8 +119,9 @@ def test_a_device_that_is_not_there_is_measured_to_the_end(fake_library: FakeLib
     both = begun.stderr + done.stderr
     assert all(f"{name}: " in text and f"{name}: " in both for name in parts)
     assert "Not run to the end" not in text and not output.with_name("RESULTS.md.state").exists()
-    assert "| torch_flash | 0 | 0 | 0 | 1 |" in text
-    assert "- `torch_flash` did not run: " in text
+    assert "| efficient_cuda | 1 | 0 | 0 | 0 |" in text
+    assert "microseconds on the host" in text and "1 passed" in text
+    assert "- `torch_flash` did not run: " in text or find_spec("torch")
 
 
 def test_a_part_that_gives_nothing_is_recorded_and_is_stopped_in_time(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 // A stand-in for libcuda.so.1 on which cuda.core and cuda.bindings compute. See README.md.
 //
-// Host memory serves as device memory; a stream does at once what is asked of it, and a kernel does nothing.
-// Calls that a test may want to see are lines of the file FAKE_CUDA_LOG; a stream is written as its handle.
+// Host memory serves as device memory; a stream does at once what is asked of it. A kernel is the function
+// run_NAME of the library FAKE_KERNELS, which is handed grid, block and arguments. Calls that a test may
+// want to see are lines of the file FAKE_CUDA_LOG; a stream is written as its handle.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <time.h>
@@ -53,7 +54,7 @@ Result cuStreamGetDevice(Address stream, int *device) { return (void)stream, *de
 Result cuStreamGetId(Address stream, u64 *id) { return *id = stream, OK; }
 Result cuStreamIsCapturing(Address stream, int *status) {
     if (!current && stream <= 2) return INVALID_CONTEXT;
-    *status = is_captured(stream);
+    *status = is_captured(stream) || value("FAKE_CAPTURING", 0);
     return capturing && stream == 1 ? CAPTURE_IMPLICIT : OK;
 }
 static Address last_captured;  // an event of the graph; no other may be waited for in it
@@ -233,12 +234,20 @@ static void note_arguments(void **arguments) {
 }
 Result cuLaunchKernelEx(const Launch *launch, char *kernel, void **arguments, void **extra) {
     char line[200];
+    static void *library;
+    void (*run)(const u32 *, const u32 *, void **);
     (void)extra;
+    if (value("FAKE_LAUNCH", 0)) return (Result)value("FAKE_LAUNCH", 0);
     snprintf(line, sizeof line, "launch %s grid=%u,%u,%u block=%u,%u,%u shared=%u stream", kernel, launch->grid[0],
              launch->grid[1], launch->grid[2], launch->block[0], launch->block[1], launch->block[2], launch->shared);
     if (getenv("FAKE_CUDA_LOG")) note(line, (long)launch->stream, (long)current - 1);
     note_arguments(arguments);
-    return OK;
+    if (!library && getenv("FAKE_KERNELS")) library = dlopen(getenv("FAKE_KERNELS"), RTLD_NOW);
+    if (!library) return OK;
+    snprintf(line, sizeof line, "run_%s", kernel);
+    *(void **)&run = dlsym(library, line);
+    if (!run) return NOT_FOUND;
+    return run(launch->grid, launch->block, arguments), OK;
 }
 Result cuLaunchKernel(char *kernel, u32 gx, u32 gy, u32 gz, u32 bx, u32 by, u32 bz, u32 shared, Address stream,
                       void **arguments, void **extra) {

@@ -9,9 +9,14 @@ import pytest
 
 @cache
 def _why_not() -> str:
-    from mlbackends.libraries.cuda import in_process
+    from mlbackends_kernels.cuda import devices
+    from mlbackends_kernels.cuda.devices import CudaUnavailable
 
-    return "" if in_process.device_count() else "the driver is missing or shows no device"
+    try:
+        devices.driver()
+    except CudaUnavailable as error:
+        return str(error)
+    return "" if devices.device_count() else "the driver shows no device"
 
 
 def pytest_runtest_setup() -> None:

@@ -1,4 +1,4 @@
-"""Check and measure attention on an NVIDIA GPU, and write the results to RESULTS.md.
+"""Check and measure our attention on an NVIDIA GPU, and write the results to RESULTS.md.
 
     tests/gpu/run                                   this tree, with what it needs in a temporary folder
     tests/gpu/run --from mlbackends-0.1.0-....whl   a wheel, or any requirement that pip accepts
@@ -6,7 +6,7 @@
     tests/gpu/run --download FOLDER                 only fetch the wheels, on a machine with a network
     tests/gpu/run --wheels FOLDER                   without a network: from the wheels in FOLDER alone
 
-It needs only Python 3.11; without pip, wheels are unpacked. torch and others compute if this Python has
+It needs only Python 3.11; without pip, wheels are unpacked. torch and others are compared if this Python has
 them; --python PEER=EXE names the environment of another library. Each part has a time limit and fails alone.
 Each result is written as soon as it is measured, and a run that ended early is resumed by the next one, for
 the same device and commit (--fresh starts again). The GPU's clocks and power are recorded during each part.
@@ -45,14 +45,30 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-NEEDED = ("msgspec", "click", "psutil", "packaging", "numpy")
+NEEDED = ("msgspec", "click", "psutil", "packaging", "numpy", "cuda.core")
+#: Wheels with the libraries that we call, and a file of each; copies that torch installed serve too.
+LIBRARIES = {
+    "nvidia-cuda-nvrtc": "nvidia/cu13/lib/libnvrtc.so.13",
+    "nvidia-cudnn-cu13": "nvidia/cudnn/lib/libcudnn.so.9",
+    "nvidia-cudnn-frontend": "cudnn",
+}
 GROUPS = ("small", "forward", "decode", "efficient", "backward")
 #: The time limits of the parts, and of one timed problem, if as much is left of the whole.
 SECONDS = {"set-up": 150, "check": 120, "tests": 120, "problem": 75}
 _LEAST_SECONDS = 5.0
 PACKAGES = (
-    *("mlbackends", "torch", "nvidia-cudnn-cu13", "flash-attn", "flash-attn-4", "xformers"),
+    *("mlbackends", "torch", "cuda-core", "nvidia-cuda-nvrtc"),
+    *("nvidia-cudnn-cu13", "nvidia-cudnn-frontend", "flash-attn", "flash-attn-4", "xformers"),
     *("flashinfer-python", "jax"),
+)
+#: Goals: group, start of our backend's name, compared with what, description, value.
+WANTED: tuple[tuple[str, str, str, str, float], ...] = (
+    ("forward", "cudnn", "torch_cudnn", "of torch's cuDNN", 0.97),
+    ("backward", "cudnn", "torch_cudnn", "of torch's cuDNN", 0.97),
+    ("backward", "efficient_cuda", "torch_efficient", "of torch's efficient", 1.0),
+    ("decode", "", "memory", "of the measured bandwidth", 0.8),
+    ("efficient", "efficient_cuda", "torch_efficient", "of torch's efficient", 1.0),
+    ("small", "", "host", "microseconds on the host, at most", 15.0),
 )
 
 
@@ -140,12 +156,12 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def requirement(source: str) -> str:
-    """Return pip's requirement for a file or a requirement, with the extra for attention."""
+    """Return pip's requirement for a file or a requirement, with the extra for CUDA."""
     if not os.path.exists(source) and ("[" in source or " @ " in source):
         return source
     if os.path.exists(source):
-        return f"{os.path.abspath(source)}[kernels]"
-    return re.sub(r"^[\w.-]+", r"\g<0>[kernels]", source)
+        return f"{os.path.abspath(source)}[cuda]"
+    return re.sub(r"^[\w.-]+", r"\g<0>[cuda]", source)
 
 
 # ---- the environment ------------------------------------------------------------------------
@@ -158,7 +174,7 @@ FOR_TESTS = ("pytest", "jsonschema", "hypothesis")
 def requirements() -> list[str]:
     """Return what this tree needs on a GPU, from its project file."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return [*project["dependencies"], *project["optional-dependencies"]["kernels"], *FOR_TESTS]
+    return [*project["dependencies"], *project["optional-dependencies"]["cuda"], *FOR_TESTS]
 
 
 class Environment:
@@ -171,7 +187,7 @@ class Environment:
         self.notes: list[str] = []
 
     def set_up(self, seconds: float) -> Part:
-        """Install the package; if that fails, use what is installed already."""
+        """Install the package and its libraries; if that fails, use what is installed already."""
         end, source = time.monotonic() + seconds, self.options.source
         trees = [] if source else [str(ROOT / name) for name in ("core", "cli", "probes", "kernels")]
         before = os.environ.get("PYTHONPATH", "")
@@ -181,13 +197,17 @@ class Environment:
             what = [requirement(source), *FOR_TESTS] if source else requirements()
             if not self._install(end, *what) and source:
                 return Part("set-up", False, "\n".join(f"- {note}" for note in self.notes))
+            for name, file in LIBRARIES.items():
+                if not self._has(file):
+                    self._install(end, "--no-deps", name)
         missing = [name for name in NEEDED if not self._imports(name)]
         lines = [f"- {note}" for note in self.notes]
         if self._imports("mlbackends"):
             lines += [f"- {name} cannot be imported" for name in missing]
         else:
             missing, lines = ["mlbackends"], [*lines, "- mlbackends cannot be imported"]
-        return Part("set-up", False if missing else None, "\n".join(lines))
+        basis = {"mlbackends", "msgspec", "click", "psutil", "packaging", "numpy"}
+        return Part("set-up", False if basis & set(missing) else None, "\n".join(lines))
 
     def _install(self, end: float, *what: str) -> bool:
         """Install into the folder: by pip, else by uv, else by unpacking the given wheels."""
@@ -221,6 +241,13 @@ class Environment:
     def _imports(self, name: str) -> bool:
         """Return whether a module can be found; its parent packages are imported for that."""
         program = f"from importlib.util import find_spec; raise SystemExit(not find_spec({name!r}))"
+        return run([self.python, "-c", program], 60, **self.variables).code == 0
+
+    def _has(self, file: str) -> bool:
+        program = (
+            f"import os, sys; raise SystemExit(not any(os.path.exists(os.path.join(p, {file!r}))"
+            " for p in sys.path))"
+        )
         return run([self.python, "-c", program], 60, **self.variables).code == 0
 
     def backends(self, seconds: float, *words: str) -> Ended:
@@ -327,10 +354,10 @@ def machine(environment: Environment) -> tuple[str, str]:
 
 
 def checked(environment: Environment, seconds: float) -> Part:
-    """Compare each peer with float64."""
+    """Compare each of our backends with float64."""
     path = environment.folder / "check.json"
     problems = HERE / "problems" / f"{'quick' if environment.options.quick else 'check'}.txt"
-    words = ("--problems", str(problems), "--device", environment.options.device, "--peers", "--rounds", "0")
+    words = ("--problems", str(problems), "--device", environment.options.device, "--rounds", "0")
     ended = environment.backends(seconds, "sdpa", "check", *words, "--format", "json", "--output", str(path))
     if not path.exists():
         return Part("check", False, f"It gave no result: {ended.why}")
@@ -390,7 +417,7 @@ def tested(environment: Environment, seconds: float) -> Part:
     # One process: the tests share a device. pytest-xdist is not needed then.
     command += ["-o", "addopts=--import-mode=importlib"]
     if environment.options.quick:
-        command += ["-k", "driver_computed"]
+        command += ["-k", "out_of_memory"]
     seconds = min(seconds, environment.end - time.monotonic())
     ended = run(command, seconds, **environment.variables)
     if not path.exists():
@@ -468,6 +495,43 @@ class Group:
         return "\n".join([shown, "", *self.lines, *refused]).strip()
 
 
+def wanted(records: Mapping[str, dict[str, Any]]) -> str:
+    """Return a Markdown table of goals and measured numbers."""
+    lines = ["| goal | measured | problem |", "| --- | ---: | --- |"]
+    for group, ours, beside, words, least in WANTED:
+        for problem in records.get(group, {}).get("problems", ()):
+            measured = number(problem, ours, beside)
+            if measured is not None:
+                name = f"{ours}: " if ours else ""
+                text = problem["checked"]["text"]
+                lines.append(f"| {name}{least:g} {words} | {measured:.3g} | `{text}` |")
+    return "\n".join(lines) if len(lines) > 2 else "None could be measured."
+
+
+def number(problem: dict[str, Any], ours: str, beside: str) -> float | None:
+    """Return one number of a problem: our best backend's, alone or relative to another's."""
+    timed = {
+        result["backend"]: result["timing"]
+        for result in problem["checked"]["results"]
+        if result.get("timing") and outcome(result) == "right"
+    }
+    peers = {result["backend"] for result in problem["checked"]["results"] if result.get("peer")}
+    own = [result for name, result in timed.items() if name.startswith(ours) and name not in peers]
+    if not own:
+        return None
+    if beside == "host":
+        times = [timing["host_seconds"] for timing in own if timing.get("host_seconds")]
+        return min(times) * 1e6 if times else None
+    best = min(own, key=lambda timing: float(timing["median_seconds"]))
+    if not beside:
+        return float(best["gflops"]) / 1e3
+    seconds = float(best["median_seconds"])
+    if beside == "memory":
+        rate = (problem["checked"].get("speeds") or {}).get("bandwidth_bytes_per_second")
+        return problem["least_bytes"] / seconds / rate if rate else None
+    return float(timed[beside]["median_seconds"]) / seconds if beside in timed else None
+
+
 # ---- the file -------------------------------------------------------------------------------
 
 
@@ -508,7 +572,8 @@ def write(path: Path, title: str, text: str, *, ended: bool = True) -> None:
 
 def page(table: str, parts: Sequence[Part], left: Sequence[str], clocks: Sequence[str] = ()) -> str:
     """Return a section: the machine, how each part ended, and its results."""
-    summary = ", ".join(f"{part.name}: {HOW[part.good]}" for part in parts)
+    ran = [part for part in parts if part.name != "goals"]
+    summary = ", ".join(f"{part.name}: {HOW[part.good]}" for part in ran)
     lines = [table, "", f"{summary}."]
     if left:
         lines += ["", f"Not run to the end: {', '.join(left)}."]
@@ -586,7 +651,9 @@ def main(given: Sequence[str]) -> int:
         what = [requirement(options.source), *FOR_TESTS] if options.source else requirements()
         command = [sys.executable, "-m", "pip", "download", "--dest", options.download]
         command.append("--only-binary=:all:")
-        return subprocess.call([*command, *what])
+        # The frontend's requirements are for its own kernels, and large.
+        frontend = subprocess.call([*command, "--no-deps", "nvidia-cudnn-frontend"])
+        return frontend or subprocess.call([*command, *what])
     if why := why_no_device(options.device):
         which = "no CUDA device" if options.device == "cuda" else f"no device {options.device}"
         print(f"tests/gpu/run: {which}: {why}; {options.output} stays as it is", file=sys.stderr)
@@ -613,8 +680,10 @@ def main(given: Sequence[str]) -> int:
         has_run = False
         try:
             while True:
+                records = {name: group.record for name, group in groups.items() if group.record}
+                numbers = [Part("goals", None, wanted(records))] if records else []
                 left = dict.fromkeys(name for name, _ in steps)
-                text = page(table, [*parts.values()], [*left], watch.lines)
+                text = page(table, [*parts.values(), *numbers], [*left], watch.lines)
                 write(options.output, title, text, ended=not left)
                 if not steps:
                     state.path.unlink(missing_ok=True)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
 
-from mlbackends.base.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
-from mlbackends.sdpa.dispatch import backends, choose, no_backend
+from mlbackends.sdpa.dispatch import choose
 from mlbackends_kernels import cudnn as backend
-from mlbackends_kernels.checking import cudnn_graph
+from mlbackends_kernels.cuda import attention_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,8 +76,8 @@ def verdict(of: AttentionProblem) -> tuple[list[str], str]:
 
 def test_a_problem_that_it_takes_is_taken_in_its_name(frontend: Callable[[str], None]) -> None:
     frontend("print('noise of a library')")
-    assert verdict(problem()) == ([], "cuDNN 9.1.2 supports it; it is asked, and not run")
-    assert verdict(problem(is_causal=True)) == ([], "cuDNN 9.1.2 supports it; it is asked, and not run")
+    assert verdict(problem()) == ([], "cuDNN 9.1.2 supports it")
+    assert verdict(problem(is_causal=True)) == ([], "cuDNN 9.1.2 supports it")
     assert len(backend._processes) == 1
 
 
@@ -91,17 +90,6 @@ def test_gradients_that_a_cudnn_gets_wrong_are_refused(frontend: Callable[[str],
     )
     assert verdict(problem(grad=True, is_causal=True))[0] == []
     assert verdict(problem(grad=True, rows=128))[0] == []
-
-
-def test_it_is_asked_and_never_chosen(frontend: Callable[[str], None]) -> None:
-    frontend("pass")
-    for here in (True, False):
-        decision = choose(problem(), among=[backend.Cudnn()], here=here)
-        assert [verdict.usable for verdict in decision.verdicts] == [True]
-        assert decision.chosen == ""
-    assert "cudnn" not in [found.name for found in backends()]
-    with pytest.raises(NoBackend, match=r"cudnn: cuDNN 9\.1\.2 supports it; it is asked, and not run"):
-        raise no_backend(decision)
 
 
 def test_a_refusal_is_in_its_own_words(frontend: Callable[[str], None]) -> None:
@@ -136,6 +124,8 @@ def test_without_the_frontend_it_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     (found,) = choose(problem(), among=[backend.Cudnn()], here=False).verdicts
     assert found.undecided and not found.usable
     assert [reason.message for reason in found.missing] == ["nvidia-cudnn-frontend is not installed"]
+    (found,) = choose(problem(), among=[backend.Cudnn()]).verdicts
+    assert [reason.code for reason in found.reasons] == ["missing-part"]
 
 
 def test_the_graph_is_that_of_the_problem(frontend: Callable[[str], None]) -> None:
@@ -143,7 +133,7 @@ def test_the_graph_is_that_of_the_problem(frontend: Callable[[str], None]) -> No
     import cudnn  # type: ignore[import-not-found,unused-ignore]
 
     mask = TensorSpec((64, 64), "float16", strides=(0, 1))
-    cudnn_graph.check(problem(mask=mask, scale=0.5))
+    graph = attention_graph.attention_graph(problem(mask=mask, scale=0.5))
 
     *tensors, (kind, options) = cudnn.calls[1:]
     assert cudnn.calls[0] == ("graph", 90)
@@ -152,6 +142,7 @@ def test_the_graph_is_that_of_the_problem(frontend: Callable[[str], None]) -> No
     assert kind == "sdpa"
     assert options["attn_scale"] == 0.5
     assert not {option for option in options if "causal" in option}
+    assert set(graph.tensors) == {"query", "key", "value", "mask", "output", "logsumexp"}
 
 
 @pytest.mark.parametrize(
@@ -164,13 +155,12 @@ def test_gradients_have_a_graph_of_their_own(
     import cudnn  # type: ignore[import-not-found,unused-ignore]
 
     wanted = problem(grad=True, is_causal=True, lower_right=lower_right)
-    cudnn_graph.check(wanted, backward=True)
+    graph = attention_graph.attention_graph(wanted, backward=True)
 
     kind, options = cudnn.calls[-1]
     assert kind == "sdpa_backward"
     assert options[option] is True
-    named = {call[0] for call in cudnn.calls if len(call) == 3}
-    assert named == {"query", "key", "value", "output", "grad_out", "logsumexp"}
+    assert {"grad_query", "grad_key", "grad_value", "grad_out", "logsumexp"} <= set(graph.tensors)
 
 
 def test_one_query_row_is_kept_from_it_where_a_gradient_is_required() -> None:
@@ -181,6 +171,69 @@ def test_one_query_row_is_kept_from_it_where_a_gradient_is_required() -> None:
         codes = [reason.code for reason in backend.Cudnn().unsupported_reasons(one)]
         assert codes == ["length-unsupported"]
     assert backend.Cudnn().unsupported_reasons(problem(grad=True)) == ()
+
+
+HERE = """
+calls = []
+def create_handle(): calls.append("handle"); return "handle"
+def set_stream(handle, stream): calls.append(["stream", stream])
+pygraph.get_workspace_size = lambda self: 100
+pygraph.build_plans = lambda self: calls.append("plans")
+def execute(self, tensors, workspace, handle):
+    calls.append(sorted(tensor.made.get("name", "?") for tensor in tensors))
+    for tensor, array in tensors.items():
+        assert array.data_ptr() and list(array.shape[:3]) == [2, 4, 8]
+        if "stride" in tensor.made:
+            assert tensor.made["stride"] == [*array.strides, 1][:4]
+    assert workspace.nbytes == 100
+pygraph.execute = execute
+"""
+
+
+def test_a_plan_is_made_once_and_runs_on_the_callers_stream(on_fake_cuda: Any, tmp_path: Path) -> None:
+    (tmp_path / "cudnn.py").write_text(FRONTEND.replace("{check}", "pass") + HERE)
+    output = on_fake_cuda(f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import cudnn
+from mlbackends_kernels.cuda.streams import on_stream
+query, key, value = (on_device(rng.random((2, 4, 8, 16)).astype("f2")) for _ in range(3))
+from mlbackends.sdpa import SDPBackend, scaled_dot_product_attention, sdpa_kernel
+for _ in range(2):
+    with on_stream(1), sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        out = scaled_dot_product_attention(query, key, value)
+report(list(out.shape))
+report([each for each in cudnn.calls if isinstance(each, (str, list))])
+""")
+    shape, calls = output.values
+    assert shape == [2, 4, 8, 16]
+    assert calls.count("plans") == 1
+    assert calls.count("handle") == 1
+    assert calls.count(["?", "?", "key", "query", "value"]) == 2
+    assert ["stream", 1] in calls
+
+
+def test_a_graph_of_gradients_is_made_for_the_strides_of_its_inputs(
+    on_fake_cuda: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "cudnn.py").write_text(FRONTEND.replace("{check}", "pass") + HERE)
+    output = on_fake_cuda(f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import cudnn
+from mlbackends.sdpa import SDPBackend, sdpa_kernel
+tensors = [on_device(rng.random((2, 4, 8, 16)).astype("f2")) for _ in range(3)]
+coming = on_device(rng.random((2, 8, 4, 16)).astype("f2"))
+with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+    found = mlbackends.scaled_dot_product_attention(*tensors, return_logsumexp=True)
+    for each in (coming.viewed((2, 4, 8, 16), (512, 16, 64, 1)), coming.viewed((2, 4, 8, 16))):
+        slopes = mlbackends.scaled_dot_product_attention_backward(each, *tensors, *found)
+        report([type(slopes).__name__, *(list(each.shape) for each in slopes[:3])])
+report([each for each in cudnn.calls if type(each) is list and "key" in each])
+""")
+    *shapes, runs = output.values
+    assert shapes == 2 * [["Gradients", *3 * [[2, 4, 8, 16]]]]
+    assert len(runs) == 3
 
 
 @pytest.mark.parametrize(
@@ -203,4 +256,4 @@ def test_one_query_row_is_kept_from_it_where_a_gradient_is_required() -> None:
     ],
 )  # fmt: skip
 def test_of_a_long_message_its_reason_is_kept(message: str, words: str) -> None:
-    assert cudnn_graph.own_words(message) == words
+    assert attention_graph.own_words(message) == words

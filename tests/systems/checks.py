@@ -129,7 +129,7 @@ def check_sdpa() -> None:
 def check_explain() -> None:
     shape = ("--shape", "2,8,1024,64", "--dtype", "fp16", "--device", "t4")
     problem = parsed("sdpa", "explain", *shape)["problems"][0]
-    assert (problem["device"], problem["chosen"]) == ("sm75", "math")
+    assert (problem["device"], problem["chosen"]) == ("sm75", "efficient_cuda")
     assert problem["torch_chosen"] == "EFFICIENT_ATTENTION"
     verdicts = {verdict["backend"]: verdict["reasons"] for verdict in problem["torch_verdicts"]}
     assert [reason["code"] for reason in verdicts["FLASH_ATTENTION"]] == ["wrong-capability"]

@@ -1,5 +1,6 @@
 """CUDA: the switches of matrix products, attention and FFT plans, as torch.backends.cuda has them."""
 
+from mlbackends.base import registry
 from mlbackends.cuda.cublas import cuBLASModule
 from mlbackends.switches import availability
 from mlbackends.switches.modules import install
@@ -22,17 +23,18 @@ _ELSEWHERE = {
     ),
 }  # fmt: skip
 _LAZY = {name: f"mlbackends.{module}:{name}" for module, names in _ELSEWHERE.items() for name in names}
+_LAZY["on_stream"] = f"{registry.KERNELS}.cuda.streams:on_stream"
 __all__ = [*_LAZY, "cuBLASModule", "is_built", "is_ck_sdpa_available", "matmul"]  # noqa: PLE0604  of _LAZY
 _LAZY["SDPBackend"] = "mlbackends.sdpa:SDPBackend"
 
 matmul = cuBLASModule()
 
-#: Libraries of CUDA; one of them is enough.
+#: Libraries with which attention on CUDA computes; one of them is enough.
 _PARTS = ("nvrtc", "cudnn")
 
 
 def is_built() -> bool:
-    """Return whether NVRTC or cuDNN is installed, with or without a GPU."""
+    """Return whether a library for attention on CUDA is installed, with or without a GPU."""
     return any(availability.is_found(name) for name in _PARTS)
 
 

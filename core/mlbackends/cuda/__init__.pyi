@@ -28,6 +28,7 @@ from mlbackends.sdpa.cuda_surface import is_flash_attention_available as is_flas
 from mlbackends.sdpa.cuda_surface import math_sdp_enabled as math_sdp_enabled
 from mlbackends.sdpa.cuda_surface import mem_efficient_sdp_enabled as mem_efficient_sdp_enabled
 from mlbackends.sdpa.cuda_surface import sdp_kernel as sdp_kernel
+from mlbackends_kernels.cuda.streams import on_stream as on_stream
 
 matmul: cuBLASModule
 def is_built() -> bool: ...

@@ -65,8 +65,6 @@ class AttentionBackend:
     constraints: ClassVar[tuple[Constraint, ...]] = ()
     takes: ClassVar[frozenset[str]] = frozenset()
     tolerance: ClassVar[dict[str, float]] = {}
-    #: Whether it computes. One that does not only states which problems its library supports.
-    computes: ClassVar[bool] = True
     #: Whether it always computes on the CPU; checks of another device leave it out.
     on_host: ClassVar[bool] = False
     _constraints: ClassVar[tuple[Constraint, ...]] = ()
@@ -112,6 +110,15 @@ class AttentionBackend:
             messages = "; ".join(reason.message for reason in reasons)
             raise NoBackend(f"{self.name} does not support this: {messages}", reasons)
 
+    @final
+    def require_here(self, problem: AttentionProblem) -> None:
+        """Raise NoBackend, with all reasons, unless the problem is supported and can be run here."""
+        self.require(problem)
+        reasons = self.missing_parts() or self.library_answer(problem, here=True).reasons
+        if reasons:
+            message = "; ".join(reason.message for reason in reasons)
+            raise NoBackend(f"{self.name} cannot run here: {message}", reasons, reasons[0].hint)
+
     def missing_parts(self) -> tuple[Reason, ...]:
         """Return what this installation lacks to run it, such as a package or a driver; () if nothing.
 
@@ -119,9 +126,12 @@ class AttentionBackend:
         """
         return ()
 
-    def library_answer(self, problem: AttentionProblem) -> LibraryAnswer:
-        """Return its library's verdict on a supported problem, for a library that decides by itself."""
-        del problem
+    def library_answer(self, problem: AttentionProblem, here: bool) -> LibraryAnswer:
+        """Return its library's verdict on a supported problem, for a library that decides by itself.
+
+        here: the device exists and will compute; otherwise it is described, and a process may be started.
+        """
+        del problem, here
         return LibraryAnswer()
 
     def slower_reasons(self) -> tuple[Reason, ...]:

@@ -18,7 +18,7 @@ from mlbackends.sdpa.switches import PRIORITY_ORDER, SWITCHES, SDPBackend, allow
 from mlbackends.switches import store
 
 #: The order of backends of the same kind; those of other distributions follow, by name.
-ORDER = ("flash_cpu", "math")
+ORDER = ("flash_cpu", "efficient_cuda", "math")
 
 _PLACES = {name: place for place, name in enumerate(ORDER)}
 _TITLES = {
@@ -36,16 +36,10 @@ _ORIGINS = {
 
 
 @cache
-def every_backend() -> tuple[AttentionBackend, ...]:
+def backends() -> tuple[AttentionBackend, ...]:
     """Return every attention backend, those of other distributions included, by name."""
     loaded = map(_load, registry.names(registry.KERNELS))
     return tuple(entry for entry in loaded if isinstance(entry, AttentionBackend))
-
-
-@cache
-def backends() -> tuple[AttentionBackend, ...]:
-    """Return the backends that compute, and do not only answer for a library."""
-    return tuple(backend for backend in every_backend() if backend.computes)
 
 
 def unloaded() -> tuple[Verdict, ...]:
@@ -61,26 +55,25 @@ def choose(
     environment: Environment | None = None,
     here: bool = True,
 ) -> Decision:
-    """Return the first backend that supports a problem and computes, and the verdicts of all.
+    """Return the first backend that supports a problem, and the verdicts of all.
 
     among: the backends to ask, None for all. environment: that of the process that computes, None for this
     one. here: whether the problem will run on this installation, so that missing packages count. The verdicts
     of additions that cannot be imported come last.
     """
-    verdicts, chosen = [], ""
-    for backend in in_order(problem, every_backend() if among is None else among, environment):
-        here_too = here and backend.computes
-        reasons, note, undecided = _reasons(backend, problem, here_too), "", False
+    verdicts = []
+    for backend in in_order(problem, backends() if among is None else among, environment):
+        reasons, note, undecided = _reasons(backend, problem, here), "", False
         missing: tuple[Reason, ...] = ()
         if not reasons:
-            _, note, undecided = backend.library_answer(problem)
+            _, note, undecided = backend.library_answer(problem, here)
             # What has no remedy, such as a driver, belongs to the device.
-            missing = () if here_too else tuple(part for part in backend.missing_parts() if part.hint)
-        verdict = Verdict(backend.name, backend.answers_to.name, reasons, note, missing, undecided)
-        chosen = chosen or (backend.name if verdict.usable and backend.computes else "")
-        verdicts.append(verdict)
+            missing = () if here else tuple(part for part in backend.missing_parts() if part.hint)
+        kind = backend.answers_to.name
+        verdicts.append(Verdict(backend.name, kind, reasons, note, missing, undecided))
     if among is None:
         verdicts += unloaded()
+    chosen = next((verdict.backend for verdict in verdicts if verdict.usable), "")
     return Decision(problem, chosen, tuple(verdicts))
 
 
@@ -112,7 +105,7 @@ def no_backend(decision: Decision) -> NoBackend:
         )
     for verdict in decision.verdicts:
         reasons = "; ".join(reason.message for reason in verdict.reasons)
-        message += f"\n  {verdict.backend}: {reasons or verdict.note}"
+        message += f"\n  {verdict.backend}: {reasons}"
     hint = "; ".join(dict.fromkeys(reason.hint for reason in decision.reasons if reason.hint))
     return NoBackend(f"{message}\n  hint: {hint}" if hint else message, decision.reasons, hint)
 
@@ -166,7 +159,7 @@ def _reasons(backend: AttentionBackend, problem: AttentionProblem, here: bool) -
     reasons = switch_reasons(backend.answers_to)
     reasons = (*reasons, *backend.unsupported_reasons(problem))
     reasons = reasons or (backend.missing_parts() if here else ())
-    return reasons or backend.library_answer(problem).reasons
+    return reasons or backend.library_answer(problem, here).reasons
 
 
 def _load(name: str) -> AttentionBackend | Verdict:

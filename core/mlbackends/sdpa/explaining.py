@@ -15,7 +15,7 @@ from mlbackends.model.explanation import SCHEMA, Bound, Explained, Explanation
 from mlbackends.model.problem import AttentionProblem, Verdict
 from mlbackends.sdpa import named_devices, rules
 from mlbackends.sdpa.backend import AttentionBackend
-from mlbackends.sdpa.dispatch import choose, every_backend, switch_reasons, torch_order
+from mlbackends.sdpa.dispatch import backends, choose, switch_reasons, torch_order
 from mlbackends.sdpa.named_devices import NamedDevice
 from mlbackends.sdpa.problem_text import Wording
 from mlbackends.sdpa.rules.environment import (
@@ -61,7 +61,7 @@ def explain(
 
 def chosen_backends(names: Sequence[str]) -> tuple[AttentionBackend, ...] | None:
     """Return the backends with these names, None for all. Raises UnknownName."""
-    by_name = {backend.name: backend for backend in every_backend()}
+    by_name = {backend.name: backend for backend in backends()}
     for name in names:
         if name not in by_name:
             raise UnknownName("attention backend", name, tuple(by_name), "backends sdpa list")

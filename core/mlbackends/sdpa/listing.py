@@ -12,7 +12,7 @@ from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.records import Device
 from mlbackends.sdpa import named_devices, problem_text
 from mlbackends.sdpa.backend import AttentionBackend
-from mlbackends.sdpa.dispatch import every_backend, switch_reasons, unloaded
+from mlbackends.sdpa.dispatch import backends, switch_reasons, unloaded
 from mlbackends.sdpa.verify.peer import peers
 from mlbackends.sdpa.verify.processes import Plan
 
@@ -27,7 +27,7 @@ def listing(pythons: Sequence[str] = ()) -> BackendList:
     """
     plan = Plan(pythons=tuple(pythons))
     entries, cuda = [], cache(_cuda_device)
-    for backend in every_backend():
+    for backend in backends():
         lines = (type(backend).__doc__ or backend.name).strip().splitlines() or [backend.name]
         can = abilities(backend.unsupported_reasons)
         unavailable_reasons = _unavailable_reasons(backend, cuda)

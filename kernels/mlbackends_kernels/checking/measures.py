@@ -1,7 +1,7 @@
 """The speeds of the machine's arithmetic and memory, which backends are compared with.
 
 The compiled library measures both with all threads; without it, numpy does, by a matrix product of its BLAS
-and a copy by one thread. On a CUDA device they are a matrix product and a copy by torch.
+and a copy by one thread. On a CUDA device they are torch's matrix product and a copy on the device.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ from mlbackends.base.errors import counted
 from mlbackends_kernels.attention_cpu.library import NotBuilt, library
 from mlbackends_kernels.attention_cpu.threads import get_num_threads
 from mlbackends_kernels.checking import serving
-from mlbackends_kernels.checking.device_timing import OnDevice
+from mlbackends_kernels.checking.ours import device_measure
 from mlbackends_kernels.tensors.arithmetic import numpy
 
 SIZE = 768
@@ -110,25 +110,18 @@ def compiled(name: str, *arguments: Any) -> Any:
     return function
 
 
-def torch_on_device(index: int) -> Any:
-    """Return torch, with a CUDA device as its current one. Raises Refused without a torch that has CUDA."""
+def device_product(index: int, dtype: str) -> Measure:
+    """Return torch's square matrix product on a CUDA device, large enough to keep the device busy.
+
+    Raises Refused without a torch that supports CUDA.
+    """
     try:
         import torch
     except ImportError:
-        raise serving.Refused("speeds on a device are measured by torch, which is not installed") from None
+        raise serving.Refused("the peak is measured by torch, which is not installed") from None
     if not torch.cuda.is_available():
-        raise serving.Refused("speeds on a device are measured by torch, and this torch cannot use CUDA")
-    torch.cuda.set_device(index)
-    torch.empty(1, device=f"cuda:{index}")  # creates the context
-    return torch
-
-
-def device_product(index: int, dtype: str) -> Measure:
-    """Return a square matrix product on a CUDA device, large enough to keep the device busy.
-
-    Raises Refused as `torch_on_device`.
-    """
-    torch = torch_on_device(index)
+        raise serving.Refused("the peak is measured by torch, and this torch cannot use CUDA")
+    place = device_measure(index)
     size = 128
     while True:
         # Random numbers: a GPU draws less power for zeros, and keeps a higher clock.
@@ -144,20 +137,27 @@ def device_product(index: int, dtype: str) -> Measure:
         size *= 2
     by = f"torch's product of {size} x {size} matrices of {dtype}"
     measure = Measure(lambda: torch.matmul(left, right), by, flops=2 * size**3)
-    measure.measure = OnDevice()
+    measure.measure = place
     return measure
 
 
 def device_copy(index: int) -> Measure:
-    """Return a copy of a large array on a CUDA device. Raises Refused as `torch_on_device`."""
-    torch = torch_on_device(index)
-    free, _ = torch.cuda.mem_get_info(index)
-    size = min(DEVICE_COPIED, free // 8)
-    source = torch.zeros(size, dtype=torch.uint8, device=f"cuda:{index}")
-    target = torch.empty_like(source)
+    """Return a copy of a large array on a CUDA device."""
+    from mlbackends_kernels.cuda.device_array import empty, zeros
+    from mlbackends_kernels.cuda.devices import call
+
+    place = device_measure(index)
+    free, _ = call("cuMemGetInfo")
+    size = min(DEVICE_COPIED, int(free) // 8)
+    source = zeros((size,), "bool", index)
+    target = empty((size,), "bool", index)
     by = f"a copy of {size >> 20} MiB on the device, bytes read and written"
-    measure = Measure(lambda: target.copy_(source), by, bytes=2 * size)
-    measure.measure = OnDevice()
+    measure = Measure(
+        lambda: call("cuMemcpyDtoDAsync", target.pointer, source.pointer, size, source.stream),
+        by,
+        bytes=2 * size,
+    )
+    measure.measure = place
     return measure
 
 

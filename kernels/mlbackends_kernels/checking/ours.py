@@ -14,6 +14,7 @@ from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.dispatch import backends
 from mlbackends.sdpa.verify.problem_size import gradient_bytes
 from mlbackends_kernels.checking import serving
+from mlbackends_kernels.checking.device_timing import OnDevice
 from mlbackends_kernels.tensors.arithmetic import numpy
 from mlbackends_kernels.tensors.interchange import as_array
 
@@ -28,16 +29,21 @@ class Ours(serving.Prepared):
         problem = msgspec.convert(request["problem"], AttentionProblem)
         files = request["files"]
         self.backend, self.problem, self.details = backend, problem, backend.details()
-        self.tensors = [_read(files[name], getattr(problem, name)) for name in _INPUTS]
-        self.tensors.append(_read(files["mask"], problem.mask) if problem.mask else None)
+        self._read = _read
+        if problem.platform == "cuda":
+            index = problem.device.index
+            self._read = lambda path, spec: _on_device(path, spec, index)
+            self.measure = device_measure(index)
+        self.tensors = [self._read(files[name], getattr(problem, name)) for name in _INPUTS]
+        self.tensors.append(self._read(files["mask"], problem.mask) if problem.mask else None)
         specs = {"sinks": problem.sinks, "page_table": problem.page_table}
-        self.more = {name: _read(files[name], spec) for name, spec in specs.items() if spec}
+        self.more = {name: self._read(files[name], spec) for name, spec in specs.items() if spec}
         self.output_bytes = prod(problem.output_shape) * ITEM_BYTES[problem.dtype]
         self.grad_out: Any = None
         self.results: tuple[Any, Any] = (None, None)
         if problem.wants_gradient:
             spec = msgspec.convert(request["grad_out"], TensorSpec)
-            self.grad_out = _read(files["grad_out"], spec)
+            self.grad_out = self._read(files["grad_out"], spec)
             self.output_bytes = gradient_bytes(problem)
 
     def warm(self) -> None:
@@ -87,13 +93,58 @@ class Ours(serving.Prepared):
 
 
 def _few(tensor: Any, alone: bool) -> Any:
-    """Return the first rows of a tensor. alone: of its first batch only."""
-    return tensor[tuple(map(slice, _few_of(tensor.shape, alone)))]
+    """Return the first rows of a tensor, in memory or on a device. alone: of its first batch only."""
+    shape = _few_of(tuple(tensor.shape), alone)
+    if hasattr(tensor, "viewed"):
+        return tensor.viewed(shape, tensor.strides)
+    return tensor[tuple(map(slice, shape))]
 
 
 def _few_of(shape: tuple[int, ...], alone: bool) -> tuple[int, ...]:
     *leading, rows, width = shape
     return (*((1, *leading[1:]) if alone else leading), min(rows, _SMALL), width)
+
+
+class _DeviceMemory:
+    """The memory of a device's pool, from which our arrays come."""
+
+    by = "the high-water mark of the device's memory pool"
+
+    def __init__(self, index: int) -> None:
+        from mlbackends_kernels.cuda import devices
+
+        self._call, self._driver = devices.call, devices.driver()
+        self._pool = devices.core_device(index).memory_resource
+
+    def reset(self) -> None:
+        mark = self._driver.CUmemPool_attribute.CU_MEMPOOL_ATTR_USED_MEM_HIGH
+        self._call("cuMemPoolSetAttribute", self._pool.handle, mark, self._driver.cuuint64_t(0))
+
+    def held(self) -> int:
+        return int(self._pool.attributes.used_mem_current)
+
+    def peak(self) -> int:
+        return int(self._pool.attributes.used_mem_high)
+
+
+def device_measure(index: int) -> OnDevice:
+    """Make a device current in this thread, and return what measures calls on it."""
+    from mlbackends_kernels.cuda.devices import core_device
+
+    device = core_device(index)
+    device.set_current()
+    has_pool = hasattr(device.memory_resource, "attributes")
+    return OnDevice(_DeviceMemory(index) if has_pool else None)
+
+
+def _on_device(path: str, spec: TensorSpec, index: int) -> Any:
+    """Return the array of a file on a device, in its layout."""
+    from mlbackends_kernels.cuda.device_array import to_device
+
+    element = "float16" if spec.dtype == "bfloat16" else spec.dtype  # which NumPy lacks
+    flat = to_device(numpy().fromfile(path, element), index)
+    flat = flat.as_type("bfloat16") if spec.dtype == "bfloat16" else flat
+    return flat.viewed(spec.shape, spec.strides)
 
 
 def _read(path: str, spec: TensorSpec) -> Any:

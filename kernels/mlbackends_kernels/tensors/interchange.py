@@ -25,6 +25,10 @@ def as_array(tensor: Any) -> Any:
     np = numpy()
     if is_torch(tensor):
         return _of_torch(tensor)
+    if _is_device_array(tensor):
+        is_bfloat16 = tensor.dtype == "bfloat16"  # NumPy lacks bfloat16: copy its bits
+        array = (tensor.as_type("float16") if is_bfloat16 else tensor).numpy()
+        return array.view(np.uint16) if is_bfloat16 else array
     if isinstance(tensor, np.ndarray):
         array = np.asarray(tensor)
     elif hasattr(tensor, "get") and hasattr(tensor, "__cuda_array_interface__"):
@@ -36,6 +40,10 @@ def as_array(tensor: Any) -> Any:
     if _is_bfloat16(array.dtype):
         return array.view(np.uint16)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _is_device_array(tensor: Any) -> bool:
+    return type(tensor).__module__ == "mlbackends_kernels.cuda.device_array"
 
 
 @lru_cache(maxsize=64)
@@ -58,6 +66,11 @@ def like(original: Any, array: Any, dtype: str = "") -> Any:
         if dtype == "bfloat16":
             return torch.from_dlpack(array.view("int16")).view(torch.bfloat16).to(original.device)
         return torch.from_dlpack(array).to(original.device)
+    if _is_device_array(original):
+        to_device = sys.modules[type(original).__module__].to_device
+        bits = array.view("float16") if dtype == "bfloat16" else array
+        result = to_device(bits, original.device, original.stream)
+        return result.as_type(dtype) if dtype == "bfloat16" else result
     if dtype == "bfloat16":
         array = array.view(np.dtype(original.dtype))
     if isinstance(original, np.ndarray):
@@ -110,6 +123,9 @@ def zeros_like(original: Any, shape: tuple[int, ...], dtype: str = "") -> Any:
     if is_torch(original):
         element = getattr(sys.modules["torch"], dtype) if dtype else original.dtype
         return original.new_zeros(shape, dtype=element)
+    ours = sys.modules.get("mlbackends_kernels.cuda.device_array")
+    if ours is not None and isinstance(original, ours.DeviceArray):
+        return ours.zeros(shape, dtype or original.dtype, original.device, original.stream)
     np = numpy()
     dtype = dtype or describe(original).dtype
     return like(original, np.zeros(shape, "uint16" if dtype == "bfloat16" else dtype), dtype)

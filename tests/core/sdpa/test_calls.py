@@ -28,6 +28,7 @@ def test_the_backend_and_why_the_first_one_did_not_are_known_after_a_call() -> N
     assert first.why == "" and first[2:] == ("forward", (1, 2, 8, 16), "float32", "cpu")
     assert second.backend == "math" != first.backend
     assert second.why.startswith(f"{first.backend}: windows are not supported")
+    assert "efficient_cuda" not in second.why  # it is for other devices
 
 
 def test_the_backward_pass_is_a_call_too() -> None:

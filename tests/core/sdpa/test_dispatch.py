@@ -89,11 +89,11 @@ def test_the_first_kind_that_can_is_chosen_and_all_say_what_they_think() -> None
 
 
 def test_ours_are_asked_in_the_order_of_the_list_and_others_behind_by_name() -> None:
-    names = ("zeta", "math", "alpha", "flash_cpu")
+    names = ("zeta", "efficient_cuda", "alpha", "flash_cpu")
     backends = [type(name, (AttentionBackend,), {"name": name, "answers_to": FLASH})() for name in names]
 
     ordered = [backend.name for backend in dispatch.in_order(problem(), backends)]
-    assert ordered == ["flash_cpu", "math", "alpha", "zeta"]
+    assert ordered == ["flash_cpu", "efficient_cuda", "alpha", "zeta"]
     assert {backend.name for backend in dispatch.backends()} >= set(dispatch.ORDER)
 
 

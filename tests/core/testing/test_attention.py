@@ -20,8 +20,8 @@ def test_the_plain_formula_is_usable_wherever_a_test_runs() -> None:
     assert verdicts(MAC, "mps")["math"] == ""
 
 
-def test_a_backend_for_the_cpu_says_why_not_on_a_gpu() -> None:
-    assert "needs cpu tensors" in verdicts(MAC, "mps")["flash_cpu"]
+def test_a_backend_for_gpus_says_why_not_on_the_cpu() -> None:
+    assert "needs cuda tensors" in verdicts(MAC, "cpu")["efficient_cuda"]
 
 
 def test_a_device_that_is_not_usable_has_no_verdicts() -> None:
@@ -30,31 +30,31 @@ def test_a_device_that_is_not_usable_has_no_verdicts() -> None:
 
 
 def test_what_is_not_named_and_cannot_is_left_out() -> None:
-    found = {choice.name for choice in choices(MAC, [Choice("mps")], (), None)}
+    found = {choice.name for choice in choices(MAC, [Choice("cpu")], (), None)}
 
-    assert "math" in found and "flash_cpu" not in found
+    assert "math" in found and "efficient_cuda" not in found
 
 
 def test_what_is_named_and_cannot_stands_there_once() -> None:
-    (choice,) = choices(MAC, [Choice("mps")], ("flash_cpu",), None)
+    (choice,) = choices(MAC, [Choice("cpu"), Choice("mps")], ("efficient_cuda",), None)
 
-    assert choice.device == "mps" and "on mps" in choice.why
+    assert choice.device == "cpu"
+    assert "on cpu" in choice.why and "on mps" in choice.why
 
 
 def test_what_is_asked_for_and_not_marked_is_told() -> None:
-    (choice,) = choices(MAC, [Choice("mps")], ("math",), ("flash_cpu",))
+    (choice,) = choices(MAC, [Choice("cpu")], ("math",), ("efficient_cuda",))
 
-    assert choice.name == "flash_cpu" and choice.why
+    assert choice.name == "efficient_cuda" and choice.why
 
 
 def test_the_chosen_backend_computes_and_no_other() -> None:
     numpy = pytest.importorskip("numpy")
-    chosen = usable(AttentionChoice("flash_cpu", "cpu"))
+    chosen = usable(AttentionChoice("efficient_cuda", "cpu"))
     ones = numpy.ones((1, 1, 4, 8), "float32")
-    apart = numpy.ones((1, 1, 4, 16), "float32")[..., ::2]
 
-    with pytest.raises(NoBackend, match="flash_cpu"):
-        chosen.attend(apart, ones, ones)
+    with pytest.raises(NoBackend, match="efficient_cuda"):
+        chosen.attend(ones, ones, ones)
     assert usable(AttentionChoice("math", "cpu")).attend(ones, ones, ones).shape == ones.shape
 
 

@@ -6,8 +6,8 @@ machine changes, only these ratios are reliable. While one backend is timed, the
 stopped. A round in which threads waited for a CPU is repeated; times that remain unstable are marked with ~
 and not compared. Results are also compared with float64. Exit 1
 if a result is wrong, a backend crashed, or --fail-below applies; exit 3 if unstable times leave
-that open, or if no backend ran for one of the problems. With --device cuda, the peers compute (add --peers),
-and CUDA events measure the time.
+that open, or if no backend ran for one of the problems. With --device cuda, CUDA events measure the
+time; our CUDA backends have not run on a GPU yet.
 
 Examples:
   backends sdpa bench --shape 2,8,1024,64 --peers

@@ -9,7 +9,8 @@ log-sum-exp. Backends are timed in turn, together with multiply-adds that need n
 peak. With --backward, each gradient is compared as well, relative to the largest number in the
 subtraction that it results from, and only the backward pass is timed: five products instead of two.
 Exit 0 if all backends that ran are within their tolerance and the required ones ran, else 1; exit 3 if
-no backend ran for one of the problems. With --device cuda, the peers compute: add --peers.
+no backend ran for one of the problems. Our CUDA backends have not run on a GPU yet: with --device cuda,
+your numbers are the first.
 
 Examples:
   backends sdpa check --shape 2,8,1024,64

@@ -2,8 +2,8 @@
 
 The page has all reasons of all backends, the backend that mlbackends would choose, and torch's choice.
 DEVICE need not be present: its rules are data. The switches of torch.backends apply as they are set
-in this environment. On a GPU, ours are math, which copies to the CPU, and cuDNN's own answer, which is
-asked for and not run. Exit 0 if one of ours supports every problem, else 1.
+in this environment. If one of our CUDA backends supports a problem, that does not mean that it has run
+there: none has run on a GPU yet. Exit 0 if one of ours supports every problem, else 1.
 
 Examples:
   backends sdpa explain --shape 2,8,1024,64

@@ -8,14 +8,16 @@ import contextlib
 import ctypes
 import json
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from mlbackends.model.problem import AttentionProblem, TensorSpec
+from mlbackends.model.problem import AttentionProblem, TensorSpec, contiguous_strides
 from mlbackends_kernels.checking import serving
 
 #: By capability: the multiprocessors of a typical chip, and the most bytes of shared memory of a block.
@@ -39,14 +41,28 @@ _DECLINED = re.compile(r"(?s).*the backend declined: (.*?)(?:; python engines de
 _REASONS = re.compile(r"Reason: (.+?)(?: at: .*)?$", re.MULTILINE)
 
 
+class Graph(NamedTuple):
+    """A graph that cuDNN supports. tensors: the operands and results of a call, by name."""
+
+    graph: Any
+    tensors: dict[str, Any]
+
+
 class Refused(Exception):
     """A graph that cuDNN does not support; the message is cuDNN's."""
 
 
-def check(problem: AttentionProblem, *, backward: bool = False) -> None:
-    """Build the graph of a problem for its device, which need not be present. Raises Refused.
+def attention_graph(
+    problem: AttentionProblem,
+    *,
+    backward: bool = False,
+    handle: Any = None,
+    strides: Mapping[str, tuple[int, ...]] | None = None,
+) -> Graph:
+    """Return the graph of a problem, forward with the log-sum-exp, or backward.
 
-    It is the graph of the forward pass with the log-sum-exp, or that of the backward pass.
+    handle: of its device; None for a device that the problem only describes. strides: of
+    output, logsumexp and grad_out as inputs of the backward pass, contiguous unless given. Raises Refused.
     """
     import cudnn  # type: ignore[import-not-found,unused-ignore]
 
@@ -57,22 +73,29 @@ def check(problem: AttentionProblem, *, backward: bool = False) -> None:
             io_data_type=types[problem.dtype],
             intermediate_data_type=cudnn.data_type.FLOAT,
             compute_data_type=cudnn.data_type.FLOAT,
-            **_described(cudnn, problem),
+            **(_described(cudnn, problem) if handle is None else {"handle": handle}),
         )
+        tensors: dict[str, Any] = {}
 
         def given(name: str, spec: TensorSpec) -> Any:
             missing = 4 - len(spec.shape)
             shape, strides = [1] * missing + [*spec.shape], [0] * missing + [*spec.strides]
-            return graph.tensor(name=name, dim=shape, stride=strides, data_type=types[spec.dtype])
+            tensors[name] = graph.tensor(name=name, dim=shape, stride=strides, data_type=types[spec.dtype])
+            return tensors[name]
 
-        def result(tensor: Any, spec: TensorSpec) -> None:
+        def result(name: str, tensor: Any, spec: TensorSpec) -> None:
             tensor.set_output(True).set_dim([*spec.shape]).set_stride([*spec.strides])
-            tensor.set_data_type(types[spec.dtype])
+            tensors[name] = tensor.set_data_type(types[spec.dtype])
 
         inputs = {name: getattr(problem, name) for name in ("query", "key", "value")}
         query, key, value = (given(name, spec) for name, spec in inputs.items())
         output = TensorSpec(problem.output_shape, problem.dtype)
-        stats = TensorSpec((*output.shape[:-1], 1), "float32")
+        rows = (*output.shape[:-1], 1)
+        stats = TensorSpec(rows, "float32", contiguous_strides(rows))
+
+        def input_of_backward(name: str, spec: TensorSpec) -> Any:
+            return given(name, replace(spec, strides=(strides or {}).get(name, spec.strides)))
+
         options: dict[str, Any] = {
             "attn_scale": problem.head_dim**-0.5 if problem.scale is None else problem.scale
         }
@@ -85,23 +108,26 @@ def check(problem: AttentionProblem, *, backward: bool = False) -> None:
                 q=query,
                 k=key,
                 v=value,
-                o=given("output", output),
-                dO=given("grad_out", output),
-                stats=given("logsumexp", stats),
+                o=input_of_backward("output", output),
+                dO=input_of_backward("grad_out", output),
+                stats=input_of_backward("logsumexp", stats),
                 **options,
             )
-            for spec, gradient in zip(inputs.values(), gradients, strict=True):
-                result(gradient, TensorSpec(spec.shape, spec.dtype))
+            for (name, spec), gradient in zip(inputs.items(), gradients, strict=True):
+                result(f"grad_{name}", gradient, TensorSpec(spec.shape, spec.dtype))
         else:
             attended, sums = graph.sdpa(q=query, k=key, v=value, generate_stats=True, **options)
-            result(attended, output)
-            result(sums, stats)
+            result("output", attended, output)
+            result("logsumexp", sums, stats)
         graph.validate()
         graph.build_operation_graph()
         graph.create_execution_plans([cudnn.heur_mode.A])
         graph.check_support()
+        if handle is not None:
+            graph.build_plans()
     except cudnn.cudnnGraphNotSupportedError as error:
         raise Refused(own_words(str(error))) from error
+    return Graph(graph, tensors)
 
 
 def own_words(message: str) -> str:
@@ -141,7 +167,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     version = _loaded().backend_version_string()
     for backward in (False, True)[: 1 + problem.wants_gradient]:
         try:
-            check(problem, backward=backward)
+            attention_graph(problem, backward=backward)
         except Refused as refused:
             raise serving.Refused(str(refused)) from refused
     return {"version": version}
