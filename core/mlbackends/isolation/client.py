@@ -114,7 +114,7 @@ class Child:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             for number in (signal.SIGTERM, signal.SIGCONT):
                 process.send_signal(number)
-            _wait(process, EXIT_SECONDS)
+            process.wait(EXIT_SECONDS)
             return
         kill_group(process)
 
@@ -258,16 +258,3 @@ def _send_alone(request: Request) -> list[Reply]:
 def _start(module: str, **streams: Any) -> subprocess.Popen[bytes]:
     """Start a child of ours with Python code. Raises OSError."""
     return start_group(python_command(module), environment(trusting=True), **streams)
-
-
-def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """Wait for a process; `subprocess` alone sleeps up to twice as long. Raises TimeoutExpired."""
-    if hasattr(os, "pidfd_open"):
-        with contextlib.suppress(OSError):  # before Linux 5.3
-            handle, poller = os.pidfd_open(process.pid), select.poll()
-            poller.register(handle, select.POLLIN)
-            start = time.monotonic()
-            poller.poll(seconds * 1000)
-            os.close(handle)
-            seconds = max(0.0, seconds - time.monotonic() + start)
-    process.wait(timeout=seconds)

@@ -11,7 +11,6 @@ import contextlib
 import os
 import select
 import signal
-import time
 from collections import deque
 from collections.abc import Iterable
 
@@ -28,7 +27,6 @@ from mlbackends.isolation.process import (
     kill,
     kill_orphans,
     prctl,
-    process_status,
     read_some,
     reap,
 )
@@ -46,7 +44,6 @@ def main() -> None:
         with contextlib.suppress(OSError, ValueError):  # two real-time signals are the C library's
             signal.signal(number, signal.SIG_DFL)
     prctl(DUMPABLE, 0)
-    asker, watcher = os.getppid(), _start_watcher(output)
     server = _Server(output)
     # Not SIGKILL: the processes below are to end with us, and their daemons too.
     prctl(SEND_ON_PARENTS_DEATH, signal.SIGTERM)
@@ -56,50 +53,8 @@ def main() -> None:
     except (_Stopped, BrokenPipeError):
         pass
     finally:
-        if watcher:
-            kill(watcher)
-            reap(watcher)
         server.end()
-        if os.getppid() == asker:
-            _wake(asker)
         os._exit(0)
-
-
-def _start_watcher(output: int) -> int:
-    """Fork a process that wakes us and who asks while libraries may stop them; return its number, or 0."""
-    both = (os.getpid(), os.getppid())
-    try:
-        pid = os.fork()
-    except OSError:
-        return 0
-    if pid:
-        return pid
-    try:
-        prctl(SEND_ON_PARENTS_DEATH, signal.SIGKILL)
-        for descriptor in (0, 1, 2, output):
-            os.close(descriptor)
-        stopped: set[int] = set()
-        while os.getppid() == both[0]:
-            time.sleep(WAKE)
-            before, stopped = stopped, {pid for pid in both if process_status(pid)[:1] == ["T"]}
-            for process in before & stopped:
-                _wake(process)
-    finally:
-        os._exit(0)
-
-
-def _wake(pid: int) -> None:
-    """Let a stopped process go on, and discard what is to stop it; not where its user did it.
-
-    Then a shell has taken the terminal from it.
-    """
-    state, _, group, _, _, foreground, *_ = process_status(pid) or ["gone"] * 6
-    if state != "gone" and (state != "T" or foreground in ("-1", group)):
-        os.kill(pid, signal.SIGCONT)
-
-
-#: Seconds between two looks whether a library has stopped a process of ours.
-WAKE = 0.2
 
 
 class _Stopped(Exception):

@@ -68,11 +68,6 @@ static int pipe_of_parent(int number) {
 }
 """
 
-GRANDPARENT = """#include <stdio.h>
-#include <unistd.h>
-static int grandparent(void) { char path[64]; int pid = 1; sprintf(path, "/proc/%d/stat", getppid());
- FILE *file = fopen(path, "r"); fscanf(file, "%*d (%*[^)]) %*c %d", &pid); return pid; }
-int fake_version(void) {"""
 GOOD = "int fake_version(void) { return 7; } void fake_use(void) {}"
 SOURCES = {
     "good": GOOD,
@@ -108,8 +103,6 @@ SOURCES = {
     " if (fork() == 0) setsid(); for (;;) pause(); }",
     "kills_its_parent": "#include <signal.h>\n#include <unistd.h>\nint fake_version(void) {"
     " kill(getppid(), SIGKILL); for (;;) pause(); }",
-    "stops_its_parent": "#include <signal.h>\n#include <unistd.h>\nint fake_version(void) {"
-    " kill(getppid(), SIGSTOP); return 7; } void fake_use(void) {}",
     "writes_to_its_parent": f"#include <string.h>\n{PIPE_OF_PARENT}int fake_version(void) {{"
     ' const char *said = "\\xff\\xfe{\\n{\\"id\\":0,\\"presence\\":\\"usable\\"}\\n0123456789abcdef{\\"id\\":0}\\nno end";'
     " for (int i = 0; i < 64; ++i) { int there = pipe_of_parent(i); if (there >= 0) write(there, said, strlen(said)); }"
@@ -119,9 +112,6 @@ SOURCES = {
     " int there = pipe_of_parent(i); if (there >= 0) { write(there, much, sizeof much); close(there); } } }",
     "counts_what_it_can_open": f"{PIPE_OF_PARENT}int fake_version(void) {{ int count = 0;"
     " for (int i = 0; i < 64; ++i) count += pipe_of_parent(i) >= 0; return count; } void fake_use(void) {}",
-    "stops_its_grandparent": f"#include <signal.h>\n{GRANDPARENT} kill(grandparent(), SIGSTOP); return 7; }} void fake_use(void) {{}}",
-    "stops_both": f"#include <signal.h>\n{GRANDPARENT} int who = grandparent(); kill(getppid(), SIGSTOP); kill(who, SIGSTOP);"
-    " return 7; } void fake_use(void) {}",
     "stops_itself": "#include <signal.h>\nint fake_version(void) { raise(SIGSTOP); return 7; }",
     "closes_everything_and_hangs": "#include <unistd.h>\nint fake_version(void) {"
     " for (int i = 0; i < 256; ++i) close(i); for (;;) pause(); }",
@@ -447,18 +437,6 @@ def test_a_process_whose_parent_was_killed_before_it_began_opens_nothing(
     assert (reply.reason.code, rest) == ("exited", None)
 
 
-def test_a_library_that_stops_its_parent_costs_the_others_nothing(
-    fake_probe: Callable[..., Path],
-) -> None:
-    fake_probe("good", "hangs_when_opened", "stops_its_parent")
-
-    assert outcomes(asked(timeout=3.0)) == {
-        "good": ("usable", ""),
-        "hangs_when_opened": ("found", "timed-out"),
-        "stops_its_parent": ("usable", ""),
-    }
-
-
 def test_what_a_library_writes_into_its_parents_descriptors_is_no_answer(
     fake_probe: Callable[..., Path],
 ) -> None:
@@ -499,30 +477,6 @@ def test_a_library_without_special_rights_opens_no_descriptor_of_its_parent(
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     assert (done.stdout, done.stderr) == ("0\n", "")
-
-
-@pytest.mark.parametrize("name", ["stops_its_grandparent", "stops_both"])
-def test_a_library_that_stops_who_asks_delays_it(
-    fake_probe: Callable[..., Path], tmp_path: Path, name: str
-) -> None:
-    fake_probe("good", name)
-    program = textwrap.dedent(f"""
-        import sys; sys.path.insert(0, {str(tmp_path / "site")!r})
-        from mlbackends.survey import survey
-        print(*(each.presence for each in survey(("fake",)).probes["fake"].libraries))
-    """)
-
-    # A session of its own has no terminal, by which its user could have stopped it.
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        start_new_session=True,
-        check=False,
-    )
-
-    assert (done.stdout, done.stderr) == ("usable usable\n", "")
 
 
 @pytest.mark.usefixtures("way")
