@@ -1,28 +1,29 @@
 """Compressed logs, recognised by their first bytes, not by their names: gzip, xz, bzip2, zstd.
 
 A log that was cut off, as by a full disk, or damaged within, gives what was unpacked before; `Damaged`
-is raised behind it.
+is raised behind it. What no packer wrote behind an xz or bzip2 log is passed over.
 Pieces stay small whatever was packed: a megabyte of one zstd block can hold gigabytes of zeros.
 """
 
 import importlib
+import io
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mlbackends.base.errors import BadInput
 
 _PIECE = 1 << 18
-#: Bytes unpacked at once: what an engine unpacked is lost if it then meets damage.
-_STEP = 256
 _MAGIC = {"gzip": b"\x1f\x8b", "xz": b"\xfd7zXZ\x00", "bzip2": b"BZh", "zstd": b"\x28\xb5\x2f\xfd"}
 MAGIC_LENGTH = 6
-#: Modules that a Python may lack, with their engine and its error.
+_PACKAGE = "compression" if sys.version_info >= (3, 14) else "backports"
+#: The module of each kind, its class of files and its error.
 _MODULES = {
-    "xz": ("lzma", "LZMADecompressor", "LZMAError"),
-    "bzip2": ("bz2", "BZ2Decompressor", "OSError"),
+    "gzip": ("gzip", "GzipFile", "BadGzipFile"),
+    "xz": ("lzma", "LZMAFile", "LZMAError"),
+    "bzip2": ("bz2", "BZ2File", ""),
+    "zstd": (f"{_PACKAGE}.zstd", "ZstdFile", "ZstdError"),
 }
 
 
@@ -38,88 +39,43 @@ def compression(start: bytes) -> str:
 def decompressed(kind: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the content; files that were put one behind the other are one content.
 
-    Raises BadInput for zstd where neither Python (3.14) nor the package backports.zstd can read it.
+    Raises BadInput where this Python has no module for it: zstd is in Python 3.14, or in backports.zstd.
     """
-    new, error = _engine(kind)
-    errors = (error, OSError, EOFError, ValueError)
-    step = _PIECE if kind == "gzip" else _STEP
-    engine = None
-    gathered: list[bytes] = []
+    module_name, opened, error = _MODULES[kind]
     try:
-        for chunk in chunks:
-            while chunk or not (engine is None or engine.eof or engine.needs_input):
-                if engine is None or engine.eof:
-                    engine = new()
-                gathered.append(engine.decompress(chunk, step))
-                size = len(gathered[0])
-                while size < _PIECE and not (engine.eof or engine.needs_input):
-                    gathered.append(engine.decompress(b"", step))
-                    size += len(gathered[-1])
-                chunk = engine.unused_data if engine.eof else b""
-                yield b"".join(gathered)
-                gathered.clear()
-    except errors as problem:
-        yield b"".join(gathered)
-        raise Damaged(f"the {kind} data is damaged: {problem}") from None
-    if engine is not None and not engine.eof:
-        raise Damaged(f"the {kind} data ends too early")
-
-
-def _engine(kind: str) -> tuple[Callable[[], Any], type[Exception]]:
-    """Return what makes a decompressor of a kind, and the error that it raises."""
-    if kind == "gzip":
-        return _Inflater, zlib.error
-    if kind in _MODULES:
-        module, engine, error = _MODULES[kind]
-        try:
-            found = importlib.import_module(module)
-        except ImportError:
-            raise BadInput(
-                f"the log is compressed by {kind}, which this Python was built without",
-                f"unpack it: {kind} -dc FILE | backends trace show -",
-            ) from None
-        return getattr(found, engine), getattr(found, error, OSError)
-    try:
-        package = "compression" if sys.version_info >= (3, 14) else "backports"
-        zstd = importlib.import_module(f"{package}.zstd")
+        module: Any = importlib.import_module(module_name)
     except ImportError:
+        why, hint = f"{kind}, which this Python was built without", "unpack it"
+        if kind == "zstd":
+            why = "zstd, which Python can read since 3.14"
+            hint = "pip install backports.zstd, or unpack it"
         raise BadInput(
-            "the log is compressed by zstd, which Python can read since 3.14",
-            "pip install backports.zstd, or unpack it: zstd -dc FILE | backends trace show -",
+            f"the log is compressed by {why}", f"{hint}: {kind} -dc FILE | backends trace show -"
         ) from None
-    return zstd.ZstdDecompressor, zstd.ZstdError
+    errors = (getattr(module, error, OSError), zlib.error, OSError, ValueError)
+    source = io.BufferedReader(_Chunks(chunks))
+    file = module.GzipFile(fileobj=source) if kind == "gzip" else getattr(module, opened)(source)
+    try:
+        while piece := file.read1(_PIECE):
+            yield piece
+    except EOFError:
+        raise Damaged(f"the {kind} data ends too early") from None
+    except errors as problem:
+        raise Damaged(f"the {kind} data is damaged: {problem}") from None
 
 
-class _Inflater:
-    """zlib's decompressor with the interface of the others. It can be copied, and so loses nothing."""
+class _Chunks(io.RawIOBase):
+    """Pieces of bytes as a file."""
 
-    def __init__(self) -> None:
-        self._engine = zlib.decompressobj(31)
-        self._unread = b""
-        self._error: zlib.error | None = None
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = filter(None, chunks)
+        self._left = b""
 
-    eof = property(lambda self: self._engine.eof)
-    needs_input = property(lambda self: not self._unread and self._error is None)
-    # Tapes and block devices pad with zeros.
-    unused_data = property(lambda self: self._engine.unused_data.lstrip(b"\0"))
+    def readable(self) -> bool:
+        return True
 
-    def decompress(self, data: bytes, limit: int) -> bytes:
-        """Return at most `limit` bytes; the rest of the data is kept.
-
-        Where the data is damaged, return what it gives before; the next call raises the error.
-        """
-        if self._error is not None:
-            raise self._error
-        before = self._engine.copy()
-        data = self._unread + data
-        try:
-            result = self._engine.decompress(data, limit)
-        except zlib.error as error:
-            self._error = error
-            found = bytearray()
-            with suppress(zlib.error):
-                for at in range(len(data)):
-                    found += before.decompress(data[at : at + 1])
-            return bytes(found)
-        self._unread = self._engine.unconsumed_tail
-        return result
+    def readinto(self, buffer: Any) -> int:
+        self._left = self._left or next(self._chunks, b"")
+        size = min(len(buffer), len(self._left))
+        buffer[:size], self._left = self._left[:size], self._left[size:]
+        return size

@@ -95,11 +95,11 @@ def test_what_stands_before_damage_comes_out(kind: str, size: int, part: float) 
     found, reason = unpacked(kind, damaged, size)
     assert text.startswith(whole)
     assert len(whole) > len(text) * (part - 0.25)
-    assert found.startswith(whole[:-256])
+    assert found.startswith(whole[: -(1 << 17)])
     assert f"the {kind} data is damaged" in reason
 
 
-@pytest.mark.parametrize("kind", [*PACKERS, "zstd"])
+@pytest.mark.parametrize("kind", ["gzip", "zstd"])
 def test_what_no_packer_wrote_behind_a_log_costs_nothing_of_it(kind: str) -> None:
     found, reason = unpacked(kind, packer(kind)(TEXT) + b"garbage" * 9, 1 << 17)
     assert found == TEXT
