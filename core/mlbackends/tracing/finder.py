@@ -32,13 +32,13 @@ Found = Iterator[Finding]
 
 
 class Sum:
-    """How many calls there were, their time, and the first `most` different lines of them."""
+    """How many calls there were, their time, and a line of each of the first `most` different ones."""
 
     def __init__(self, most: int = 2) -> None:
         self.count = 0
         self.total_ns = 0.0
         self._most = most
-        self._lines: dict[str, None] = {}
+        self._lines: dict[str, str] = {}
         self._rows: list[tuple[float, str]] = []
 
     def add(self, record: Record, count: int, total_ns: float) -> None:
@@ -46,7 +46,7 @@ class Sum:
         self.count += count
         self.total_ns += total_ns
         if len(self._lines) < self._most:
-            self._lines[shown(record)] = None
+            self._lines.setdefault(record.key or record.raw, shown(record))
 
     def add_calls(self, calls: "Calls", about: str, count: int = 0, total_ns: float = 0.0) -> None:
         """Add equal calls, with a row about them. count, total_ns: or some of them."""
@@ -57,22 +57,19 @@ class Sum:
     @property
     def lines(self) -> tuple[str, ...]:
         """The rows of the calls that took longest, and the lines, each once."""
-        return (*(row for _, row in sorted(self._rows)[:_MOST_ROWS]), *self._lines)
+        return (*(row for _, row in sorted(self._rows)[:_MOST_ROWS]), *self._lines.values())
 
 
 class Calls:
     """Equal calls of one run of a process. first, later: the times of the first ones, and of the others.
 
-    First are the first call, what began before it ended and so waited for the same, and the first call
-    of each other thread. record: one of them; longest: the record of the longest first call. threads:
-    those that called. pool: how many threads each call may use; 0 where that is not known.
+    First is the first call of each thread. record: one of them; longest: the record of the longest first
+    call. threads: those that called. pool: how many threads each call may use; 0 where that is not known.
     """
 
-    __slots__ = ("_end_ns", "first", "later", "longest", "pool", "record", "threads", "untimed")
+    __slots__ = ("first", "later", "longest", "pool", "record", "threads", "untimed")
 
     def __init__(self, record: Call, pool: int) -> None:
-        start = record.start_ns
-        self._end_ns = -inf if start is None else start + (record.duration_ns or 0.0)
         self.threads: set[int | None] = set()
         self.first, self.later = Tally(), Tally()
         self.record, self.pool = record, pool
@@ -85,8 +82,7 @@ class Calls:
         if duration is None:
             self.untimed += 1
             return
-        is_early = record.start_ns is not None and record.start_ns < self._end_ns
-        if record.thread in self.threads and not is_early:
+        if record.thread in self.threads:
             self.later.add_many(1, (duration,))
             return
         self.threads.add(record.thread)
@@ -160,7 +156,7 @@ class Calls:
 class Finder:
     """Looks for one thing. Its name is the finding's code, the first paragraph of its docstring describes it.
 
-    Some add calls up by `key`; others override `add`, `add_more`, `take` or `follow`, or look at `calls`.
+    Some add calls up by `key`; others override `add`, `add_many`, `take` or `follow`, or look at `calls`.
     machine: the one that the trace is of, where that is known.
     WANTS: of KINDS, those that it is given; asking each of a million records twenty times costs.
     WHY, ACTION: those of its findings; TEXTS: these and others, as in findings/texts.toml. LINES: example
@@ -205,7 +201,7 @@ class Finder:
         """Take in one record."""
         self.take(record, 1, record.duration_ns or 0.0)
 
-    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
+    def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
         """Take in calls that are equal to one that was added; start_ns is that of the last."""
         self.take(record, count, sum(durations))
 

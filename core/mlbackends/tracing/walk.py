@@ -7,7 +7,6 @@ each call, in order, offer `follow`; the others get sums.
 
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from math import inf
 from typing import Any
 
 from msgspec import structs
@@ -41,68 +40,36 @@ Follower = Callable[[bytes, int, float | None, int | None], None]
 #: Different calls that are remembered; then the sums are handed out and all begins anew.
 _MOST_CALLS = 60_000
 _NEWLINE = ord("\n")
-#: How many different lines of equal calls become records behind the first; no finding shows more.
-#:
-#: Behind this many different calls only the first of each: these have shown enough.
-_SHOWN_LINES, _MOST_SHOWN_CALLS = 4, 1000
 
 
 class _Repeats:
-    """Equal calls from one place.
+    """Later calls that are equal to one from the same place: their times, and the start of the last."""
 
-    show, lines: who gets the first different lines as records, and those that were shown; None once they
-    were enough. end_ns: calls that began before it overlap with the first, and are shown. later, every:
-    the followers of what is not shown, and of all. shown, durations: the times of what was shown and of
-    the rest. untimed: the number of lines without a time. start_ns: of the last call.
-    """
+    __slots__ = ("durations", "followers", "record", "start_ns", "untimed")
 
-    __slots__ = (
-        *("durations", "end_ns", "every", "later", "lines", "record", "show", "shown", "start_ns"),
-        "untimed",
-    )
-
-    def __init__(self, record: Record, every: Sequence[Follower]) -> None:
-        self.record = record
-        self.every = every
-        self.later: Sequence[Follower] = ()
-        self.show: Sequence[Callable[[Record], None]] = ()
-        self.lines: set[bytes] | None = None
-        self.end_ns = -inf
-        self.shown, self.durations = array("d"), array("d")
+    def __init__(self, record: Record, followers: Sequence[Follower]) -> None:
+        self.record, self.followers = record, followers
+        self.durations = array("d")
         self.untimed = 0
         self.start_ns = record.start_ns
 
     def take(self, line: bytes, number: int, duration: float | None, start: int | None) -> None:
         """Take in a call."""
         self.start_ns = start
-        is_shown = start is not None and start < self.end_ns
-        if self.lines is not None and line not in self.lines:
-            is_shown = True
-            self.lines.add(line)
-            if len(self.lines) >= _SHOWN_LINES:
-                self.lines = None
         if duration is None:
             self.untimed += 1
-        elif is_shown:
-            self.shown.append(duration)
-            record = repeated(self.record, line, number, duration, start)
-            for add in self.show:
-                add(record)
         else:
             self.durations.append(duration)
-            for follow in self.later:
-                follow(line, number, duration, start)
-        for follow in self.every:
+        for follow in self.followers:
             follow(line, number, duration, start)
 
 
 class Walk:
     """Walks through logs and gives what is in them to collectors, such as those of views.
 
-    Each has `add(record)`. Equal calls come as sums when the walk ends: by `add_many(record, count,
-    durations)` all but the first, where the order does not matter; by `add_more` all but the first few
-    different ones. `follow(record)` returns a Follower for the calls that equal a record, or None. A
-    collector without these methods gets a record for each call.
+    Each has `add(record)`. By `add_many(record, count, durations)` all calls but the first that are equal
+    come as sums when the walk ends, with the start of the last. `follow(record)` returns a Follower for
+    them, or None, where their order matters. A collector without these methods gets a record for each call.
 
     is_chosen: which records are counted; equal calls from one place have equal answers.
     lines, unreadable: the number of lines of libraries, and of those that could not be read. texts: the
@@ -113,18 +80,14 @@ class Walk:
         self, collectors: Sequence[Any], is_chosen: Callable[[Record], bool] = lambda _: True
     ) -> None:
         self.lines = self.unreadable = self.texts = 0
+        self._collectors = collectors
         self._adders = [collector.add for collector in collectors]
-        self._ordered = [collector for collector in collectors if hasattr(collector, "add_more")]
-        self._others = [collector for collector in collectors if not hasattr(collector, "add_more")]
-        self._adders_of_all = [
-            collector.add_many for collector in collectors if hasattr(collector, "add_many")
-        ]
+        self._summers = [collector.add_many for collector in collectors if hasattr(collector, "add_many")]
         self._is_chosen = is_chosen
         self._log = ""
         self._places: dict[bytes, dict[Hashable, Callable[..., None]]] = {b"": {}}
         self._repeats: list[_Repeats] = []
         self._count = 0
-        self._ends: dict[tuple[str, int | None, str], float] = {}
 
     def add(self, chunks: Iterable[bytes], log: str = "") -> None:
         """Walk through a log, as UTF-8 in pieces cut anywhere. log: see `reader.records`."""
@@ -147,13 +110,10 @@ class Walk:
     def finish(self) -> None:
         """Hand out the sums, and begin anew."""
         for repeats in self._repeats:
-            rest, untimed = repeats.durations, repeats.untimed
-            every = repeats.shown + rest
+            count = len(repeats.durations) + repeats.untimed
             last = structs.replace(repeats.record, start_ns=repeats.start_ns)
-            for add_many in self._adders_of_all if every or untimed else ():
-                add_many(last, len(every) + untimed, every)
-            for collector in self._ordered if rest or untimed else ():
-                collector.add_more(last, len(rest) + untimed, rest)
+            for add_many in self._summers if count else ():
+                add_many(last, count, repeats.durations)
         self._repeats.clear()
         self._count = 0
         known = self._places[b""]
@@ -195,23 +155,11 @@ class Walk:
         """Return what takes in lines that are equal to one that was added."""
         if not self._is_chosen(record):
             return lambda *_: None
-        later, every = (
-            [follower for collector in collectors if (follower := _follower(collector, record))]
-            for collectors in (self._ordered, self._others)
-        )
-        if len(every) == 1 and not self._ordered and not self._adders_of_all:
-            return every[0]
-        repeats = _Repeats(record, every)
+        followers = [found for collector in self._collectors if (found := _follower(collector, record))]
+        if len(followers) == 1 and not self._summers:
+            return followers[0]
+        repeats = _Repeats(record, followers)
         self._repeats.append(repeats)
-        if isinstance(record, Call) and self._ordered and record.duration_ns is not None:
-            repeats.later = later
-            repeats.show = [collector.add for collector in self._ordered]
-            repeats.end_ns = self._ends[_call_key(record)]
-            if len(self._repeats) < _MOST_SHOWN_CALLS:
-                repeats.lines = set()
-        elif not every and record.duration_ns is not None:
-            append = repeats.durations.append
-            return lambda _, __, duration, ___: append(duration)
         return repeats.take
 
     def _read(self, line: bytes, number: int) -> list[AnyRecord]:
@@ -225,13 +173,8 @@ class Walk:
                 continue
             if isinstance(record, Header):
                 self.finish()  # a process begins, and all of its calls are first calls
-                self._ends.clear()
             self.lines += 1
             self.unreadable += isinstance(record, Malformed)
-            if self._ordered and isinstance(record, Call) and record.duration_ns is not None:
-                start = record.start_ns
-                end = -inf if start is None else start + record.duration_ns
-                self._ends.setdefault(_call_key(record), end)
             if self._is_chosen(record):
                 for add in self._adders:
                     add(record)
@@ -242,7 +185,7 @@ def _follower(collector: Any, record: Record) -> Follower | None:
     if hasattr(collector, "follow"):
         found: Follower | None = collector.follow(record)
         return found
-    if hasattr(collector, "add_many") or hasattr(collector, "add_more"):
+    if hasattr(collector, "add_many"):
         return None
     return lambda *call: collector.add(repeated(record, *call))
 
@@ -281,7 +224,3 @@ def repeated(
         start_ns=start_ns,
         clock="" if start_ns is None else "epoch",
     )
-
-
-def _call_key(record: Record) -> tuple[str, int | None, str]:
-    return record.source, record.process, record.key

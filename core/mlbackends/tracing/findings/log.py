@@ -112,7 +112,7 @@ class DoubleCounting(Finder):
             if record.executed:
                 self._nested.add(record, 1, 0.0)
 
-    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
+    def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
         self._groups.add_many(record, count, durations)
 
     def result(self) -> Found:

@@ -170,7 +170,7 @@ class ConcurrentCallers(Finder):
         self.take(record, 1, 0.0)
         self._span(record, 1, (record.duration_ns or 0.0,))
 
-    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
+    def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
         self._span(record, count, durations or (0.0,))
 
     def _span(self, record: Record, count: int, durations: Sequence[float]) -> None:

@@ -38,7 +38,7 @@ class _Trace(Groups):
             is_own = record.duration_ns == durations[0]
             self._times.add(record if is_own else structs.replace(record, duration_ns=durations[0]))
             if len(durations) > 1:
-                self._times.add_more(record, len(durations) - 1, durations[1:])
+                self._times.add_many(record, len(durations) - 1, durations[1:])
 
     @property
     def unsteady(self) -> str:

@@ -60,8 +60,8 @@ class Collector:
         for add in self._adders[_kind(record)]:
             add(record)
 
-    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
-        """Take in calls of one thread that are equal to one that was added, and began after it ended."""
+    def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        """Take in calls of one thread that are equal to one that was added."""
         if record.counted:
             self._count += count
             self._total_ns += sum(durations)
@@ -69,7 +69,7 @@ class Collector:
             calls.later.add_many(len(durations), durations)
             calls.untimed += count - len(durations)
         for finder in self._by_kind[_kind(record)]:
-            finder.add_more(record, count, durations)
+            finder.add_many(record, count, durations)
 
     def _key(self, record: Record) -> tuple[str, int | None, int, str]:
         """Return what equal calls share: a header begins another run of its library."""

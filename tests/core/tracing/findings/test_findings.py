@@ -231,12 +231,6 @@ def test_the_first_calls_of_all_threads_are_told_together() -> None:
     assert "3 first calls took" in finding.seen
 
 
-def test_what_began_while_the_first_call_ran_is_a_first_call() -> None:
-    starts = (0, 1, 20, 21, 22)
-    calls = [run(milliseconds=12 if start < 12 else 1, start_ns=start * 1_000_000) for start in starts]
-    assert one("first-calls", *calls).count == 2
-
-
 # ---- precision -------------------------------------------------------------------------------
 
 BF16 = "src:bf16::blocked:ab::f0 wei:bf16::blocked:ab::f0 dst:bf16::blocked:ab::f0"
