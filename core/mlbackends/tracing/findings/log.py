@@ -1,12 +1,11 @@
-"""What the lines themselves reveal: unreadable ones, complaints, several runs, time that is there twice."""
+"""What the lines themselves reveal: unreadable ones, complaints, several runs."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 
 from mlbackends.base.errors import counted
 from mlbackends.model.trace import Call, Check, Header, Malformed, Message, Record
 from mlbackends.tracing import LIBRARIES
-from mlbackends.tracing.finder import Finder, Found, Sum, percent, took
-from mlbackends.tracing.groups import Groups
+from mlbackends.tracing.finder import Finder, Found, percent, took
 
 #: Different complaints, and versions, that are kept.
 _MOST_COMPLAINTS, _MOST_VERSIONS = 10_000, 100
@@ -14,7 +13,6 @@ _SHORT_NS = 50_000
 _LEAST_CALLS = 100
 #: The approximate cost of printing a line: 3 to 4 us in oneDNN, 10 to 16 in MKL, which opens its file.
 _LINE_NS = {"onednn": 4_000, "mkl": 12_000}
-_CREATIONS = frozenset({"primitive creations", "graph compilations"})
 
 
 class UnreadableLines(Finder):
@@ -95,38 +93,6 @@ class SeveralVersions(Finder):
                     evidence=self.lines_of(*versions.values())[:6],
                     count=len(versions),
                 )
-
-
-class DoubleCounting(Finder):
-    """Lines whose time is also in other lines: they are in no total."""
-
-    WANTS = frozenset(("uncounted",))
-
-    def begin(self) -> None:
-        self._groups = Groups(())
-        self._nested = Sum(3)
-
-    def add(self, record: Record) -> None:
-        if isinstance(record, Call):
-            self._groups.add(record)
-            if record.executed:
-                self._nested.add(record, 1, 0.0)
-
-    def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
-        self._groups.add_many(record, count, durations)
-
-    def result(self) -> Found:
-        left = [part for part in self._groups.uncounted() if part.reason not in _CREATIONS]
-        total = sum(part.total_ns for part in left)
-        sums = (f"{part.reason}: {counted(part.count, 'line')}, {took(part.total_ns)}" for part in left)
-        if left:
-            yield self.finding(
-                "note",
-                f"{took(total)} in nested or enclosing lines is not counted",
-                evidence=(*sums, *self._nested.lines),
-                count=sum(part.count for part in left),
-                total_ns=total,
-            )
 
 
 class TracingOverhead(Finder):

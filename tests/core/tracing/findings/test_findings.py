@@ -281,14 +281,6 @@ def test_lines_that_could_not_be_read_are_told() -> None:
     assert (finding.count, finding.evidence) == (1, ("onednn_verbose,v1,prim",))
 
 
-def test_nested_time_is_told_as_left_out() -> None:
-    nested = run(event="create_nested:cache_miss", milliseconds=2)
-    finding = one("double-counting", run(), nested)
-    assert finding.evidence[0].startswith("nested primitive creations: 1 line, ")
-    assert (finding.count, finding.total_ns) == (1, 2e6)
-    assert not found("double-counting", run(), run(event="create:cache_miss"))
-
-
 MADE = run(event="create:cache_miss")
 
 

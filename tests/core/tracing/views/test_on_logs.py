@@ -19,28 +19,25 @@ WANTED: dict[str, dict[str, Any]] = {name: {} for name in registry.names(REGISTR
 
 FOUND = {
     "frameworks-tf-jax-openvino-mxnet.log": {"f32-as-bf16", "reorder-share", "several-versions"},
-    "mkl-2019-to-2025-versions.log": {"several-versions", "generic-mkl-kernel", "double-counting"},
+    "mkl-2019-to-2025-versions.log": {"several-versions", "generic-mkl-kernel"},
     "mkl-2026.2-blas-lapack-fft.log": {
         "library-errors",
         "first-calls",
         "generic-mkl-kernel",
-        "double-counting",
     },
     "mkl-2026.2-variants.log": {"library-errors", "generic-mkl-kernel", "mkl-cbwr"},
     "onednn-2.0-to-3.6-versions.log": {"reorder-share", "several-versions"},
-    "onednn-3.13-graph-sdpa.log": {"library-errors", "double-counting"},
+    "onednn-3.13-graph-sdpa.log": {"library-errors"},
     "onednn-3.6-filter-check-dispatch-errors.log": {
         "library-errors",
         "several-versions",
-        "double-counting",
     },
-    "torch-2.13-mkl.log": {"generic-mkl-kernel", "double-counting"},
+    "torch-2.13-mkl.log": {"generic-mkl-kernel"},
     "torch-2.13-onednn-all-timestamp.log": {"reorder-share", "library-errors"},
     "torch-2.13-onednn-level2.log": {
         "f32-as-bf16",
         "reorder-share",
         "reference-implementation",
-        "double-counting",
     },
 }
 LONGEST = {
