@@ -12,7 +12,6 @@ Terminal colours may surround or interrupt a line, as with `docker compose` and 
 """
 
 import re
-from bisect import bisect_left, bisect_right
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -93,22 +92,3 @@ _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\([0-2AB])")
 def plain(text: bytes) -> bytes:
     """Return the text without sequences that colour it or move the cursor."""
     return _SEQUENCE.sub(b"", text) if _ESCAPE in text else text
-
-
-class Coloured:
-    """A text whose parts are addressed by their offsets without colours, from left to right."""
-
-    def __init__(self, text: bytes) -> None:
-        self._text = text
-        self._places: list[int] = []
-        self._shifts = [0]
-        self._passed = 0
-        for sequence in _SEQUENCE.finditer(text):
-            self._places.append(sequence.start() - self._shifts[-1])
-            self._shifts.append(self._shifts[-1] + len(sequence[0]))
-
-    def part(self, start: int, end: int) -> bytes:
-        """Return the text between two offsets that ignore colours, with the colours at its ends."""
-        first = max(self._passed, bisect_left(self._places, start))
-        self._passed = bisect_right(self._places, end)
-        return self._text[start + self._shifts[first] : end + self._shifts[self._passed]]

@@ -7,8 +7,8 @@ end becomes a record: text that mentions markers is text. A line that begins wit
 match is `Malformed`, and so is a truncated last line. Program text right behind a call is text as far
 as it can be distinguished from the call's own numbers.
 
-Colours around and in a line of a library are dropped, like the line's end.
-Program text comes out byte for byte: the `raw` of all Text records, one behind the other.
+Colours are dropped everywhere, and the end of a library's line; else the program's text comes out byte
+for byte: the `raw` of all Text records, one behind the other.
 
 Most lines of a log are calls that came before with another time. The tracer cuts a line to what
 repeats, its key; only the first line of each key is read with the grammar.
@@ -26,7 +26,7 @@ from msgspec import structs
 
 from mlbackends.base.registry import load, names
 from mlbackends.model.trace import AnyRecord, Call, Malformed, Text
-from mlbackends.tracing.prefixes import NO_PREFIX, Coloured, Prefix, plain, prefix
+from mlbackends.tracing.prefixes import NO_PREFIX, Prefix, plain, prefix
 from mlbackends.tracing.sources import Source, joined_source
 
 FORMATS = "mlbackends.tracing.formats"
@@ -105,24 +105,6 @@ def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield rest
 
 
-def line_records(line: bytes, number: int = 0) -> Iterator[AnyRecord]:
-    """Yield what one line holds: text, records, or text and then a record.
-
-    The colours in a line with a prefix are the launcher's, and no part of a record.
-    """
-    if (bare := plain(line)) == line:
-        yield from _line_records(line, number)
-        return
-    at = 0
-    coloured = Coloured(line)
-    for record in _line_records(bare, number):
-        raw = record.raw.encode("utf-8", "surrogateescape")
-        at = bare.find(raw, at) + len(raw)
-        if isinstance(record, Text):
-            structs.force_setattr(record, "raw", _text(coloured.part(at - len(raw), at)))
-        yield record
-
-
 def parsed(tracer: Any, line: bytes) -> AnyRecord | None:
     """Return the record of a whole line, from its marker on and without its end; None if it is none."""
     cut: Cut | None = tracer.cut(line)
@@ -165,8 +147,12 @@ def record_length(line: bytes) -> int:
     return len(split[0].raw.encode("utf-8", "surrogateescape")) if split else 0
 
 
-def _line_records(line: bytes, number: int) -> Iterator[AnyRecord]:
-    """Yield what a line holds. Each byte is read but a few times, however many records share a line."""
+def line_records(line: bytes, number: int = 0) -> Iterator[AnyRecord]:
+    """Yield what a line holds: text, records, or text and then a record.
+
+    Each byte is read but a few times, however many records share a line.
+    """
+    line = plain(line)
     tracer = tracers().get(line[:MARK_LENGTH])
     if tracer is not None and line.endswith(b"\n"):
         record = parsed(tracer[1], line.rstrip(b"\r\n"))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.tracing.prefixes import Coloured, Prefix, plain, prefix
+from mlbackends.tracing.prefixes import Prefix, plain, prefix
 
 LAUNCHERS = [
     ("[rank0]: ", "rank0"),
@@ -66,27 +66,3 @@ def test_nothing_raises(text: bytes) -> None:
 )
 def test_a_text_without_its_colours(text: bytes, bare: bytes) -> None:
     assert plain(text) == bare
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "said"),
-    [
-        (0, 0, b"\x1b[1m"),
-        (0, 1, b"\x1b[1ma"),
-        (0, 2, b"\x1b[1mab\x1b[0m"),
-        (0, 3, b"\x1b[1mab\x1b[0mc"),
-        (1, 2, b"b\x1b[0m"),
-        (2, 4, b"\x1b[0mcd"),
-        (3, 4, b"d"),
-        (0, 4, b"\x1b[1mab\x1b[0mcd"),
-    ],
-)
-def test_a_part_of_a_text_has_the_colours_in_it_and_at_its_ends(start: int, end: int, said: bytes) -> None:
-    assert Coloured(b"\x1b[1mab\x1b[0mcd").part(start, end) == said
-
-
-def test_one_part_behind_the_other() -> None:
-    text = Coloured(b"\x1b[1mab\x1b[0mcd\x1b[31me\x1b[0m\x1b[K")
-    assert [text.part(0, 1), text.part(1, 2), text.part(3, 4), text.part(5, 5)] == [
-        *(b"\x1b[1ma", b"b\x1b[0m", b"d\x1b[31m", b"\x1b[0m\x1b[K")
-    ]
