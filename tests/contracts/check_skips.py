@@ -1,13 +1,16 @@
-"""Fail where a test was skipped in every run: ``python tests/contracts/check_skips.py RUN.xml ...``.
+"""Fail where a test was skipped in every run: ``check_skips.py [--missing FILE] RUN.xml ...``.
 
 A test that never runs anywhere is no test. The files are what ``pytest --junitxml`` writes, where a
 module that was skipped while it was collected stands once, under its own name. What needs something
-that no run can have is named in NEEDS_MORE, with what it needs.
+that no run can have is named in NEEDS_MORE, with what it needs; what another machine would run, in MACHINES.
+The file of ``--missing`` has words, one a line, that tests say of packages that could not be had this time.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
+from pathlib import Path
 from xml.etree import ElementTree as ET  # what pytest wrote a moment ago
 
 NEEDS_MORE = {
@@ -39,9 +42,19 @@ NEEDS_MORE = {
     "tests.systems.test_vendors": ("VENDORS", "drivers that .ci/systems vendors unpacks"),
 }
 
+#: What tests say of the machine that they ran on: another one runs them.
+MACHINES = (
+    "has no name in archspec", "lscpu does not tell", "lscpu words these", "lscpu lists no",
+    "lscpu adds up", "says nothing here", "the kernel gives no name", "memory is being plugged",
+    "tells no single features", "levels are those of x86-64", "this loader lists no levels",
+    "CPUID is of x86", "this nproc counts the quota", "the folders do not tell",
+    "no file system of its own", "this system has ", "may not mount", "there is a GPU here",
+    "needs two CPUs", "no OpenBLAS here whose choice",
+)  # fmt: skip
 
-def main(files: list[str]) -> int:
-    """Print what ran nowhere, and return how many tests that were."""
+
+def main(files: list[str], missing: tuple[str, ...] = ()) -> int:
+    """Print what ran nowhere, and return how many tests that were; missing: words that excuse a test."""
     ran: set[tuple[str, str]] = set()
     skipped: dict[tuple[str, str], str] = {}
     for file in files:
@@ -59,8 +72,12 @@ def main(files: list[str]) -> int:
         for (module, name), reason in skipped.items()
         if (name not in modules if module == "" else (module, name) not in ran)
     }
-    excused = [test for test, reason in never.items() if _needs_more(test[0] or test[1], reason)]
-    for test, why in sorted(never.items()):
+    excused = [
+        test
+        for test, reason in never.items()
+        if _needs_more(test[0] or test[1], reason) or any(words in reason for words in (*MACHINES, *missing))
+    ]
+    for test, why in sorted(never.items(), key=lambda item: (item[0] not in excused, item[0])):
         word = "excused" if test in excused else "never runs"
         print(f"{word}: {'.'.join(filter(None, test))}: {why}")
     print(f"{len(ran)} tests ran in one of {len(files)} runs")
@@ -72,4 +89,9 @@ def _needs_more(module: str, reason: str) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(bool(main(sys.argv[1:])))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--missing", type=Path)
+    parser.add_argument("runs", nargs="+")
+    asked = parser.parse_args()
+    words = asked.missing.read_text(encoding="utf-8").splitlines() if asked.missing else ()
+    sys.exit(bool(main(asked.runs, tuple(words))))
