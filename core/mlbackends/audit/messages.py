@@ -162,7 +162,9 @@ def _of_messages(paste: Paste) -> Iterator[_Found]:
         if not all(hazard_table.holds(values, one) for one in message.where):
             continue
         known.add(line)
-        own = {name: value or "" for name, value in match.groupdict().items()}
+        # In alternatives a name can be given once, so that {name} is also the group "name_".
+        own = {name.rstrip("_"): "" for name in match.groupdict()}
+        own |= {name.rstrip("_"): value for name, value in match.groupdict().items() if value}
         usual = Case(cause=message.cause, fix=message.fix, command=message.command)
         cases = (case for case in message.cases if all(hazard_table.holds(values, one) for one in case.where))
         case = next(cases, usual)

@@ -272,3 +272,14 @@ def test_an_ordinary_line_is_no_message(line: str) -> None:
 def test_severities() -> None:
     outcome = diagnose(paste.of_text("Skipping import of cpp extensions due to incompatible torch version"))
     assert [check.severity for check in outcome.checks] == [Severity.WARNING]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ERROR: No matching distribution found for torch==2.1.0",
+        "ERROR: Could not find a version that satisfies the requirement torch==2.1.0 (from versions: none)",
+    ],
+)
+def test_a_name_in_a_text_may_come_from_each_alternative(line: str) -> None:
+    assert "wheel of torch==2.1.0 for" in diagnose(paste.of_text(line)).checks[0].why
