@@ -209,10 +209,10 @@ def _cut(text: str) -> str:
 
 
 #: Titles, each with rows of a word and lines, and notes.
-_Parts = tuple[list[tuple[str, list[tuple[str, list[str]]]]], Sequence[str]]
+Parts = tuple[list[tuple[str, list[tuple[str, list[str]]]]], Sequence[str]]
 
 
-def forms(parts_of: Callable[[Any, Page], _Parts]) -> dict[str, Callable[[Any, Page], str]]:
+def forms(parts_of: Callable[[Any, Page], Parts]) -> dict[str, Callable[[Any, Page], str]]:
     """Return how a record is written for a terminal and for a ticket, from what `parts_of` returns."""
 
     def table(record: Any, page: Page) -> str:
@@ -260,7 +260,7 @@ def rows_of(fleet: Fleet, *, whole: bool = False) -> list[tuple[str, tuple[str, 
     return [(word, nodes, one_line(why)) for word, nodes, why in rows if nodes]
 
 
-def fleet_parts(fleet: Fleet, page: Page) -> _Parts:
+def fleet_parts(fleet: Fleet, page: Page) -> Parts:
     """Return the whole fleet: what did not report, hazards, and each kind of nodes."""
     most = 0 if page.details else _MOST_CAUSES
     rows = [("", [text]) for text in left_out(fleet, most)]
@@ -281,7 +281,7 @@ def fleet_parts(fleet: Fleet, page: Page) -> _Parts:
     return parts, fleet.notes
 
 
-def facts_parts(facts: FleetFacts, page: Page) -> _Parts:
+def facts_parts(facts: FleetFacts, page: Page) -> Parts:
     """Return facts with their values, the rarest first."""
     parts = []
     for fact in facts.facts:
@@ -294,7 +294,7 @@ def facts_parts(facts: FleetFacts, page: Page) -> _Parts:
     return parts, [] if parts else ["every fact has the same value on all nodes"]
 
 
-def changes_parts(difference: FleetDifference, page: Page) -> _Parts:
+def changes_parts(difference: FleetDifference, page: Page) -> Parts:
     """Return what became of a fleet: nodes that came and went, and facts that changed."""
     rows = [("new", [_nodes(difference.new, page)])] if difference.new else []
     rows += [

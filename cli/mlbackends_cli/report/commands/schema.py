@@ -3,10 +3,10 @@
 RECORD is one of: report (`backends info --format json`), flags (`backends flags list --format json`),
 outcome (`backends doctor --format json` and `backends audit`), difference (`backends diff --format json`),
 devices (`backends explain device --format json`), sdpa-explain, sdpa-list, sdpa-check and sdpa-bench (the
-commands of these names), conform, fleet, fleet-facts and fleet-difference (`backends fleet` summarize,
-facts and diff), envelope (what one node sends to them), top (`backends top --once --format json`),
-resolution (`backends resolve --format json`), or policy (the TOML that `backends audit --policy` reads,
-for editors that check it).
+commands of these names), conform, fleet, fleet-facts, fleet-difference and fleet-history (`backends fleet`
+summarize, facts, diff and history), envelope (what one node sends to them), top (`backends top --once
+--format json`), resolution (`backends resolve --format json`), or policy (the TOML that `backends audit
+--policy` reads, for editors that check it).
 
 The dialect is 2020-12. Each field of a report has an x-role: fact, metric, identity or volatile.
 Within a major version of the schema, which is the number after the slash in "backends.report/1",
@@ -36,6 +36,7 @@ from mlbackends.model import (
     difference,
     explanation,
     fleet,
+    history,
     loading,
     switches,
     usage,
@@ -130,6 +131,7 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "fleet": partial(_of, fleet.Fleet, fleet.SCHEMA),
     "fleet-facts": partial(_of, fleet.FleetFacts, fleet.FACTS_SCHEMA),
     "fleet-difference": partial(_of, fleet.FleetDifference, fleet.DIFFERENCE_SCHEMA),
+    "fleet-history": partial(_of, history.History, history.SCHEMA),
     "top": partial(_of, usage.Usage, usage.SCHEMA),
     "resolution": partial(_of, loading.Resolution, loading.SCHEMA),
 }

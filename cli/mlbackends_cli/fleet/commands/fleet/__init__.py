@@ -10,6 +10,7 @@ Examples:
   backends fleet summarize reports/            a folder with one report per node
   backends fleet facts nvidia.version reports/
   backends fleet diff before.json after.json   which nodes an upgrade did not reach
+  backends fleet history kept/                 what changed when, over the runs of `run --keep kept/`
 """
 
 import datetime as dt

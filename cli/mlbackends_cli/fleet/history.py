@@ -1,0 +1,148 @@
+"""The history of a fleet as text: roll-outs with their progress, nodes that flap or are silent, values."""
+
+import datetime as dt
+from collections.abc import Sequence
+
+from mlbackends.base.errors import counted
+from mlbackends.model.fleet import Step
+from mlbackends.model.history import FactHistory, Flap, History, NodeHistory, RollOut
+from mlbackends_cli.fleet.text import Parts, nodes_of, shown, unlike
+from mlbackends_cli.terminal import Page
+from mlbackends_cli.text.plain import one_line
+
+#: The most runs, changes, facts of a change, and values that are shown without --all.
+_MOST_RUNS, _MOST_CHANGES, _MOST_ALSO, _MOST_VALUES = 5, 20, 3, 8
+_Row = tuple[str, list[str]]
+
+
+class _Text:
+    """Writes a history. days: the local time at which each run began, by its number."""
+
+    def __init__(self, history: History, page: Page) -> None:
+        self._history, self._whole = history, page.details
+        self._times = {
+            run.run: f"{dt.datetime.fromisoformat(run.started).astimezone():%Y-%m-%d %H:%M}"
+            for run in history.runs
+        }
+
+    def day(self, run: int) -> str:
+        """Return the day on which a run began; with the time where another run began on that day."""
+        text = self._times[run]
+        days = [other[:10] for other in self._times.values()]
+        return text[:10] if days.count(text[:10]) == 1 else text
+
+    def nodes(self, nodes: Sequence[str]) -> str:
+        """Return nodes as a folded node set."""
+        return nodes_of(nodes, whole=self._whole)
+
+    def since(self, run: int) -> str:
+        """Return the day of a run as a beginning; nothing older than the first run is known."""
+        return f"since {self.day(run)}" + (" or earlier" if run == self._history.runs[0].run else "")
+
+    def runs(self) -> list[_Row]:
+        """Return a row for each of the newest runs."""
+        runs = self._history.runs[0 if self._whole else -_MOST_RUNS :]
+        rows = [
+            (
+                f"run {run.run}",
+                [
+                    f"{self._times[run.run]}: {run.reported:,} reported"
+                    + (f", {run.silent:,} without a report" if run.silent else "")
+                    + ("" if run.ended else ", interrupted or still running")
+                ],
+            )
+            for run in reversed(runs)
+        ]
+        return self._limited(rows, len(self._history.runs) - len(runs), "earlier run")
+
+    def rollouts(self) -> list[_Row]:
+        """Return a row for each roll-out: one line with its progress, and one with the other facts."""
+        every = self._history.rollouts
+        some = every if self._whole else every[:_MOST_CHANGES]
+        rows = [(self.day(rollout.moves[0].run), self._rollout(rollout)) for rollout in some]
+        return self._limited(rows, len(every) - len(some), "earlier change")
+
+    def _limited(self, rows: list[_Row], more: int, noun: str) -> list[_Row]:
+        return rows + ([("", [f"and {counted(more, noun)}; --all shows them"])] if more else [])
+
+    def _rollout(self, rollout: RollOut) -> list[str]:
+        first, *others = self.steps(rollout.steps)
+        done, total = rollout.done, rollout.total
+        since, last = self.day(rollout.moves[0].run), self.day(rollout.moves[-1].run)
+        if done == 1 or 2 * done < total:  # of one node, or of few: no roll-out
+            nodes = [node for move in rollout.moves for node in move.nodes]
+            scope = f"on {done:,} of {counted(total, 'node')}: {self.nodes(nodes)}"
+        else:
+            scope = f"{done:,} of {counted(total, 'node')} done" + (f" by {last}" if last != since else "")
+            if rollout.left:
+                scope += f"; not yet: {self.nodes(rollout.left)}"
+        return [f"{first} since {since}: {scope}", *others]
+
+    def steps(self, steps: Sequence[Step]) -> list[str]:
+        """Return the first fact that changed, with its values, and below it the others."""
+        lines = []
+        for step in steps:
+            before, after = unlike(step.name, step.before, step.after)
+            some = f" ({self.nodes(step.nodes)})" if step.nodes else ""
+            lines.append(f"{one_line(step.name)} {before} → {after}{some}")
+        most = len(lines) if self._whole else 1 + _MOST_ALSO
+        more = len(lines) - most
+        return lines[:most] + ([f"and {counted(more, 'other fact')}"] if more > 0 else [])
+
+    def flap(self, flap: Flap) -> _Row:
+        """Return nodes on which values returned, and those values."""
+        lines = [
+            f"{one_line(fact.name)} {' ↔ '.join(unlike(fact.name, *fact.values[:_MOST_VALUES]))}"
+            for fact in flap.facts
+        ]
+        most = len(lines) if self._whole else 1 + _MOST_ALSO
+        lines[most:] = [f"and {counted(len(lines) - most, 'other fact')}"] if len(lines) > most else []
+        when = f"{self.nodes(flap.nodes)}, last on {self.day(flap.runs[-1])}"
+        return f"{len(flap.runs)} changes", [when, *lines]
+
+    def fact(self, fact: FactHistory) -> tuple[str, list[_Row]]:
+        """Return a fact, since when nodes differ in it, and how many nodes had which value."""
+        mixed = "the same on all nodes"
+        if fact.mixed_since is not None:
+            mixed = f"mixed {self.since(fact.mixed_since)}"
+        rows = []
+        for state in fact.states:
+            counts = state.counts if self._whole else state.counts[:_MOST_VALUES]
+            texts = [f"{shown(fact.name, count.value)}: {counted(count.nodes, 'node')}" for count in counts]
+            texts += [f"and {len(state.counts) - len(counts)} more values"] * (
+                len(counts) < len(state.counts)
+            )
+            rows.append((self._times[state.run], texts))
+        return f"{one_line(fact.name)}: {mixed}", rows
+
+    def node(self, node: NodeHistory) -> tuple[str, list[_Row]]:
+        """Return nodes and what was new on them, by run."""
+        rows = []
+        for event in node.events:
+            status = ": ".join(filter(None, (event.status, one_line(event.error))))
+            rows.append((self._times[event.run], [*filter(None, [status]), *self.steps(event.steps)]))
+        return f"{counted(len(node.nodes), 'node')}: {self.nodes(node.nodes)}", rows
+
+
+def history_parts(history: History, page: Page) -> Parts:
+    """Return the parts of a history: runs, roll-outs, flapping and silent nodes, values, single nodes."""
+    text = _Text(history, page)
+    runs = history.runs
+    title = f"{counted(len(runs), 'run')} of `{history.command}`"
+    parts = [(title, text.runs())]
+    if not history.nodes:
+        parts.append(("Changes", text.rollouts()))
+        parts.append(("Nodes that changed back and forth", [text.flap(flap) for flap in history.flaps]))
+        silent = [
+            (one.status, [f"{text.nodes(one.nodes)}: {one_line(one.error)}, {text.since(one.run)}"])
+            for one in history.silent
+        ]
+        parts.append(("Without a report in the newest run", silent))
+    parts += [text.fact(fact) for fact in history.facts]
+    parts += [text.node(node) for node in history.nodes]
+    notes = [*history.notes]
+    if names := history.not_compared:
+        notes.append(f"not compared, since each node is presumed to have its own: {', '.join(names)}")
+    if not (history.rollouts or history.flaps):
+        notes.insert(0, "no fact changed")
+    return [part for part in parts if part[1]], notes
