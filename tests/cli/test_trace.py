@@ -218,7 +218,7 @@ def test_where_no_call_fits_what_there_is_is_told(
     assert said in done.stderr and done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("view", ["summary", "findings", "dispatch", "timeline", "roofline"])
+@pytest.mark.parametrize("view", ["summary", "findings", "dispatch", "roofline"])
 def test_a_view_without_rows_has_its_columns_in_csv(view: str, tmp_path: Path) -> None:
     options = ("--view", view, "--format", "csv")
     trace = log(tmp_path / "a.log", ("matmul", 0.5))
@@ -335,7 +335,7 @@ def test_csv_is_records_or_a_view() -> None:
     assert summary[0]["operation"]
 
 
-@pytest.mark.parametrize("view", ["findings", "dispatch", "timeline", "roofline"])
+@pytest.mark.parametrize("view", ["findings", "dispatch", "roofline"])
 @pytest.mark.parametrize("form", ["json", "jsonl", "csv", "markdown"])
 def test_every_view_in_every_format(view: str, form: str) -> None:
     done = backends("trace", "show", DISPATCH, "--view", view, "--format", form)

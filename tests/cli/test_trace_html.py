@@ -98,7 +98,6 @@ def test_every_log_makes_a_whole_page(log: str) -> None:
     assert len(reader.ids) == len(set(reader.ids))
     assert log in reader.text
     assert "made bybackends 1" in reader.text
-    assert {"lanes-wide", "lanes-narrow"} <= set(pictures(text))
 
 
 def test_text_of_a_trace_stays_text() -> None:
@@ -148,33 +147,6 @@ def test_more_bars_than_fit_are_counted() -> None:
     assert "and 5 more, 5 ms, 25% of the time" in text
 
 
-def test_the_lanes_are_the_threads() -> None:
-    records = [
-        call("matmul", 1, thread=thread, process=4, start_ns=thread * 1_000_000, clock="epoch")
-        for thread in (1, 2)
-    ]
-    said = words(pictures(rendered(records))["lanes-wide"])
-    assert any(text.startswith("process 4 thread 1 · 1 calls") for text in said)
-    assert any(text.startswith("process 4 thread 2") for text in said)
-    assert not any("no time stamps" in text for text in said)
-
-
-@pytest.mark.slow
-def test_very_many_stretches_are_drawn_as_few_shapes() -> None:
-    records = [
-        call(
-            f"operation_{number % 7}",
-            0.5,
-            thread=number % 16,
-            start_ns=number * 1_000_000,
-            clock="epoch",
-        )
-        for number in range(8000)
-    ]
-    picture = pictures(rendered(records))["lanes-wide"]
-    assert len(list(picture.iter())) < 2000
-
-
 def test_a_point_tells_what_was_reached() -> None:
     text = rendered([call("matmul", 1, shape="512x512:512x512"), call("matmul", 0.01)])
     said = titles(pictures(text)["points-wide"], "dot")
@@ -191,7 +163,7 @@ def test_findings_refusals_and_what_is_in_no_total_have_their_places() -> None:
     assert "unsupported format tag" in reader.text
     assert "primitive creations" in reader.text
     ids = [value for name, value in reader.attributes if name == "id"]
-    assert {"look-at", "where", "when", "work", "calls", "refused", "uncounted"} <= set(ids)
+    assert {"look-at", "where", "work", "calls", "refused", "uncounted"} <= set(ids)
 
 
 def test_a_trace_of_nothing_is_a_page() -> None:

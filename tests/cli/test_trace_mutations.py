@@ -23,7 +23,7 @@ from running import backends
 TRACES = Path(__file__).resolve().parents[1] / "traces"
 LINES = sorted({line for log in TRACES.glob("*.log") for line in log.read_bytes().splitlines()})
 OF_LIBRARIES = [line for line in LINES if re.search(rb"_verbose,|MKL_VERBOSE|MKL ERROR", line)]
-VIEWS = ("summary", "findings", "dispatch", "timeline", "roofline", "records")
+VIEWS = ("summary", "findings", "dispatch", "roofline", "records")
 FORMATS = ["table", "json", "jsonl", "csv", "markdown", "html", "perfetto"]
 FORMATS += ["parquet"] if find_spec("pyarrow") else []
 OPTIONS = (

@@ -9,8 +9,6 @@ from mlbackends.base.errors import joined
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.plain import wrapped
 
-#: Pixels between two ticks of a linear axis, about.
-TICKS_APART = 90
 _ROUND = (1, 2, 5)
 #: Columns and colours of a plot in characters.
 _WIDEST = 110
@@ -30,18 +28,6 @@ def short_number(number: float) -> str:
     if number == 0 or abs(number) >= 1000:
         return f"{number:.0f}{letter}"
     return f"{number:.3g}{letter}" if abs(number) >= 0.001 else f"{number:.1e}{letter}"
-
-
-def steps(low: float, high: float, count: int) -> list[float]:
-    """Return about `count` round numbers from low to high, in steps of 1, 2 or 5 times a power of ten."""
-    if not high > low:
-        return [low]
-    rough = (high - low) / max(1, count)
-    power: float = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
-    first = math.ceil(low / step - 1e-9)
-    last = math.floor(high / step + 1e-9)
-    return [number * step for number in range(first, last + 1)]
 
 
 class Logarithmic:

@@ -1,6 +1,5 @@
 """The views of a trace as text: lists for people, and what programs read."""
 
-import math
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -18,11 +17,9 @@ from mlbackends_cli.trace.rows import ROWS
 
 _TITLES = table(os.path.join(os.path.dirname(__file__), "options.toml"))["titles"]
 #: Views whose rows are cut here; the others come with the rows that were asked for.
-_CUT = frozenset({"dispatch", "timeline", "diff"})
+_CUT = frozenset({"dispatch", "diff"})
 _OF_COLUMNS = frozenset({"summary", "roofline", "diff"})
 _LONGEST = 200
-_BLOCKS = " ▁▂▃▄▅▆▇█"
-_STRETCHES = 60
 _CHANGED = ("slower", "faster", "new", "gone")
 _UNCHANGED = ("noise", "same")
 
@@ -164,41 +161,6 @@ def _(view: trace_views.DispatchView) -> Listing:
     if view.left_out:
         notes.append(f"{view.left_out:,} more kinds of refusal were left out")
     return Listing(("implementation", "times", "why not", "where"), tuple(groups), tuple(notes))
-
-
-@_listing.register
-def _(view: trace_views.Timeline) -> Listing:
-    rows = []
-    for lane in view.lanes:
-        sums: dict[str, float] = {}
-        for span in lane.spans:
-            for operation, busy in span.by_operation:
-                sums[operation] = sums.get(operation, 0.0) + busy
-        busiest = _text(max(sums, key=lambda name: sums[name], default=""))
-        numbers = (f"{lane.count:,}", took(lane.busy_ns))
-        rows.append((_text(lane.name), *numbers, busiest, _bars(lane, view)))
-    notes = [f"from 0 to {took(view.end_ns)}"]
-    if view.synthetic:
-        notes.append("the trace has no time stamps: calls are drawn one after the other")
-    elif view.partly:
-        notes.append("some calls have no time stamp: they are drawn after the call before them")
-    if view.skipped_lanes:
-        notes.append(f"{view.skipped_lanes:,} more threads were left out")
-    columns = ("thread", "calls", "busy", "most", "how busy over time")
-    return Listing(columns, (Group("", tuple(rows)),), tuple(notes))
-
-
-def _bars(lane: trace_views.Lane, view: trace_views.Timeline) -> str:
-    """Return one character a stretch, as high as the lane was busy in it."""
-    busy = [0.0] * _STRETCHES
-    step = (view.end_ns or 1) / _STRETCHES
-    for span in lane.spans:
-        start = span.start_ns / step
-        end = min(_STRETCHES, (span.start_ns + view.width_ns) / step)
-        for place in range(int(start), min(_STRETCHES, int(end) + 1)):
-            inside = min(end, place + 1) - max(start, place)
-            busy[place] += span.busy_ns * max(0.0, inside) / ((end - start) or 1)
-    return "".join(_BLOCKS[min(8, math.ceil(8 * height / step))] for height in busy).rstrip()
 
 
 @_listing.register

@@ -1,12 +1,12 @@
-"""One page about a trace: numbers, findings, charts and tables."""
+"""One page about a trace: numbers, findings, a chart and tables."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mlbackends.base.errors import counted
 from mlbackends.model.trace import Header, Malformed, Record, Text
-from mlbackends.model.trace_views import Finding, Refused, Summary
+from mlbackends.model.trace_views import Finding, Refused, Roofline, Summary
 from mlbackends.tracing import LIBRARIES
 from mlbackends.tracing.finder import percent, took
 from mlbackends.tracing.machine import UNKNOWN, Machine
@@ -26,7 +26,7 @@ from mlbackends_cli.text.elements import (
     table,
     words,
 )
-from mlbackends_cli.trace.chart import lanes, points
+from mlbackends_cli.trace.chart import points
 from mlbackends_cli.trace.listings import listing
 
 _WIDE, _NARROW = 1100, 360
@@ -50,7 +50,6 @@ class Contents:
         self._collectors: dict[str, Any] = {
             "calls": begin("summary", by=by_call, top=_MOST_CALLS),
             "findings": begin("findings", machine=machine),
-            "timeline": begin("timeline"),
             "roofline": begin("roofline", roof=machine.roof),
             "dispatch": begin("dispatch"),
         }
@@ -136,8 +135,7 @@ def trace_page(contents: Contents) -> str:
         "<main>\n",
         section("look-at", "Look at", found),
         section("where", "Where the time went", _groups(groups, colours)),
-        section("when", "When", _twice(lanes, views["timeline"], colours)),
-        section("work", "Work against traffic", _twice(points, roofline, colours)),
+        section("work", "Work against traffic", _work(roofline, colours)),
         section("calls", "Calls", _calls(calls)),
         section("refused", "Why not faster", *map(_refused, views["dispatch"].operations)),
         section("uncounted", "Not counted", rest),
@@ -147,10 +145,10 @@ def trace_page(contents: Contents) -> str:
     return document(contents.title, "".join(body), ("page", "findings", "trace", "../charts/charts"))
 
 
-def _twice(draw: Callable[..., str], view: object, colours: Colours) -> str:
-    """Return a chart twice: for a page that is wide, and for one that is not."""
+def _work(roofline: Roofline, colours: Colours) -> str:
+    """Return the chart twice: for a page that is wide, and for one that is not."""
     charts = {
-        f"picture-{size}": draw(view, colours, width, f"{draw.__name__}-{size}")
+        f"picture-{size}": points(roofline, colours, width, f"points-{size}")
         for size, width in (("wide", _WIDE), ("narrow", _NARROW))
     }
     return "\n".join(element("figure", chart, kind=kind) for kind, chart in charts.items() if chart)

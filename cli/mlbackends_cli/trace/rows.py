@@ -43,14 +43,6 @@ def table_of(view: trace_views.AnyView) -> Table:
             for refusal in operation.refusals
         ]
         return ("operation", *trace_views.Refusal.__struct_fields__), refused
-    if isinstance(view, trace_views.Timeline):
-        spans = [
-            (lane.name, span.start_ns, view.width_ns, *part)
-            for lane in view.lanes
-            for span in lane.spans
-            for part in span.by_operation
-        ]
-        return ("lane", "start_ns", "width_ns", "operation", "busy_ns"), spans
     name, kind = _LISTED[type(view)]
     return kind.__struct_fields__, [structs.astuple(record) for record in getattr(view, name)]
 

@@ -114,38 +114,6 @@ class DispatchView(View, frozen=True, kw_only=True, tag="dispatch"):
     left_out: int = 0
 
 
-class Span(Struct, frozen=True, kw_only=True):
-    """One stretch of a lane. by_operation: how long each operation worked in it, the longest first."""
-
-    start_ns: int
-    busy_ns: float
-    by_operation: tuple[tuple[str, float], ...]
-
-
-class Lane(Struct, frozen=True, kw_only=True):
-    """What one thread of a process did, or one process or rank where threads are not known."""
-
-    name: str
-    count: int
-    busy_ns: float
-    spans: tuple[Span, ...]
-
-
-class Timeline(View, frozen=True, kw_only=True):
-    """When which operation ran, in stretches of equal length; times count from the first call.
-
-    synthetic: the trace has no stamps, so calls follow one another. partly: some calls have no stamp.
-    skipped_lanes: how many threads were too many to keep.
-    """
-
-    width_ns: int = 1
-    end_ns: int = 0
-    lanes: tuple[Lane, ...] = ()
-    synthetic: bool = False
-    partly: bool = False
-    skipped_lanes: int = 0
-
-
 class Roof(Struct, frozen=True, kw_only=True):
     """The speeds of a machine that nothing on it exceeds: of arithmetic in float32, and of memory.
 
@@ -237,4 +205,4 @@ class Difference(View, frozen=True, kw_only=True):
     unsteady_after: str = ""
 
 
-AnyView = Summary | Findings | DispatchView | Timeline | Roofline | Difference
+AnyView = Summary | Findings | DispatchView | Roofline | Difference

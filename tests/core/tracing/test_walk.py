@@ -184,13 +184,12 @@ def test_calls_of_another_log_are_others() -> None:
 
 def test_views_that_take_sums_walk_along() -> None:
     data = b"".join(line + b"\n" for line in LINES) * 2
-    walking = {name: begin(name) for name in ("summary", "findings", "dispatch", "timeline")}
+    walking = {name: begin(name) for name in ("summary", "findings", "dispatch")}
     Walk(tuple(walking.values())).add([data])
     views = {name: walked.result() for name, walked in walking.items()}
     read = view("summary", records([data]))
     assert [row.count for row in views["summary"].rows] == [row.count for row in read.rows]  # type: ignore[union-attr]
     assert views["dispatch"] == view("dispatch", records([data]))
-    assert views["timeline"] == view("timeline", records([data]))
 
 
 class Sums:

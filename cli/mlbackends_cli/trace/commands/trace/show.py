@@ -1,4 +1,4 @@
-"""Read traces: summary, findings, timeline and more, in many formats.
+"""Read traces: summary, findings and more, in many formats.
 
 FILE is any log that holds lines of MKL or oneDNN, also amid other text, behind ranks' prefixes,
 packed by gzip, xz or zstd, or in UTF-16; - is standard input. Lines that cannot be read are
