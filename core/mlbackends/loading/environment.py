@@ -20,7 +20,7 @@ from mlbackends.host.python.packages import (
     python_folders,
     version_of,
 )
-from mlbackends.host.python.requirements import required
+from mlbackends.host.python.requirements import required, unmet
 from mlbackends.libraries.symbols import extract_symbols
 from mlbackends.loading.dynamic_symbols import symbol
 from mlbackends.loading.imports import (
@@ -40,6 +40,8 @@ from mlbackends.model.loading import Fault
 
 _COMPILED_BYTES = 64 << 20
 _OLDEST_NUMPY = bytes_pattern(rb"compiled against NumPy C-API version 0x%x \(NumPy (\d+\.\d+)")
+#: What the code that cffi and mypyc generate imports, by distribution.
+_GENERATED = {"cffi": "_cffi_backend", "librt": "librt.internal"}
 #: An import that fails, and how opening its file ended.
 Failure = tuple[Import, Opening]
 
@@ -150,11 +152,13 @@ class Environment:
         if row and row.module == module and not any(step.is_certain for step, _ in failed):
             failed += preloaded(self.host, process, row)
         dists = filter(None, (distribution(self.host, name) for name in (row.distributions if row else ())))
-        lacks = any(not need.installed for dist in dists for need in required(self.host, dist))
+        lacks = any(need.is_met is False for dist in dists for need in required(self.host, dist))
         is_done = row and not row.follows and not lacks
         ended = [failing for failing in failed if failing[0].is_certain]
-        for step in () if ended or is_done else imports_of(self.host, module, process.met):
-            inner = [*self._failures(process, step)]
+        gone: set[str] = set()
+        for step in () if ended or is_done else imports_of(self.host, module, process.met, gone):
+            inner = [*self._failures(process, step, top)]
+            gone.update(failing.module for failing, _ in inner)
             failed += inner
             ended = [failing for failing in inner if failing[0].is_certain]
             if ended:  # what it has imported is imported again at the next attempt
@@ -164,8 +168,8 @@ class Environment:
         process.imported[module] = ended
         return failed
 
-    def _failures(self, process: Process, step: Import) -> Iterator[Failure]:
-        """Yield what fails in a process at one step of an import."""
+    def _failures(self, process: Process, step: Import, top: str) -> Iterator[Failure]:
+        """Yield what fails in a process at one step of an import. top: the package that is imported."""
         if lost := lost_modules(self.host).get(step.module, ""):
             # A folder without __init__.py can be imported, with nothing in it. A condition may choose another
             # module; what a handler expects is a ModuleNotFoundError.
@@ -186,18 +190,29 @@ class Environment:
                 opening = Opening((no_function(step.module, step.path),))
             if opening.faults:
                 yield step._replace(guard=Guard.NOTHING if opening.kills else step.guard), opening
+            elif absent := self._lacks(step.path):
+                yield step, no_module(self.host, absent)
             elif refused := refused_by_numpy(self.host, opening, step.module):
                 yield step._replace(guard=max(step.guard, refused[0])), refused[1]
         elif step.module in self.broken_modules:
             yield step, self.broken_modules[step.module]
         elif not step.path and (
-            self._is_followed(step.module) or (step.guard is Guard.NOTHING and self._is_nowhere(step.module))
+            self._is_followed(step.module)
+            or (step.guard is Guard.NOTHING and self._is_nowhere(step.module, top))
         ):
             for below, opening in self.import_module(process, step.module):
                 is_absent = opening.faults[0].message.startswith("No module named")
                 passes = step.guard >= (Guard.ABSENCE if is_absent else Guard.CONDITION)
                 guard = Guard.FAILURE if passes else max(below.guard, step.guard)
                 yield below._replace(guard=Guard.NOTHING if opening.kills else guard), opening
+
+    def _lacks(self, path: str) -> str:
+        """Return which module that generated code imports at its start is missing, "" for none."""
+        absent = {row["needs"] for row in unmet(self.host) if "installed" not in row}.intersection(_GENERATED)
+        data = self.host.read_bytes(path, _COMPILED_BYTES) if absent else b""
+        return next(
+            (name.partition(".")[0] for key in absent if (name := _GENERATED[key]).encode() in data), ""
+        )
 
     @cached_property
     def broken_modules(self) -> dict[str, Opening]:
@@ -215,11 +230,17 @@ class Environment:
         is_standard = module.partition(".")[0] in sys.stdlib_module_names and not self.broken_modules
         return bool(module_file(self.host, module)) and not is_standard
 
-    def _is_nowhere(self, module: str) -> bool:
-        """Return whether no import folder has a module, as a file, a folder or by an editable install."""
+    def _is_nowhere(self, module: str, top: str = "") -> bool:
+        """Return whether no import folder has a module, as a file, a folder or by an editable install.
+
+        Nor has a folder of the package that asks, as ray/thirdparty_files, which that adds to the path.
+        """
         if "." in module or module in sys.stdlib_module_names or module_file(self.host, module):
             return False
         is_folder = any(module in self.host.listdir(folder) for folder in python_folders(self.host))
+        own = module_file(self.host, top).removesuffix("/__init__.py") if top else ""
+        bundled = map(posixpath.dirname, self.host.glob(f"{own}/*/{module}") if own else ())
+        is_folder |= any(not self.host.exists(f"{folder}/__init__.py") for folder in bundled)
         return not is_folder and not editable_location(self.host, module)
 
 

@@ -10,7 +10,7 @@ import operator
 import posixpath
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -44,7 +44,9 @@ _LAZY = pattern(r"(?i)lazy|optional|logger")
 #: What gives a module more modules or names than its folder and text show; _SUBMOD_ATTRS lists all names.
 _ADDS_MODULES = bytes_pattern(rb"sys\.modules|__path__|meta_path|declare_namespace")
 _ADDS_NAMES = bytes_pattern(
-    rb"sys\.modules|meta_path|import[ \t(]+\*|__getattr__|__dict__|(?:globals|vars|locals|setattr|exec)\("
+    rb"sys\.modules|meta_path|^[ \t]*from[^#\n]+import[ \t(]+\*|(?:globals|vars|locals)\(\)|\bexec\([^)]"
+    rb"|^__getattr__|def __getattr__\((?!self|cls)",
+    re.MULTILINE,
 )
 _Importing = ast.Import | ast.ImportFrom | ast.Call
 #: A function: its first line, then lines that are indented deeper, are empty, or close its parameters.
@@ -81,7 +83,7 @@ class Import(NamedTuple):
     """A module that another one imports. path: its file, "" if there is none, or for one of another package.
 
     words: what Python says where it is not there. by_function: a function of the package opens it, which may
-    do so as with a library.
+    do so as with a library. instead: modules, after whose failure alone it is imported, and is needed.
     """
 
     module: str
@@ -89,6 +91,7 @@ class Import(NamedTuple):
     guard: Guard = Guard.NOTHING
     words: str = ""
     by_function: bool = False
+    instead: tuple[str, ...] = ()
 
     @property
     def is_certain(self) -> bool:
@@ -101,17 +104,21 @@ class Import(NamedTuple):
         return self.path.endswith((".so", ".pyd"))
 
 
-def imports_of(host: Host, module: str, met: dict[str, Guard] | None = None) -> Iterator[Import]:
+def imports_of(
+    host: Host, module: str, met: dict[str, Guard] | None = None, failed: Collection[str] = ()
+) -> Iterator[Import]:
     """Yield what importing a module imports, itself first; of other packages only the modules that it names.
 
     A module whose file is gone, which its package's RECORD lists, has the path that it had. met: what was
     imported before and is not followed again, to which each step is added; a module comes a second time where
-    it is guarded less.
+    it is guarded less. failed: the modules that could not be imported, which its caller adds to.
     """
     met, top = {} if met is None else met, module.partition(".")[0]
     waiting: list[Iterator[Import]] = [_steps(host, module, module)]
     while waiting:
         step = next(waiting[-1], None)
+        if step and any(name in failed for name in step.instead):
+            step = step._replace(guard=Guard.NOTHING)
         if step is None:
             waiting.pop()
         elif step.module.partition(".")[0] != top:
@@ -149,7 +156,7 @@ def _imported_by(host: Host, module: str, path: str) -> tuple[Import, ...]:
         package = module if path.endswith("/__init__.py") else module.rpartition(".")[0]
         known = {**_known(host), "__name__": module, "__package__": package}
         known |= _flags(host, tree, module, path, known)
-        for statement, guard in _statements(tree.body if tree else [], Guard.NOTHING, known):
+        for statement, guard, instead in _statements(tree.body if tree else [], Guard.NOTHING, known):
             for name in _imported(statement, module, path.endswith("/__init__.py")):
                 parent, _, leaf = name.rpartition(".")
                 words, absent, lost = "", list[Import](), lost_modules(host)
@@ -168,7 +175,7 @@ def _imported_by(host: Host, module: str, path: str) -> tuple[Import, ...]:
                 elif is_name and name in lost:
                     words = f"cannot import name '{leaf}' from '{parent}'"
                 *above, last = _steps(host, name, module, guard, words)
-                found += [*above, last._replace(by_function=isinstance(statement, ast.Call))]
+                found += [*above, last._replace(by_function=isinstance(statement, ast.Call), instead=instead)]
                 found += absent
     elif path:
         # Compiled code has the full names of the modules whose types it uses, and imports them at its start.
@@ -346,15 +353,18 @@ def _without_body(function: re.Match[bytes]) -> bytes:
 
 def _statements(
     body: list[ast.stmt], guard: Guard, known: Mapping[str, Any]
-) -> Iterator[tuple[_Importing, Guard]]:
-    """Yield the imports among statements, each with its guard. known: the values of expressions."""
+) -> Iterator[tuple[_Importing, Guard, tuple[str, ...]]]:
+    """Yield the imports among statements, each with its guard and what it is instead of.
+
+    known: the values of expressions.
+    """
     for statement in body:
         match statement:
             case ast.Import() | ast.ImportFrom():
-                yield statement, guard
+                yield statement, guard, ()
             case ast.Expr(ast.Call() as call) | ast.Assign(value=ast.Call() as call):
                 if imported := _by_call(call, known):
-                    yield imported, guard
+                    yield imported, guard, ()
             case ast.ClassDef():
                 yield from _statements(statement.body, guard, known)
             case ast.With():
@@ -364,8 +374,14 @@ def _statements(
                 caught = (_caught(handler, known) for handler in statement.handlers)
                 inner = max(guard, *caught, Guard.NOTHING)
                 yield from _statements(statement.body, inner, known)
+                own = [it for it in statement.body if isinstance(it, ast.Import | ast.ImportFrom)]
+                is_package = known["__name__"] == known["__package__"]
+                tried = [name for it in own for name in _imported(it, known["__name__"], is_package)]
+                tried += [name.rpartition(".")[0] for name in tried]
                 for handler in statement.handlers:
-                    yield from _statements(handler.body, Guard.FAILURE, known)
+                    for it, caught_by, _ in _statements(handler.body, Guard.FAILURE, known):
+                        is_needed = guard is Guard.NOTHING and it in handler.body
+                        yield it, caught_by, tuple(tried) if is_needed else ()
                 yield from _statements(statement.orelse, inner, known)
                 yield from _statements(statement.finalbody, guard, known)
             case ast.If():

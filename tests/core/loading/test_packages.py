@@ -204,7 +204,7 @@ def test_a_release_that_the_package_s_own_code_refuses_is_a_fault(
         ("from base.part import old, __name__", "", False),
         ("from base import name", "from base.part import *", False),
         ("from base import new", "def __getattr__(name): return 1", False),
-        ("from base import new", "globals().update({'n' + 'ew': 1})", False),
+        ("from base import new", "globals()['n' + 'ew'] = 1", False),
         (
             "from base.new import name",
             "import sys, base.part\nsys.modules['base.' + 'new'] = base.part",
@@ -249,3 +249,41 @@ def test_a_module_that_is_cut_off_ends_the_process_also_in_a_try(site: Site) -> 
     assert [site.answer(name).verdict for name in ("pack", "user")] == [Verdict.FAILS] * 2
     (site.folder / "pack/_C.so").write_bytes(data[:40])
     assert [site.answer(name).verdict for name in ("pack", "user")] == [Verdict.FALLS_BACK, Verdict.LOADS]
+
+
+@pytest.mark.parametrize(("init", "fails"), [((), False), (("pack/third/__init__.py",), True)])
+def test_a_module_in_a_folder_that_the_package_adds_to_the_path(
+    site: Site, init: tuple[str, ...], fails: bool
+) -> None:
+    """As ray/thirdparty_files/psutil; a module of the package's own is no such module."""
+    text = "import os, sys\nsys.path.insert(0, f'{os.path.dirname(__file__)}/third')\nimport tool"
+    text = "import tool" if fails else text
+    installed(site, dict.fromkeys(init, "") | {"pack/__init__.py": text, "pack/third/tool/__init__.py": ""})
+    assert site.answer("pack").verdict is (Verdict.FAILS if fails else Verdict.LOADS)
+    assert bool(python_says(site, "pack")) is fails
+
+
+def test_what_is_imported_instead_of_a_damaged_module_is_needed(site: Site) -> None:
+    """As lmdb, whose other half needs cffi."""
+    text = "try:\n    from pack._C import f\nexcept ImportError:\n    from . import plain"
+    installed(site, {"pack/__init__.py": text, "pack/plain.py": "import absent", "pack/_C.so": "_C"})
+    assert site.answer("pack").verdict is Verdict.LOADS
+    (site.folder / "pack/_C.so").write_bytes(b"")
+    answer = site.answer("pack")
+    assert answer.verdict is Verdict.FAILS
+    assert [fault.message for fault in answer.faults] == ["No module named 'absent'"]
+    assert answer.faults[0].message in python_says(site, "pack")
+    (site.folder / "pack/plain.py").write_text("")
+    assert site.answer("pack").verdict is Verdict.FALLS_BACK and not python_says(site, "pack")
+
+
+def test_what_generated_code_imports_at_its_start_is_needed(site: Site) -> None:
+    """As argon2-cffi-bindings without cffi."""
+    code = 'char *name = "_cffi_backend"; extern void *PyImport_ImportModule(char *);'
+    code += " void *PyInit__C(void) { return PyImport_ImportModule(name); }"
+    site.package("pack", "1.0", site.library("pack/_C.so", code=code), pack="from . import _C")
+    info = site.folder / "pack-1.0.dist-info/METADATA"
+    info.write_text(f"{info.read_text()}Requires-Dist: cffi\n")
+    assert [fault.message for fault in site.answer("pack").faults] == ["No module named '_cffi_backend'"]
+    site.package("cffi", "1.0", site.library("_cffi_backend.so", module="_cffi_backend"))
+    assert site.answer("pack").verdict is Verdict.LOADS
