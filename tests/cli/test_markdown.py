@@ -16,6 +16,7 @@ from mlbackends_cli.text.markdown import code, fenced, literal, table
         ("see https://a.example", "see https:\\//a.example"),
         ("www.a.example", "www\\.a.example"),
         ("@all", "@\u2060all"),
+        ("as gh-12 and #3", "as gh-\u206012 and #\u20603"),
         ("two\nlines", "two lines"),
     ],
 )

@@ -175,7 +175,8 @@ def _outcome(outcome: Outcome, most: int, *, details: bool) -> str:
         if more := _more(len(listed) - most, f" {title.lower()}"):
             lines.append(f"- {more}")
         parts.append(_section(title, "\n".join(lines)))
-    ends = [literal(text) for text in (outcome.tool, f"as of {outcome.created}") if text]
+    created = f"as of {outcome.created}" if outcome.created else ""
+    ends = [literal(text) for text in (outcome.tool, created) if text]
     return "\n\n".join(part for part in [*parts, " · ".join(ends)] if part) + "\n"
 
 

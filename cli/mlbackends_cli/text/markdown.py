@@ -15,12 +15,14 @@ _LITERAL = str.maketrans({
     "@": "@\u2060",
     "#": "#\u2060",
 })  # fmt: skip
+_REFERENCE = re.compile(r"\bGH-(?=[0-9])", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?<=:)/(?=/)|(?<=[Ww]{3})\.")
 
 
 def literal(text: str) -> str:
     """Return text on one line that reads as it is, in a table's cell too; no address becomes a link."""
     line = one_line(shortened(text, _MOST_CHARACTERS)).translate(_LITERAL)
+    line = _REFERENCE.sub(lambda found: f"{found[0]}\u2060", line)
     return _ADDRESS.sub(lambda found: f"\\{found[0]}", line)
 
 
