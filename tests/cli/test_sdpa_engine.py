@@ -11,6 +11,7 @@ from running import backends
 if TYPE_CHECKING:
     from pathlib import Path
 
+ENGINE = ("--engine", "transformers", "--model", "config.json", "--device", "t4")
 SHAPE = ("--shape", "1,2,8,16")
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
@@ -48,6 +49,12 @@ def test_explain_prints_what_an_engine_would_choose(tmp_path: Path) -> None:
         ),
         (("--engine", "vllm", *SHAPE), "--shape is for a problem, --engine for a model"),
         (("--engine", "vllm", "--causal"), "--causal is for a problem, --engine for a model"),
+        ((*ENGINE, "--torch", "2.13,2.14"), "--engine needs one release of torch"),
+        ((*ENGINE, "--mask", "causal"), "--mask causal is for a problem"),
+        ((*ENGINE, "--kv-len", "1"), "a prompt has 2 to"),
+        ((*ENGINE, "--kv-len", "64,128"), "one value of each option"),
+        ((*ENGINE, "--driver", "550"), "--driver is for a problem"),
+        ((*SHAPE, "--with", "flash-attn"), "--attention and --with need an engine"),
         ((*SHAPE, "--kv-dtype", "fp8"), "--attention and --with need an engine"),
         (("--engine", "vllm", "--model", "/nowhere.json", "--device", "t4"), "/nowhere.json"),
     ],
@@ -57,3 +64,19 @@ def test_an_engine_and_a_problem_are_not_mixed(words: tuple[str, ...], text: str
 
     assert ran.returncode == 2
     assert text in ran.stderr
+
+
+def test_the_memory_and_time_of_the_plain_formula_are_stated(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_bytes(msgspec.json.encode(CONFIG))
+    words = ("sdpa", "explain", "--engine", "transformers", "--model", str(tmp_path), "--attention", "eager")
+
+    page = backends(*words, "--device", "h100", "--kv-len", "8192")
+    slow = backends(*words[:-2], "--device", "t4", "--torch", "2.13", "--with", "flash_attn==2.8.3")
+    text = backends(*words, "--device", "h100", "--format", "markdown")
+    saved = msgspec.json.decode(backends(*words, "--device", "h100", "--format", "json").stdout)
+
+    assert "it would choose eager" in page.stdout
+    assert "the plain formula holds at least 4 GiB of scores; at best" in " ".join(page.stdout.split())
+    assert "torch 2.13 computes it with MATH" in " ".join(slow.stdout.split())
+    assert "it would choose **eager**" in text.stdout
+    assert saved["layers"][0]["call"]["score_bytes"] == 1 << 30

@@ -114,9 +114,10 @@ def recorded(engine: str, package: str) -> tuple[dict[str, Any], tuple[int, ...]
     """Return an engine's rules, and the release that is installed, or skip."""
     if not importlib.util.find_spec(package):
         pytest.skip(f"{package} is not installed")
-    rules, release = table(f"sdpa/engines/{engine}.toml"), dotted_numbers(importlib.metadata.version(engine))
+    rules, version = table(f"sdpa/engines/{engine}.toml"), importlib.metadata.version(engine)
+    release = dotted_numbers(version.partition("+")[0])
     if not any(release[: len(known)] == known for known in map(dotted_numbers, rules["releases"])):
-        pytest.skip(f"the rules of {engine} {release} are not recorded")
+        pytest.skip(f"the rules of {engine} {version} are not recorded")
     return rules, release
 
 
@@ -226,3 +227,183 @@ def test_sglang_chooses_what_the_rules_say() -> None:
 
     assert not wrong, f"{len(wrong)} of {len(asked)} disagree, such as {wrong[:3]}"
     assert len(seen) > 5
+
+
+def given_transformers(
+    draw: random.Random, rules: dict[str, Any], release: tuple[int, ...]
+) -> dict[str, Any]:
+    """Return a model, what is installed, and what is asked, at random."""
+    there = [name for name, since in rules["architectures"].items() if release >= dotted_numbers(since)]
+    special = [
+        name for name in ("GptOssForCausalLM", "Gemma2ForCausalLM", "LlamaForCausalLM") if name in there
+    ]
+    packages = {
+        "flash-attn": ["2.0.9", "2.1.0", "2.2.1", "2.3.3", "2.8.3"],
+        "flash-attn-3": ["3.0.0"],
+        "flash-attn-4": ["4.0.0"] if release >= (5, 4) else [],
+        "kernels": [
+            "0.8.1",
+            "0.9.0",
+            "0.10.2",
+            "0.12.0",
+            "0.15.2",
+            "0.16.0",
+            "0.17.0",
+            "0.17.2",
+            "0.18.2",
+            "0.19.0",
+        ],
+    }
+    names = [row["name"] for row in rules["backend"] if engines._applies(row, release, {})]
+    return {
+        "config": {
+            "architectures": [draw.choice([*there, *special * 8])],
+            "num_attention_heads": 8,
+            "head_dim": 64,
+            "dtype": draw.choice(["float16", "bfloat16", "float32"]),
+            "attention_dropout": draw.choice([0.0, 0.0, 0.1]),
+            "alibi": draw.random() < 0.1,
+        },
+        "asked": draw.choice(["not asked", *names]),
+        "platform": draw.choice(["cuda", "cuda", "cuda", "cpu"]),
+        "capability": draw.choice([70, 75, 80, 86, 89, 90, 100, 120]),
+        "packages": {
+            name: draw.choice(versions)
+            for name, versions in packages.items()
+            if versions and draw.random() < 0.4
+        },
+    }
+
+
+def test_transformers_chooses_what_the_rules_say() -> None:
+    rules, release = recorded("transformers", "transformers")
+    draw = random.Random(28)
+    asked = [given_transformers(draw, rules, release) for _ in range(CONFIGURATIONS or 300)]
+    wrong = []
+    for given, answer in zip(asked, answers("transformers_choices.py", asked), strict=True):
+        facts = {name: given[name] for name in ("asked", "platform", "capability")} | given["packages"]
+        (found,) = engines.layers(
+            rules, release, given["config"], facts, versions={"torch": "2.15", "cudnn": "9.26"}
+        )
+        codes = [reason.code for verdict in found.verdicts for reason in verdict.reasons]
+        first = "" if found.chosen else next(code for code in codes if code != "not-asked")
+        if (found.chosen, first) != (answer["chosen"], answer["code"]):
+            wrong.append((given, (found.chosen, first), answer))
+
+    assert not wrong, f"{len(wrong)} of {len(asked)} disagree, such as {wrong[:3]}"
+
+
+def given_torch(draw: random.Random) -> dict[str, Any]:
+    """Return a model's layers and where they run, at random."""
+    heads, mla = draw.choice([4, 8, 16, 32]), draw.random() < 0.2
+    sizes = draw.choice([(192, 128), (192, 128), (192, 192), (256, 128), (128, 64), (136, 100), (100, 128)])
+    size = draw.choice([32, 64, 72, 96, 100, 128, 128, 129, 136, 192, 256, 256, 264, 512])
+    return {
+        "platform": draw.choice(["cuda", "cuda", "cuda", "cuda", "cpu"]),
+        "capability": draw.choice([70, 75, 80, 86, 89, 90, 90, 100, 100, 103, 110, 120]),
+        "cudnn": draw.choice(["9.10", "9.17", "9.18", "9.19", "9.20", "9.23", "9.24", "9.26"]),
+        "dtype": draw.choice(["float16", "bfloat16", "bfloat16", "float32"]),
+        "tokens": draw.choice([2, 100, 128, 129, 512, 4096]),
+        "block_size": draw.choice([0, 0, 0, 0, 16, 24, 64, 100, 256, 768]),
+        "backward": draw.random() < 0.3,
+        "heads": heads,
+        "kv_heads": heads if mla else draw.choice([2, 4, heads, heads]),
+        "head_size": sizes[0] if mla else size,
+        "value_size": sizes[1] if mla else size,
+        "mla": mla,
+        "causal": draw.random() < 0.8,
+        "window": (window := draw.random() < 0.2),
+        "window_size": 64 if window else 0,
+    }
+
+
+def test_torch_chooses_what_the_rules_say() -> None:
+    rules, release = recorded("torch", "torch")
+    draw = random.Random(28)
+    asked = [given_torch(draw) for _ in range(CONFIGURATIONS or 300)]
+    for given in asked:
+        given["causal"] |= given["window"]
+        given["capability"] *= given["platform"] == "cuda"
+    wrong = []
+    for given, answer in zip(asked, answers("torch_choices.py", asked), strict=True):
+        config: dict[str, Any] = {
+            "architectures": ["Any"],
+            "num_attention_heads": given["heads"],
+            "num_key_value_heads": given["kv_heads"],
+            "head_dim": given["head_size"],
+            "dtype": given["dtype"],
+            "is_causal": given["causal"],
+            "sliding_window": given["window_size"] or None,
+        }
+        if given["mla"]:
+            config |= {"kv_lora_rank": 512, "v_head_dim": given["value_size"], "qk_rope_head_dim": 64}
+            config |= {"qk_nope_head_dim": given["head_size"] - 64}
+        facts = {name: given[name] for name in ("platform", "capability", "tokens", "backward")}
+        facts["block_size"] = given["block_size"] or None
+        versions = {"torch": ".".join(map(str, release)), "cudnn": given["cudnn"]}
+        (found,) = engines.layers(rules, release, config, facts, versions=versions)
+        codes = {v.backend: {reason.code for reason in v.reasons} for v in found.verdicts}
+        of_pages = {
+            code
+            for code, holds in (("block-size", answer["pages"]), ("gradient", answer["gradient"]))
+            if not holds
+        }
+        ours = codes["CUDNN_ATTENTION"]
+        if isinstance(answer["cudnn"], bool):
+            same = (not ours - of_pages) == answer["cudnn"]
+        else:
+            either = {"too-old": "version or capability", "wrong-capability": "version or capability"}
+            same = {either.get(code, code) for code in ours} == {*answer["cudnn"], *of_pages}
+        if not same or not of_pages <= codes["FLASH_ATTENTION"]:
+            wrong.append((given, codes, answer))
+
+    assert not wrong, f"{len(wrong)} of {len(asked)} disagree, such as {wrong[:3]}"
+
+
+def given_diffusers(draw: random.Random, rules: dict[str, Any], release: tuple[int, ...]) -> dict[str, Any]:
+    """Return a model, what is installed, and what is asked, at random."""
+    names = [row["name"] for row in rules["backend"] if engines._applies(row, release, {})]
+    packages = {
+        "flash-attn": ["2.5.9", "2.6.3", "2.8.3"],
+        "flash-attn-3": ["3.0.0"],
+        "kernels": ["0.10.2", "0.12.0", "0.12.3", "0.18.2"],
+        "sageattention": ["1.0.6", "2.1.1", "2.2.0"],
+        "xformers": ["0.0.28", "0.0.29", "0.0.35"],
+        "amd-aiter": ["0.1.4", "0.1.5"],
+    }
+    return {
+        "config": {
+            "_class_name": draw.choice(
+                [name for name, since in rules["architectures"].items() if release >= dotted_numbers(since)]
+            ),
+            "num_attention_heads": draw.choice([2, 3]),
+            "attention_head_dim": draw.choice([32, 64, 96, 128, 128, 256]),
+        },
+        "asked": draw.choice(["not asked", *names]),
+        "dtype": draw.choice(["float16", "bfloat16", "bfloat16", "float32"]),
+        "mask": draw.choice(["none", "none", "bool", "float"]),
+        "capability": draw.choice([75, 80, 86, 89, 90, 100, 120]),
+        "packages": {name: draw.choice(some) for name, some in packages.items() if draw.random() < 0.7},
+    }
+
+
+def test_diffusers_chooses_what_the_rules_say() -> None:
+    rules, release = recorded("diffusers", "diffusers")
+    draw = random.Random(28)
+    asked = [given_diffusers(draw, rules, release) for _ in range(CONFIGURATIONS or 300)]
+    wrong = []
+    for given, answer in zip(asked, answers("diffusers_choices.py", asked), strict=True):
+        facts = {name: given[name] for name in ("asked", "dtype", "mask", "capability")} | given["packages"]
+        versions = {"torch": "2.15", "cudnn": "9.26"}
+        (found,) = engines.layers(
+            rules, release, given["config"], {"platform": "cuda", **facts}, versions=versions
+        )
+        codes = [reason.code for verdict in found.verdicts for reason in verdict.reasons]
+        first = "" if found.chosen else next(code for code in codes if code != "not-asked")
+        is_package = (
+            first == "too-old" and answer["code"] == "missing-part"
+        )  # of packages one message for both
+        if found.chosen != answer["chosen"] or (first != answer["code"] and not is_package):
+            wrong.append((given, (found.chosen, first), answer))
+
+    assert not wrong, f"{len(wrong)} of {len(asked)} disagree, such as {wrong[:3]}"

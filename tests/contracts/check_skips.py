@@ -22,7 +22,10 @@ NEEDS_MORE = {
     ),
     "tests.compat.test_conform": ("is not installed", "jax, openvino, onnxruntime and tensorflow"),
     "tests.compat.test_cuda_wheels": ("nvidia-cudnn-cu13", "a wheel of half a gigabyte"),
-    "tests.compat.test_engines_agree": ("is not installed", "vLLM and SGLang, wheels of half a gigabyte"),
+    "tests.compat.test_engines_agree": (
+        "",
+        "vLLM, SGLang and torch, wheels of half a gigabyte, transformers and diffusers",
+    ),
     "tests.compat.test_known_wrong": ("is not installed", "jax, openvino, onnxruntime, tensorflow and mlx"),
     "tests.compat.test_run_cpu_agrees": ("an older torch", "torch 2.15, of .ci/systems torch-2.15"),
     "tests.compat.test_sdpa_onednn": ("a wheel of", "two wheels that bring oneDNN, 234 MB"),

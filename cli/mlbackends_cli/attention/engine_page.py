@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from mlbackends.base.reasons import Reason
 from mlbackends.model.explanation import EngineCall, EngineExplanation, EngineLayers
+from mlbackends.model.problem import KnownWrong
 from mlbackends_cli.attention.bounds import bound_text
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import literal, table
@@ -26,10 +27,7 @@ def printed(explanation: EngineExplanation, page: Page) -> str:
     for layers in explanation.layers:
         facts = f"  {_facts(layers)}"
         found += ["", f"  {_title(layers)} {page.styled(_choice(layers), 'bold')}", page.styled(facts, "dim")]
-        rows = [
-            [Cell("✗", "red") if why else Cell("✓", "green"), Cell(name), Cell(_why(why))]
-            for name, why in _verdicts(layers)
-        ]
+        rows = [[Cell(*_MARKS[can]), Cell(name), Cell(why)] for name, can, why in _verdicts(layers)]
         found += lines(rows, narrow, indent=4)
         if layers.call:
             found += (f"  {line}" for line in wrapped(_call(layers.call), narrow.width - 2))
@@ -45,8 +43,8 @@ def markdown(explanation: EngineExplanation, _page: Page) -> str:
     parts = [f"### {literal(f'{explanation.engine} {explanation.release} on {explanation.device}')}"]
     for layers in explanation.layers:
         rows = [
-            (literal(name), "no" if why else "yes", literal(_why(why)).replace("\n", "<br>"))
-            for name, why in _verdicts(layers)
+            (literal(name), can, "<br>".join(map(literal, why.split("\n"))))
+            for name, can, why in _verdicts(layers)
         ]
         parts += [
             f"{literal(_title(layers))} **{literal(_choice(layers))}**.",
@@ -56,11 +54,21 @@ def markdown(explanation: EngineExplanation, _page: Page) -> str:
     return "\n\n".join([*parts, literal(f"Assumed: {explanation.assumed}.")]) + "\n"
 
 
-def _verdicts(layers: EngineLayers) -> list[tuple[str, tuple[Reason, ...]]]:
-    """Return the backends and what speaks against each, those that torch alone decides last."""
-    found = [(verdict.backend, verdict.reasons) for verdict in layers.verdicts]
-    theirs = layers.call.verdicts if layers.call and layers.call.chosen != layers.chosen else ()
-    return found + [(f"torch's {verdict.backend}", verdict.reasons) for verdict in theirs]
+#: How a verdict is shown: with a sign and a colour.
+_MARKS = {"yes": ("✓", "green"), "yes, but": ("!", "yellow"), "no": ("✗", "red")}
+
+
+def _verdicts(layers: EngineLayers) -> list[tuple[str, str, str]]:
+    """Return the backends, whether each can, and why not; at last those that torch alone chooses among."""
+    theirs = layers.call.verdicts if layers.call else ()
+    is_torch = [verdict.backend for verdict in theirs] == [verdict.backend for verdict in layers.verdicts]
+    found: list[tuple[str, tuple[Reason, ...], tuple[KnownWrong, ...]]] = []
+    if not is_torch:
+        found += [(verdict.backend, verdict.reasons, ()) for verdict in layers.verdicts]
+    prefix = "" if is_torch else "torch's "
+    found += [(prefix + verdict.backend, verdict.reasons, verdict.known_wrong) for verdict in theirs]
+    states = ["no" if why else "yes, but" if wrong else "yes" for _, why, wrong in found]
+    return [(name, state, _why(why, wrong)) for (name, why, wrong), state in zip(found, states, strict=True)]
 
 
 def _title(layers: EngineLayers) -> str:
@@ -74,11 +82,12 @@ def _choice(layers: EngineLayers) -> str:
 
 def _call(call: EngineCall) -> str:
     """Return what torch does with a call, and what it costs at least, as sentences."""
-    found = [f"torch {call.torch} then computes it with {call.chosen or 'nothing: it raises'}"] * bool(
-        call.torch
-    )
+    found = [f"torch {call.torch} computes it with {call.chosen or 'nothing: it raises an error'}"]
+    found *= bool(call.torch)
     found = [call.unknown_reason] if call.unknown_reason else found
-    found += [f"the plain formula holds {binary_size(call.score_bytes)} of scores"] * bool(call.score_bytes)
+    found += [f"the plain formula holds at least {binary_size(call.score_bytes)} of scores"] * bool(
+        call.score_bytes
+    )
     found += [bound_text(call.bound, "--backward" in call.text)] if call.bound else []
     return "; ".join([*found, f"this is: backends sdpa explain {call.text}"])
 
@@ -95,6 +104,7 @@ _FACTS = {
     "asked": "asked for {}",
     "tokens": "{} tokens",
     "mask": "mask {}",
+    "backward": "with gradients",
     "cuda": "CUDA {}",
 }
 #: What is not shown: nothing is asked for, or there is no mask.
@@ -107,5 +117,7 @@ def _facts(layers: EngineLayers) -> str:
     )
 
 
-def _why(reasons: Sequence[Reason]) -> str:
-    return "\n".join(f"{reason.message} [{reason.code}]" for reason in reasons) or "can"
+def _why(reasons: Sequence[Reason], wrong: Sequence[KnownWrong]) -> str:
+    lines = [f"{reason.message} [{reason.code}]" for reason in reasons]
+    lines = lines or ["can, but" if wrong else "can"]
+    return "\n".join([*lines, *(report.text for report in wrong)])

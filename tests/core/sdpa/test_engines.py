@@ -213,10 +213,180 @@ def test_unknown_words_are_refused(asked: Any) -> None:
 def test_every_name_in_the_rules_is_one(name: str) -> None:
     rules = table(f"sdpa/engines/{name}.toml")
     backends = [row["name"] for row in rules["backend"]]
-    ordered = {backend for row in rules["order"] for backend in row["backends"]}
+    orders = [row["backends"] for row in rules["order"] if row["backends"] != "asked"]
+    ordered = {backend for order in orders for backend in order}
     named = [row.get("backend", []) for row in rules["refusal"]]
     refused = {name for names in named for name in ([names] if isinstance(names, str) else names)}
 
     assert len(backends) == len({*backends})
-    assert ordered == {*backends}
-    assert refused <= ordered
+    assert ordered == {*backends} or (rules["asks"] and ordered < {*backends})
+    assert refused <= {*backends}
+
+
+GEMMA_2 = LLAMA | {"architectures": ["Gemma2ForCausalLM"], "head_dim": 256}
+FLUX = {"_class_name": "FluxTransformer2DModel", "num_attention_heads": 24, "attention_head_dim": 128}
+FLASH_2 = {"packages": {"flash-attn": "2.8.3"}}
+
+
+@pytest.mark.parametrize(
+    ("config", "device", "given", "chosen"),
+    [
+        (LLAMA, "h100", {}, "sdpa"),
+        (LLAMA, "h100", FLASH_2, "sdpa"),
+        (LLAMA, "h100", {**FLASH_2, "asked": "flash_attention_2"}, "flash_attention_2"),
+        (LLAMA, "cpu", {**FLASH_2, "asked": "flash_attention_2"}, ""),
+        (LLAMA, "h100", {"packages": {"flash-attn": "2.3.2"}, "asked": "flash_attention_2"}, ""),
+        (
+            LLAMA,
+            "h100",
+            {"engine": "5.3", "packages": {"flash-attn": "2.3.2"}, "asked": "flash_attention_2"},
+            "flash_attention_2",
+        ),
+        (
+            LLAMA,
+            "h100",
+            {"packages": {"kernels": "0.18.2"}, "asked": "flash_attention_3"},
+            "kernels-community/vllm-flash-attn3",
+        ),
+        (LLAMA, "h100", {"packages": {"kernels": "0.16"}, "asked": "flash_attention_3"}, ""),
+        (
+            LLAMA,
+            "h100",
+            {"packages": {"kernels": ""}, "asked": "flash_attention_4"},
+            "kernels-community/flash-attn4",
+        ),
+        (GPT_OSS, "h100", {}, "eager"),
+        (GPT_OSS, "h100", {"asked": "sdpa"}, ""),
+        (
+            GPT_OSS,
+            "h100",
+            {"packages": {"kernels": ""}, "asked": "flash_attention_2"},
+            "kernels-community/vllm-flash-attn3",
+        ),
+        (GEMMA_2, "h100", {"engine": "4.57"}, "sdpa"),
+        (GEMMA_2, "h100", {}, "eager"),
+    ],
+)
+def test_what_transformers_would_choose(
+    asked: Any, config: Any, device: str, given: dict[str, Any], chosen: str
+) -> None:
+    engine = f"transformers=={given['engine']}" if "engine" in given else "transformers"
+    rest = {name: value for name, value in given.items() if name != "engine"}
+
+    assert {layers.chosen for layers in asked(config, device, engine, **rest).layers} == {chosen}
+
+
+def test_transformers_loads_float32_before_version_5(asked: Any) -> None:
+    dtypes = [
+        asked(LLAMA, "h100", engine, **given).layers[0].facts["dtype"]
+        for engine, given in (
+            ("transformers==4.57", {}),
+            ("transformers==4.57", {"dtype": "float16"}),
+            ("transformers==5.0", {}),
+        )
+    ]
+
+    assert dtypes == ["float32", "float16", "bfloat16"]
+
+
+def test_what_is_not_asked_for_has_that_reason_as_well(asked: Any) -> None:
+    (layers,) = asked(LLAMA, "h100", "transformers").layers
+    codes = {verdict.backend: [reason.code for reason in verdict.reasons] for verdict in layers.verdicts}
+
+    assert codes["eager"] == []
+    assert codes["flex_attention"] == ["not-asked"]
+    assert codes["flash_attention_2"] == ["missing-part", "not-asked"]
+
+
+def test_what_torch_does_is_said_where_an_engine_calls_it(asked: Any) -> None:
+    window, full = asked(GPT_OSS | {"num_key_value_heads": 8}, "h100", "torch==2.13", tokens=256).layers[::2]
+    (slow,) = asked(GEMMA_2, "rtx-4090", "transformers", tokens=1024).layers
+    (old,) = asked(LLAMA, "t4", "transformers").layers
+    (half,) = asked(LLAMA, "t4", "transformers", dtype="float16").layers
+
+    assert "--mask bool:1,1,256,256" in window.call.text
+    assert "--kv-heads" not in window.call.text  # with a mask, key and value are repeated
+    assert "--causal --gqa" in full.call.text
+    assert (slow.call.chosen, slow.call.torch, slow.call.score_bytes) == ("MATH", "", 32 * 1024**2 * 2)
+    assert slow.call.bound.math_seconds >= slow.call.bound.seconds
+    assert (old.call.chosen, old.call.score_bytes) == ("MATH", 32 * 4096**2 * 2)  # bfloat16 on a T4
+    assert (half.call.chosen, half.call.score_bytes) == ("EFFICIENT_ATTENTION", 0)
+
+
+@pytest.mark.parametrize(
+    ("engine", "device", "given", "chosen"),
+    [
+        ("torch==2.13", "h100", {}, "FLASH_ATTENTION"),
+        ("torch==2.14", "h100", {}, "FLASH_ATTENTION"),  # cuDNN has no causal mask there
+        ("torch==2.15", "h100", {}, "CUDNN_ATTENTION"),
+        ("torch==2.15", "h100", {"versions": {"cudnn": "9.17"}}, "FLASH_ATTENTION"),
+        ("torch==2.15", "h100", {"tokens": 128, "versions": {"cudnn": "9.20"}}, "FLASH_ATTENTION"),
+        ("torch==2.15", "a100", {}, "FLASH_ATTENTION"),
+        ("torch==2.15", "a100", {"block_size": 64}, ""),
+        ("torch==2.15", "t4", {}, ""),
+        ("torch==2.15", "cpu", {}, ""),
+    ],
+)
+def test_what_torch_would_choose_for_packed_prompts(
+    asked: Any, engine: str, device: str, given: dict[str, Any], chosen: str
+) -> None:
+    whole, packed = asked(LLAMA, device, engine, **given).layers
+
+    assert whole.kind == "full attention by scaled_dot_product_attention"
+    assert whole.chosen == whole.call.chosen != ""
+    assert (packed.kind, packed.chosen) == ("full attention by varlen_attn", chosen)
+
+
+@pytest.mark.parametrize(
+    ("given", "chosen"),
+    [
+        ({}, "native"),
+        ({"asked": "flash"}, ""),
+        ({"asked": "flash", "dtype": "bfloat16", **FLASH_2}, "flash"),
+        ({"asked": "flash", "dtype": "bfloat16", "mask": "bool", **FLASH_2}, ""),
+        ({"asked": "flash", **FLASH_2}, ""),
+        ({"asked": "_native_math"}, "_native_math"),
+        ({"asked": "flash_4_hub", "dtype": "float16", "packages": {"kernels": "0.12.2"}}, ""),
+        ({"asked": "flash_4_hub", "dtype": "float16", "packages": {"kernels": "0.12.3"}}, "flash_4_hub"),
+    ],
+)
+def test_what_diffusers_would_choose(asked: Any, given: dict[str, Any], chosen: str) -> None:
+    (layers,) = asked(FLUX, "h100", "diffusers", **given).layers
+
+    assert layers.chosen == chosen
+    assert layers.facts["dtype"] == given.get("dtype", "float32")
+    assert (layers.call is not None) == (chosen in ("native", "_native_math"))
+
+
+@pytest.mark.parametrize(
+    ("config", "device", "engine", "given", "text"),
+    [
+        (FLUX, "cpu", "diffusers", {}, "rules of diffusers are for others"),
+        (
+            FLUX | {"_class_name": "UNet2DConditionModel"},
+            "h100",
+            "diffusers",
+            {},
+            "UNet2DConditionModel is not",
+        ),
+        (FLUX | {"_class_name": "Flux3Transformer2DModel"}, "h100", "diffusers==0.41", {}, "Flux3"),
+        (LLAMA | {"_attn_implementation": "sdpa"}, "h100", "transformers", {}, "with _attn_implementation"),
+        (LLAMA, "h100", "transformers", {"packages": {"flash": ""}}, "'flash'"),
+        (
+            LLAMA,
+            "h100",
+            "transformers",
+            {"packages": {"Flash_Attn": "new"}},
+            "is not a version of flash-attn",
+        ),
+        (LLAMA, "h100", "transformers", {"asked": "xformers"}, "attention of transformers"),
+        (LLAMA, "h100", "vllm", {"asked": "TRITON_ATTN"}, "attention of vLLM"),
+        (LLAMA, "h100", "vllm", {"packages": {"flashinfer": ""}}, "package"),
+        (LLAMA, "h100", "torch", {"kv_dtype": "fp8"}, "KV cache"),
+    ],
+)
+def test_what_these_rules_do_not_cover_is_refused(
+    asked: Any, config: Any, device: str, engine: str, given: dict[str, Any], text: str
+) -> None:
+    with pytest.raises((BadInput, UnknownName), match=text):
+        asked(config, device, engine, **given)

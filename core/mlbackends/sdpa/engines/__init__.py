@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from mlbackends.base.errors import BadInput, UnknownName, some
+from mlbackends.base.errors import BadInput, UnknownName, shown, some
 from mlbackends.base.quantities import dotted_numbers
 from mlbackends.base.reasons import Reason
 from mlbackends.base.specifiers import satisfies
@@ -86,7 +86,7 @@ def explain(
     if name not in NAMES:
         raise UnknownName("engine", name, NAMES)
     rules = table(f"sdpa/engines/{name}.toml")
-    release = _release(rules, version)
+    release = _release(rules, version or (versions.get("torch", "") if name == "torch" else ""))
     place = named_devices.device(device)
     kind = place.device.kind
     capability = round(float(place.device.capability) * 10) if kind == "cuda" else 0
@@ -95,9 +95,13 @@ def explain(
         raise BadInput(
             f"{place.name}: the recorded rules of {rules['name']} are for others", f"name {wanted}"
         )
-    for package in packages:
-        if package not in rules.get("packages", ()):
-            raise UnknownName(f"package in the rules of {rules['name']}", package, tuple(rules["packages"]))
+    packages = {name.lower().replace("_", "-"): value.strip() for name, value in packages.items()}
+    known = tuple(rules.get("packages", ()))
+    for package, value in packages.items():
+        if package not in known:
+            raise UnknownName(f"package in the rules of {rules['name']}", package, known)
+        if value and not dotted_numbers(value):
+            raise BadInput(f"{shown(value)} is not a version of {package}", f"write --with {package}==1.2.3")
     facts = {"platform": kind, "capability": capability, **given}
     facts |= {package: value or True for package, value in packages.items()}
     text = ".".join(map(str, release))
@@ -143,7 +147,7 @@ def layers(
     """
     given = {**dict.fromkeys(rules.get("packages", ()), False), **_USUAL, **given}
     kv_dtypes = tuple(rules.get("kv_dtypes", ["auto"]))
-    config = _config(raw, rules, given)
+    config = _config(raw, rules, release, given)
     if given["kv_dtype"] not in kv_dtypes:
         raise UnknownName("type of a KV cache", given["kv_dtype"], kv_dtypes)
     quantized = config.quantization_config or {}
@@ -152,7 +156,7 @@ def layers(
     names = [row["name"] for row in rules["backend"] if _applies(row, release, {})]
     if given["asked"] not in ("not asked", *(names if rules.get("asks") else ())):
         raise UnknownName(f"attention of {rules['name']}", given["asked"], tuple(names))
-    facts = _model_facts(rules, config) | given
+    facts = _model_facts(rules, config) | given | {"dtype_given": bool(given.get("dtype"))}
     cudnn = cudnn_release(environment_elsewhere(versions).cudnn_version)
     facts |= {"torch": versions.get("torch", RECORDED[-1]), "cudnn": versions.get("cudnn", cudnn)}
     facts |= {"cuda": versions.get("cuda", rules.get("cuda", ""))}
@@ -252,7 +256,7 @@ def _is(wanted: Any, value: Any) -> bool:
         return bool(value == wanted)
     if "known" in wanted:
         return (value is not None) is bool(wanted["known"])
-    if "not" in wanted:
+    if value in wanted.get("not", ()) or wanted.keys() == {"not"}:
         return value not in wanted["not"]
     if "version" in wanted:
         return isinstance(value, str) and bool(satisfies(value, wanted["version"]))
@@ -285,10 +289,16 @@ def _read(path: str) -> Any:
         raise BadInput(f"{file} is not the config.json of a model: {error}") from error
 
 
-def _config(raw: Any, rules: Mapping[str, Any], given: Mapping[str, Any]) -> _Config:
+def _config(
+    raw: Any, rules: Mapping[str, Any], release: tuple[int, ...], given: Mapping[str, Any]
+) -> _Config:
     """Return a model's configuration. Raises BadInput, for one that the rules do not cover as well."""
     if isinstance(raw, dict):
-        raw = raw | {ours: raw[theirs] for ours, theirs in rules.get("keys", {}).items() if theirs in raw}
+        raw = (
+            rules.get("usual", {})
+            | raw
+            | {ours: raw[theirs] for ours, theirs in rules.get("keys", {}).items() if theirs in raw}
+        )
         raw |= {"dtype": given["dtype"]} if given.get("dtype") else {}
         if isinstance(raw.get("architectures"), str):
             raw["architectures"] = [raw["architectures"]]
@@ -299,10 +309,11 @@ def _config(raw: Any, rules: Mapping[str, Any], given: Mapping[str, Any]) -> _Co
     name = config.architectures[0]
     own = next(
         (key for key in rules.get("unknown_with", ()) if raw.get(key)),
-        "" if config.is_causal else "is_causal",
+        "" if config.is_causal or "architectures" not in rules else "is_causal",
     )
     known = rules.get("architectures", {name: "0"})
-    if name not in known or own:
+    is_there = name in known and (isinstance(known, list) or release >= dotted_numbers(known[name]))
+    if not is_there or own:
         why = f"{rules['name']}'s choice for {name}{f' with {own}' if own else ''} is not recorded"
         raise BadInput(f"{why}: it may follow rules of its own", f"recorded: {some(tuple(known))}")
     lacking = "" if config.dtype or config.torch_dtype else "dtype"
@@ -334,6 +345,8 @@ def _model_facts(rules: Mapping[str, Any], config: _Config) -> Facts:
         "kv_heads": config.num_key_value_heads or config.num_attention_heads,
         "head_size": rank + config.qk_rope_head_dim if mla else head_size,
         "value_size": value_size,
+        "shared_heads": (config.num_key_value_heads or config.num_attention_heads)
+        != config.num_attention_heads,
         "dtype": dtype,
         "causal": config.is_causal and rules.get("causal", True),
         "window_size": config.sliding_window or 0,

@@ -84,16 +84,17 @@ def command(
     **words: Any,
 ) -> int:
     packages = words.pop("with")
+    torch, versions = versions_of(words)
     if engine:
+        if len(torch) > 1:
+            raise BadInput("--engine needs one release of torch", f"such as --torch {torch[-1]}")
+        versions |= {"torch": torch[0]} if torch else {}
         given = {"kv_dtype": kv_dtype, "block_size": block_size, "asked": asked or "not asked"}
-        typed = click.get_current_context().params
-        versions = {name: value for name in ("torch", "cudnn", "cuda") if (value := typed[name])}
         return _engine(engine, model, versions, packages, given)
     if model or block_size or packages or asked or kv_dtype != "auto":
         raise BadInput(
             "--model, --kv-dtype, --block-size, --attention and --with need an engine", "add --engine vllm"
         )
-    torch, versions = versions_of(words)
     if matrix and not words["device"]:
         words["device"] = (",".join(GPUS),)
     wordings = wordings_of(words)
@@ -118,6 +119,7 @@ def command(
     return exits.YES if is_met else exits.NO
 
 
+_LONGEST_PROMPT = 1 << 24
 #: What --engine goes together with.
 _WITH_ENGINE = {"engine", "model", "device", "kv_dtype", "block_size", "asked", "with", "torch", "cudnn"}
 _WITH_ENGINE |= {"cuda", "dtype", "kv_len", "mask", "backward", "form", "output", "color"}
@@ -142,6 +144,8 @@ def _engine(
         raise BadInput(f"--engine needs {needed}", "such as --engine vllm --model config.json --device h100")
     if wording.mask not in ("none", "bool", "float"):
         raise BadInput(f"--mask {wording.mask} is for a problem", "write --mask bool or --mask float")
+    if wording.kv_len is not None and not 2 <= wording.kv_len <= _LONGEST_PROMPT:
+        raise BadInput(f"--kv-len {wording.kv_len}: a prompt has 2 to {_LONGEST_PROMPT} tokens")
     given |= {"mask": wording.mask, "backward": words["backward"]}
     given |= {"dtype": wording.dtype} if words["dtype"] else {}
     given |= {"tokens": wording.kv_len} if wording.kv_len is not None else {}
