@@ -12,6 +12,8 @@ from mlbackends.model.trace import Call, GraphPartition, Record
 
 #: Thirty years: what is longer was not printed by a library.
 _LONGEST_NS = 10**18
+#: Calls on further lanes have no place: no trace has as many threads.
+_MOST_LANES = 100_000
 
 
 #: Source, process and thread.
@@ -28,12 +30,10 @@ class Placed(NamedTuple):
 
 
 class Placing:
-    """Gives each call its place; `lanes` names those that were met, at most `most` of them."""
+    """Gives each call its place; `lanes` names those that were met, in their order."""
 
-    def __init__(self, most: int = 1024) -> None:
-        self.lanes: dict[Lane, int] = {}
-        self.skipped: set[int] = set()
-        self._most = most
+    def __init__(self) -> None:
+        self.lanes: dict[Lane, None] = {}
         self._origins: dict[str, int] = {}
         self._ends: dict[Lane, int] = {}
 
@@ -47,10 +47,9 @@ class Placing:
             return None
         lane = (record.source, record.process, record.thread)
         if lane not in self.lanes:
-            if len(self.lanes) >= self._most:
-                self.skipped.add(hash(lane))
+            if len(self.lanes) >= _MOST_LANES:
                 return None
-            self.lanes[lane] = len(self.lanes)
+            self.lanes[lane] = None
         encloses = isinstance(record, GraphPartition) and record.executed
         if record.start_ns is None:
             start = self._ends.get(lane, 0) - (round(duration) if encloses else 0)

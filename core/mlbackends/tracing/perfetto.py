@@ -24,7 +24,7 @@ _BUFFERED = 4096
 def write(records: Iterable[Record], file: BinaryIO) -> int:
     """Write all calls, and return their number. Other records have no time and are left out."""
     encode = msgspec.json.Encoder().encode
-    placing = Placing(100_000)
+    placing = Placing()
     calls = (
         (record, placed)
         for record in records

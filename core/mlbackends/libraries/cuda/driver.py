@@ -12,6 +12,7 @@ import os
 from msgspec.structs import replace
 
 from mlbackends.base.patterns import pattern
+from mlbackends.base.quantities import dotted_numbers
 from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.base.tables import table
 from mlbackends.host.device_nodes import denied
@@ -219,9 +220,9 @@ def cuda_of_driver(release: str) -> str:
     "" for a driver older than 8.0's. For one newer than the table it is the newest CUDA of the table; only
     the driver itself (cuDriverGetVersion) knows better.
     """
-    driver = _parts(release)
+    driver = dotted_numbers(release)
     shipped = table("libraries/cuda/driver")["shipped"]
-    return next((cuda for cuda, first in shipped if driver and driver >= _parts(first)), "")
+    return next((cuda for cuda, first in shipped if driver and driver >= dotted_numbers(first)), "")
 
 
 def driver_for(cuda: str) -> str:
@@ -240,7 +241,7 @@ def driver_for(cuda: str) -> str:
 
 def too_old_for(release: str, cuda: str) -> bool | None:
     """Return whether a driver is too old for programs of a CUDA release; None if not known."""
-    driver, needed = _parts(release), _parts(driver_for(cuda))
+    driver, needed = dotted_numbers(release), dotted_numbers(driver_for(cuda))
     return driver < needed if driver and needed else None
 
 
@@ -255,11 +256,6 @@ def driver_warning(release: str, cuda: str, build: str) -> Reason | None:
         f"{build} needs driver {driver_for(cuda)} or newer; the driver here is {release}{older}",
         f"install driver {driver_for(cuda)} or newer, or use what was built for an older CUDA",
     )
-
-
-def _parts(release: str) -> tuple[int, ...]:
-    parts = release.split(".")
-    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
 
 
 # ---- what CUDA's functions return --------------------------------------------------------------
