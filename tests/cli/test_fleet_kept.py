@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,11 +21,15 @@ import pytest
 from msgspec import Raw
 from running import PLAIN, backends
 
+from mlbackends.base import registry
+from mlbackends.base.errors import Incomplete
 from mlbackends.fleet.frames import frames
 from mlbackends.model.fleet import Envelope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from mlbackends.fleet.engines import Job, Take
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the stub of ssh is a shell script")
 
@@ -243,3 +248,38 @@ def test_values_of_other_types_are_refused(kept: Path, tmp_path: Path, change: s
     database(folder, f"UPDATE {change}")
     done = backends("fleet", "summarize", str(folder))
     assert (done.returncode, "cannot be read" in done.stderr) == (2, True), done.stderr
+
+
+def test_two_runs_fill_one_folder_at_once(cluster: Path, tmp_path: Path) -> None:
+    with hanging(cluster, "--hosts", "n[1-4]", "--keep", str(tmp_path)) as process:
+        assert run(cluster, "--hosts", "n[1-2]", "--keep", str(tmp_path)).returncode == 0
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
+    found = rows(tmp_path, "SELECT run, count(*) FROM reports GROUP BY run ORDER BY run")
+    assert found == [(1, 3), (2, 2)]
+    assert [file.name for file in tmp_path.iterdir()] == ["fleet.sqlite3"]
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_an_engine_that_dies_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, comes: bool
+) -> None:
+    added = ModuleType("dying_engine")
+
+    def dies(job: Job, take: Take) -> None:
+        del job
+        if comes:
+            take(Envelope(node="n1", report=Raw(msgspec.json.encode(SOUND))))
+        raise Incomplete("the scheduler stopped")
+
+    vars(added).update(run=dies)
+    monkeypatch.setitem(sys.modules, "dying_engine", added)
+    monkeypatch.setattr(registry, "_entry_points", lambda: {"mlbackends.engines": {"dying": "dying_engine"}})
+    registry.names.cache_clear()
+    registry.load.cache_clear()
+    done = backends("fleet", "run", "--engine", "dying", "--expect", "n[1-2]", "--keep", str(tmp_path))
+    assert (done.returncode, "the scheduler stopped" in done.stderr) == (3, True)
+    assert done.stdout.startswith("2 nodes: 1 reported, 1 missing") is comes
+    again = backends("fleet", "run", "--resume", str(tmp_path))
+    assert (again.returncode, "the scheduler stopped" in again.stderr) == (3, True)
+    assert rows(tmp_path, "SELECT run, node FROM reports") == [(1, "n1")] * (2 if comes else 0)
