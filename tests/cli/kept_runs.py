@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 
 from mlbackends.fleet.collection import Collection
-from mlbackends.fleet.store import Folder
+from mlbackends.fleet.store import Keeper, opened
 from mlbackends.model.fleet import Envelope, Status
 from mlbackends.model.history import Asked
 
@@ -40,13 +40,13 @@ def keep(
     is_whole: bool = True,
 ) -> None:
     """Keep runs: of each node its report, why there is none, or None for nothing at all."""
-    with Folder(str(folder), writes=True, creates=True) as opened:
-        opened.db.execute("PRAGMA synchronous = OFF")  # or a disk is waited for
+    with opened(str(folder), writes=True, creates=True) as kept:
+        kept.db.execute("PRAGMA synchronous = OFF")  # or a disk is waited for
         for answers in runs:
             collection = Collection()
             asked = Asked("hosts", "", words, "", "", 60.0, 64)
-            number = len(opened.runs()) + 1
-            keeper = opened.keeper(asked, tuple(answers) if expected is None else expected)
+            number = len(kept.runs()) + 1
+            keeper = Keeper(kept, asked, tuple(answers) if expected is None else expected)
             for node, answer in answers.items():
                 if answer is None:
                     continue
@@ -61,4 +61,4 @@ def keep(
             started = FIRST + DAY * (number - 1)
             ended = started + 60.0 if is_whole else None
             assert not keeper.failure
-            opened.db.execute("UPDATE runs SET started = ?, ended = ? WHERE id = ?", (started, ended, number))
+            kept.db.execute("UPDATE runs SET started = ?, ended = ? WHERE id = ?", (started, ended, number))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -153,6 +155,25 @@ def test_old_runs_are_removed(rolled_out: Path, tmp_path: Path) -> None:
     assert backends("fleet", "summarize", f"{folder}@8").stdout.startswith("20 nodes: 20 reported")
     assert "0 runs with 0 reports removed; 3 runs kept" in prune("--keep-within", "99y")
     assert "2 runs (8, 9) with 40 reports removed; 1 run kept" in prune("--keep-within", "1h")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "reports SET node = x'ff', status = x'ff', error = x'ff'", "reports SET configuration = 'x'",
+        "configurations SET sections = id || ' y'", "configurations SET sections = 1000 + id",
+        "sections SET probe = x'ff'", "sections SET facts = x'00'", "sections SET fingerprint = id",
+        "contents SET data = x'00'", "runs SET started = -1", "runs SET ended = 1e300",
+    ],
+)  # fmt: skip
+def test_any_database_is_read_or_refused(rolled_out: Path, tmp_path: Path, change: str) -> None:
+    folder = shutil.copytree(rolled_out, tmp_path / "kept")
+    with closing(sqlite3.connect(folder / "fleet.sqlite3")) as database:
+        database.execute(f"UPDATE {change}")
+        database.commit()
+    for words in ((), ("--fact", "nvidia"), ("--node", "node[00-05]")):
+        done = backends("fleet", "history", str(folder), *words)
+        assert done.returncode in {0, 2, 3}, (words, done.stderr)
 
 
 def reference(values: Sequence[dict[str, str | None]]) -> tuple[set[Any], set[str]]:

@@ -20,7 +20,7 @@ from mlbackends.base.version import __version__
 from mlbackends.fleet.collection import HEAD, MISSING, are_near, roles_of, sentence
 from mlbackends.fleet.fingerprint import leaves, of_all_devices
 from mlbackends.fleet.groups import facts_named, values_of
-from mlbackends.fleet.store import Folder, Row
+from mlbackends.fleet.store import Folder
 from mlbackends.model.fleet import Status, Step
 from mlbackends.model.history import (
     SCHEMA,
@@ -40,6 +40,9 @@ from mlbackends.model.history import (
 )
 
 _Steps = dict[str, tuple[Any, Any]]
+#: The numbers of a report and of its configuration.
+_Report = tuple[int, int]
+_NO_ROW = (None,)
 _CACHED = 4096
 #: From this number of silences on, a node flaps; one is a reboot.
 _SILENCES = 2
@@ -54,13 +57,6 @@ class _Change(NamedTuple):
     path: int
 
 
-class _Report(NamedTuple):
-    """The newest report of a node."""
-
-    configuration: int
-    number: int
-
-
 def history_of(folder: Folder, nodes: Names[str] = (), facts: Sequence[str] = ()) -> History:
     """Return the history of the runs that asked what the newest one did.
 
@@ -70,14 +66,14 @@ def history_of(folder: Folder, nodes: Names[str] = (), facts: Sequence[str] = ()
     every = folder.runs()
     command = folder.run().asked.command
     runs = [run for run in every if run.asked.command == command]
-    past = _Past(folder, nodes, facts)
+    past = _Past(folder, runs[-1], nodes, facts)
     summaries = tuple(past.read(run) for run in runs)
     if not past.latest:
         raise Incomplete(f"no kept run of {folder.path} has a report" + (" of these nodes" if nodes else ""))
     notes = []
     if others := len(every) - len(runs):
         notes.append(f"{counted(others, 'run')} of other commands are left out")
-    if absent := len(past.latest.keys() - past.asked):
+    if absent := len(past.latest.keys() - past.asked):  # those of the newest run
         notes.append(f"{counted(absent, 'node')} that the newest run did not ask are not counted as left")
     rollouts, flaps = past.changes()
     return History(
@@ -99,10 +95,10 @@ def history_of(folder: Folder, nodes: Names[str] = (), facts: Sequence[str] = ()
 class _Past:
     """What has become of each node from run to run.
 
-    latest: the newest report of each node. asked: the nodes of the newest run.
+    latest: the newest report of each node. asked: the nodes of the run that was read last.
     """
 
-    def __init__(self, folder: Folder, nodes: Names[str], facts: Sequence[str]) -> None:
+    def __init__(self, folder: Folder, newest: Run, nodes: Names[str], facts: Sequence[str]) -> None:
         self.latest: dict[str, _Report] = {}
         self.asked: set[str] = set()
         self.varying = folder.varying()
@@ -117,6 +113,7 @@ class _Past:
         self._numbers: dict[Any, int] = {}
         self._states: dict[str, list[State]] = {name: [] for name in self._chosen or ()}
         self._mixed: dict[str, int | None] = {}
+        self._present = self._asked_by(newest, {node for _, node, *_ in folder.rows(newest.number)})
         self._sections = lru_cache(_CACHED)(folder.sections_of)
         self._probes = lru_cache(_CACHED)(self._sections_by_probe)
         self._facts = lru_cache(_CACHED)(lambda number: of_all_devices(folder.section(number).facts))
@@ -126,23 +123,21 @@ class _Past:
 
     def read(self, run: Run) -> RunSummary:
         """Read a run, which is later than all that were read before."""
-        rows: dict[str, Row] = {}
-        for row in self._folder.rows(run.number):
-            if (not self._nodes or row.node in self._nodes) and (
-                row.node not in rows or rows[row.node].configuration is None
-            ):
-                rows[row.node] = row
-        names = run.expected if isinstance(run.expected, tuple) else self.latest
-        self.asked = {name for name in names if not self._nodes or name in self._nodes} | rows.keys()
+        rows: dict[str, tuple[int, str, str, int | None]] = {}
+        for report, node, status, error, configuration in self._folder.rows(run.number):
+            if (not self._nodes or node in self._nodes) and rows.get(node, _NO_ROW)[-1] is None:
+                rows[node] = (report, status, error, configuration)
+        self.asked = self._asked_by(run, rows)
         reported = 0
-        for node, row in rows.items():
-            if row.configuration is not None:
+        for node, (report, status, error, configuration) in rows.items():
+            if configuration is not None:
                 reported += 1
-                self._reported(run.number, row, row.configuration)
-            elif row.status == Status.OK:
+                self._status(run.number, node, Status.OK, "")
+                self._reported(run.number, node, (report, configuration))
+            elif status == Status.OK:
                 self._status(run.number, node, Status.ERROR, "its report cannot be used")
             else:
-                self._status(run.number, node, row.status, sentence(node, row.error))
+                self._status(run.number, node, status, sentence(node, error))
         silent = len(rows) - reported
         if run.ended is not None:  # else it may not have been asked
             for node in self.asked - rows.keys():
@@ -152,17 +147,17 @@ class _Past:
         ended = None if run.ended is None else _iso(run.ended)
         return RunSummary(run.number, _iso(run.started), ended, reported, silent)
 
-    def _reported(self, run: int, row: Row, configuration: int) -> None:
-        self._status(run, row.node, Status.OK, "")
-        report = _Report(configuration, row.report)
-        before = self.latest.get(row.node)
-        self.latest[row.node] = report
-        path = self._paths.setdefault(row.node, ())
-        if before is not None and before.configuration != configuration:
-            number = self._number(before, report)
-            if self._steps[number]:
-                path = (*path, (run, number))
-                self._paths[row.node] = self._shared.setdefault(path, path)
+    def _asked_by(self, run: Run, seen: Names[str]) -> set[str]:
+        """Return the nodes that a run asked; of a run without names those that are known."""
+        names = run.expected if isinstance(run.expected, tuple) else self.latest
+        return {name for name in (*names, *seen) if not self._nodes or name in self._nodes}
+
+    def _reported(self, run: int, node: str, report: _Report) -> None:
+        before, path = self.latest.get(node, report), self._paths.setdefault(node, ())
+        self.latest[node] = report
+        if before[1] != report[1] and self._steps[number := self._number(before, report)]:
+            path = (*path, (run, number))
+            self._paths[node] = self._shared.setdefault(path, path)
 
     def _status(self, run: int, node: str, status: str, error: str) -> None:
         before = self._statuses.get(node, ())
@@ -172,12 +167,12 @@ class _Past:
 
     def _number(self, before: _Report, after: _Report) -> int:
         """Return the number of the steps between two reports of a node."""
-        old, new = self._sections(before.configuration), self._sections(after.configuration)
-        heads = [self._probes(report.configuration).get(HEAD, 0) for report in (before, after)]
+        old, new = self._sections(before[1]), self._sections(after[1])
+        heads = [self._probes(report[1]).get(HEAD, 0) for report in (before, after)]
         sides = [frozenset(side) for side in ((old - new) | {heads[0]}, (new - old) | {heads[1]})]
         steps = self._compared(*sides)
         near = frozenset(
-            name for name in steps if _is_metric(name) and self._is_near(name, before.number, after.number)
+            name for name in steps if _is_metric(name) and self._is_near(name, before[0], after[0])
         )
         key = (*sides, near)
         if key not in self._numbers:
@@ -244,7 +239,7 @@ class _Past:
                     found.setdefault((name, _text(step.now)), []).append(step)
         present: dict[int, list[str]] = {}
         for node in self.latest.keys() & self.asked:
-            present.setdefault(self.latest[node].configuration, []).append(node)
+            present.setdefault(self.latest[node][1], []).append(node)
         alike: dict[Any, list[Step]] = {}
         for (name, _), steps in found.items():
             moves = tuple(sorted((step.run, step.path) for step in steps))
@@ -319,7 +314,7 @@ class _Past:
         """Keep how many nodes have which value of each chosen fact after a run."""
         if not self._states:
             return
-        configurations = Counter(report.configuration for report in self.latest.values())
+        configurations = Counter(self.latest[node][1] for node in self.latest.keys() & self._present)
         for name, states in self._states.items():
             values: dict[bytes, tuple[Any, int]] = {}
             for configuration, count in configurations.items():

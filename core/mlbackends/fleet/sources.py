@@ -5,7 +5,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -84,13 +84,13 @@ def is_kept(path: str) -> bool:
     return os.path.lexists(os.path.join(split(path)[0], FILE))
 
 
-def opened_kept(path: str, *, writes: bool = False, creates: bool = False) -> "Folder":
-    """Open a folder of kept reports. Raises BadInput."""
+def opened_kept(path: str, **how: bool) -> "AbstractContextManager[Folder]":
+    """Return `store.opened(path, **how)`. Raises BadInput."""
     try:
-        from mlbackends.fleet.store import Folder  # some builds of Python have no SQLite
+        from mlbackends.fleet.store import opened  # some builds of Python have no SQLite
     except ImportError as error:
         raise BadInput(f"kept reports need Python's sqlite3, which cannot be imported: {error}") from None
-    return Folder(path, writes=writes, creates=creates)
+    return opened(path, **how)
 
 
 def _is_source(path: str) -> bool:

@@ -15,14 +15,14 @@ import stat
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Raw
 
 from mlbackends.base.errors import BadInput, why_not
 from mlbackends.base.mounts import check, mount_of
@@ -35,6 +35,7 @@ from mlbackends.fleet.sources import FILE
 from mlbackends.host.files import flags
 from mlbackends.model.fleet import Envelope, Status
 from mlbackends.model.history import Asked, Run
+from mlbackends.model.records import FactValue
 
 #: The version of the tables, and what marks the file as ours.
 VERSION = 1
@@ -59,6 +60,9 @@ _PAGE = """
         SELECT 1 FROM reports AS later WHERE later.run = ?1 AND later.node = reports.node
         AND later.id > reports.id))
     ORDER BY id LIMIT 256"""
+_ROWS = """
+    SELECT id, CAST(node AS TEXT), CAST(status AS TEXT), CAST(error AS TEXT), configuration
+    FROM reports WHERE run = ? ORDER BY id"""
 _REMOVALS = (
     "DELETE FROM contents WHERE report IN (SELECT id FROM reports WHERE run = ?)",
     "DELETE FROM reports WHERE run = ?",
@@ -68,6 +72,8 @@ _UNUSED = """
     DELETE FROM configurations WHERE id NOT IN (
         SELECT configuration FROM reports WHERE configuration IS NOT NULL)"""
 _BUSY_SECONDS = 60.0
+#: In the year 5138.
+_LAST_SECOND = 1e11
 #: The most reports that wait to be written, and that are written at once.
 _MOST_WAITING, _MOST_AT_ONCE = 64, 64
 _CACHED_SECTIONS = 4000
@@ -77,80 +83,87 @@ _CODE = pattern(r"\bexit code (\d{1,9})\b")
 _HINT = "`backends fleet run --keep DIR` makes such a folder"
 
 
-class Row(Struct, frozen=True):
-    """What one node reported in a run. configuration: None if there is no report that can be used."""
+@contextmanager
+def opened(path: str, *, writes: bool = False, creates: bool = False) -> "Iterator[Folder]":
+    """Open a folder. Raises BadInput for one that is missing, damaged, foreign or of a newer version."""
+    file = os.path.join(path, FILE)
+    check(path)
+    try:
+        if creates:
+            os.makedirs(path, 0o700, exist_ok=True)
+            with suppress(FileExistsError):  # it is private, and SQLite's journals have its permissions
+                os.close(os.open(file, flags("O_CREAT", "O_EXCL", "O_RDWR", "O_NOFOLLOW"), 0o600))
+        is_ours = stat.S_ISREG(os.lstat(file).st_mode)
+    except (OSError, ValueError) as error:
+        if isinstance(error, FileNotFoundError) and not creates:
+            raise BadInput(f"{path} is not a folder of kept reports", _HINT) from None
+        raise _unusable(path, creates, getattr(error, "strerror", "") or str(error)) from None
+    if not is_ours:
+        raise BadInput(f"{file} is not a regular file", "a link there could lead anywhere")
+    uri = f"{Path(os.path.abspath(file)).as_uri()}?mode=rw"
+    with ExitStack() as stack:
+        with _errors(path, writes=creates):
+            db = sqlite3.connect(uri, _BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
+            stack.callback(db.close)
+            db.text_factory = lambda data: data.decode(errors="replace")
+            folder = Folder(path, db)
+            folder.check_version(creates=creates)
+            if not writes:
+                db.execute("PRAGMA query_only = 1")
+            elif not mount_of(file):
+                stack.callback(_leave, db)
+                with suppress(sqlite3.OperationalError):  # another run has it open
+                    db.execute("PRAGMA journal_mode = WAL")
+        with _errors(path, writes=writes), folder.transaction() if writes else nullcontext():
+            pass  # better now than after a run
+        yield folder
 
-    report: int
-    node: str
-    status: str
-    error: str
-    configuration: int | None
+
+def _leave(db: sqlite3.Connection) -> None:
+    """Leave a rollback journal, unless others have the database open: then it can be read anywhere."""
+    with suppress(sqlite3.Error):
+        db.execute("PRAGMA busy_timeout = 0")
+        db.execute("PRAGMA journal_mode = DELETE")
+
+
+@contextmanager
+def _errors(path: str, *, writes: bool = False) -> Iterator[None]:
+    """Turn errors of SQLite, and values that are not ours, into BadInput."""
+    try:
+        yield
+    except BadInput:
+        raise
+    except (sqlite3.Error, zlib.error, ValueError, TypeError, OverflowError) as error:
+        raise _unusable(path, writes, why_not(error)) from None
 
 
 class Folder:
-    """An open folder. Raises BadInput for one that is missing, damaged, foreign or of a newer version."""
+    """An open folder. Its methods raise BadInput for what cannot be read."""
 
-    def __init__(self, path: str, *, writes: bool = False, creates: bool = False) -> None:
-        self.path = path
-        file = os.path.join(path, FILE)
-        check(path)
-        try:
-            if creates:
-                os.makedirs(path, 0o700, exist_ok=True)
-                with suppress(FileExistsError):  # it is private, and SQLite's journals have its permissions
-                    os.close(os.open(file, flags("O_CREAT", "O_EXCL", "O_RDWR", "O_NOFOLLOW"), 0o600))
-            if not stat.S_ISREG(os.lstat(file).st_mode):
-                raise BadInput(f"{file} is not a regular file", "a link there could lead anywhere")
-        except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else str(error)
-            if isinstance(error, FileNotFoundError) and not creates:
-                raise BadInput(f"{path} is not a folder of kept reports", _HINT) from None
-            raise error if isinstance(error, BadInput) else _unusable(path, creates, str(why)) from None
-        with self.errors(writes=creates):
-            uri = f"{Path(os.path.abspath(file)).as_uri()}?mode=rw"
-            self.db = sqlite3.connect(
-                uri, _BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True
-            )
-        try:
-            with self.errors(writes=creates):
-                self.db.text_factory = lambda data: data.decode(errors="replace")
-                self._check_version(file, creates=creates)
-                if not writes:
-                    self.db.execute("PRAGMA query_only = 1")
-                elif not mount_of(file):
-                    with suppress(sqlite3.OperationalError):  # another run has it open
-                        self.db.execute("PRAGMA journal_mode = WAL")
-        except BaseException:
-            self.db.close()
-            raise
+    def __init__(self, path: str, db: sqlite3.Connection) -> None:
+        self.path, self.db = path, db
+        self.errors = partial(_errors, path)
 
-    def _check_version(self, file: str, *, creates: bool) -> None:
+    def check_version(self, *, creates: bool) -> None:
+        """Make the tables in an empty file. Raises BadInput for those of others, or of a newer version."""
+
         def version() -> int:
             return int(self.db.execute("PRAGMA user_version").fetchone()[0])
 
-        if creates and not version():
+        is_empty = "SELECT count(*) = 0 FROM sqlite_master"
+        if creates and self.db.execute(is_empty).fetchone()[0]:
             self.db.execute("PRAGMA auto_vacuum = FULL")
             with self.transaction():
-                if not version():  # else another run has made the tables meanwhile
+                if self.db.execute(is_empty).fetchone()[0]:  # else another run made the tables meanwhile
                     self.db.execute(f"PRAGMA application_id = {_APPLICATION}")
                     self.db.execute(f"PRAGMA user_version = {VERSION}")
                     for table in _TABLES:
                         self.db.execute(table)
         if self.db.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
-            raise BadInput(f"{file} is not a database of kept reports", _HINT)
+            raise BadInput(f"{self.path} has no database of kept reports, but another", _HINT)
         if version() > VERSION:
-            found = f"{file} has version {version()} of the tables; this version reads {VERSION}"
+            found = f"{self.path} has version {version()} of the tables; this version reads {VERSION}"
             raise BadInput(found, "use the version of backends that wrote it")
-
-    @contextmanager
-    def errors(self, *, writes: bool = False) -> Iterator[None]:
-        """Turn errors of SQLite, and values that are not ours, into BadInput."""
-        try:
-            yield
-        except BadInput:
-            raise
-        except (sqlite3.Error, zlib.error, ValueError, TypeError, OverflowError) as error:
-            raise _unusable(self.path, writes, why_not(error)) from None
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -164,20 +177,6 @@ class Folder:
                 self.db.execute("ROLLBACK")
             raise
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close it; the last writer leaves a rollback journal, with which it can be read anywhere."""
-        with suppress(sqlite3.Error):
-            if not self.db.execute("PRAGMA query_only").fetchone()[0]:
-                self.db.execute("PRAGMA busy_timeout = 0")
-                self.db.execute("PRAGMA journal_mode = DELETE")
-        self.db.close()
-
     # ---- reading -----------------------------------------------------------------------------------
 
     def runs(self) -> list[Run]:
@@ -187,8 +186,8 @@ class Folder:
             return [
                 Run(
                     int(number),
-                    float(started),
-                    None if ended is None else float(ended),
+                    _time(started),
+                    None if ended is None else _time(ended),
                     msgspec.json.decode(asked, type=Asked),
                     msgspec.json.decode(expected, type=tuple[str, ...] | int | None),
                 )
@@ -236,12 +235,13 @@ class Folder:
                     )
                 yield envelope
 
-    def rows(self, run: int) -> Iterator[Row]:
-        """Yield every report of a run without its content, as they arrived."""
-        query = "SELECT id, node, status, error, configuration FROM reports WHERE run = ? ORDER BY id"
+    def rows(self, run: int) -> Iterator[tuple[int, str, str, str, int | None]]:
+        """Yield the number of each report of a run, its node, status, error and configuration.
+
+        The configuration is None where there is no report that can be used.
+        """
         with self.errors():
-            for number, node, status, error, configuration in self.db.execute(query, (run,)):
-                yield Row(number, str(node), str(status), str(error), configuration)
+            yield from self.db.execute(_ROWS, (run,))
 
     def content(self, report: int) -> bytes:
         """Return a stored report."""
@@ -261,7 +261,7 @@ class Folder:
         query = "SELECT probe, fingerprint, facts FROM sections WHERE id = ?"
         with self.errors():
             probe, fingerprint, data = self.db.execute(query, (number,)).fetchone()
-            facts = msgspec.json.decode(_unpacked(data), type=dict[str, Any])
+            facts = msgspec.json.decode(_unpacked(data), type=dict[str, FactValue])
             return Section(str(probe), str(fingerprint), facts)
 
     def facts(self) -> dict[str, None]:
@@ -276,21 +276,6 @@ class Folder:
             return {str(name) for (name,) in self.db.execute("SELECT name FROM varying")}
 
     # ---- writing -----------------------------------------------------------------------------------
-
-    def keeper(
-        self, asked: Asked, expected: tuple[str, ...] | int | None, run: int | None = None
-    ) -> "Keeper":
-        """Begin a run, or go on with an earlier one. Raises BadInput."""
-        records = [msgspec.json.encode(record).decode() for record in (asked, expected)]
-        fields = (*records, f"backends {__version__}")
-        with self.errors(writes=True), self.transaction():
-            if run is None:
-                into = "INSERT INTO runs (asked, expected, tool, started) VALUES (?, ?, ?, ?)"
-                run = self.db.execute(into, (*fields, time.time())).lastrowid
-            else:
-                change = "UPDATE runs SET ended = NULL, asked = ?, expected = ?, tool = ? WHERE id = ?"
-                self.db.execute(change, (*fields, run))
-        return Keeper(self, run or 0)
 
     def prune(self, numbers: Sequence[int]) -> int:
         """Remove runs, and what only they used; return the number of removed reports."""
@@ -324,29 +309,38 @@ def _unpacked(data: bytes) -> bytes:
     return text
 
 
+def _time(value: Any) -> float:
+    """Return a time. Raises ValueError for one that no clock shows."""
+    if not 0 <= (seconds := float(value)) < _LAST_SECOND:
+        raise ValueError("a run has no valid time")
+    return seconds
+
+
 def local(seconds: float) -> str:
     """Return a time as people here write it: 2026-11-03 14:05."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
-class _Arrival(Struct):
-    """An envelope that waits to be written. varying: facts that are new among those of `Folder.varying`."""
-
-    received: float
-    node: str
-    envelope: Envelope
-    sections: list[Section]
-    varying: tuple[str, ...]
-
-
 class Keeper:
-    """Adds the reports of a run to a folder, in a thread. failure: why it had to stop. lost: since then."""
+    """Adds the reports of a run to a folder, in a thread. failure: why it had to stop. lost: since then.
 
-    def __init__(self, folder: Folder, run: int) -> None:
+    run: the number of an earlier run to go on with. A new one is made with its first report.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        asked: Asked,
+        expected: tuple[str, ...] | int | None,
+        run: int | None = None,
+    ) -> None:
         self.failure = ""
         self.lost = 0
-        self._folder, self._db, self._run = folder, folder.db, run
-        self._queue: queue.Queue[_Arrival | None] = queue.Queue(_MOST_WAITING)
+        self.run = run
+        self._folder, self._db = folder, folder.db
+        records = (msgspec.json.encode(record).decode() for record in (asked, expected))
+        self._fields = (*records, f"backends {__version__}", time.time())
+        self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(_MOST_WAITING)
         self._known: dict[int, int] = {}
         self._varying = 0
         self._thread = threading.Thread(target=self._work)
@@ -360,7 +354,7 @@ class Keeper:
             sections = [collection.sections[number] for number in collection.latest]
             if len(collection.varying) > self._varying:
                 self._varying, varying = len(collection.varying), tuple(collection.varying)
-        self._queue.put(_Arrival(time.time(), node, envelope, sections, varying))
+        self._queue.put(partial(self._insert, time.time(), node, envelope, sections, varying))
 
     def close(self) -> None:
         """Wait until all that was added is written."""
@@ -369,14 +363,17 @@ class Keeper:
             self._thread.join()
 
     def finish(self, *, is_whole: bool) -> None:
-        """Close it, and mark the run as ended. is_whole: every node had its time. Raises BadInput."""
+        """Close it, and note whether every node had its time, that is whether the run has ended."""
         self.close()
-        if is_whole and not self.failure:
-            with self._folder.errors(writes=True):
-                self._db.execute("UPDATE runs SET ended = ? WHERE id = ?", (time.time(), self._run))
+        try:
+            if not self.failure:
+                values = (time.time() if is_whole else None, self.run)
+                self._db.execute("UPDATE runs SET ended = ? WHERE id = ?", values)
+        except sqlite3.Error as error:
+            self.failure = str(error)
 
     def _work(self) -> None:
-        batch: list[_Arrival | None] = []
+        batch: list[Callable[[], None] | None] = []
         while None not in batch:
             batch = [self._queue.get()]
             while len(batch) < _MOST_AT_ONCE and not self._queue.empty():
@@ -385,18 +382,22 @@ class Keeper:
             try:
                 if not self.failure:
                     with self._folder.transaction():
-                        for item in items:
-                            self._insert(item)
+                        if items and self.run is None:
+                            into = "INSERT INTO runs (asked, expected, tool, started) VALUES (?, ?, ?, ?)"
+                            self.run = self._db.execute(into, self._fields).lastrowid
+                        for insert in items:
+                            insert()
             except Exception as error:  # noqa: BLE001  the run would wait for a thread that has ended
                 self.failure = str(error)
             self.lost += len(items) if self.failure else 0
 
-    def _insert(self, arrival: _Arrival) -> None:
-        envelope, sections = arrival.envelope, arrival.sections
+    def _insert(
+        self, received: float, node: str, envelope: Envelope, sections: list[Section], varying: Iterable[str]
+    ) -> None:
         match = _CODE.search(envelope.error)
         code = int(match[1]) if match else envelope.exit_code
         values = (
-            self._run, clean(arrival.node), arrival.received, str(envelope.status), clean(envelope.error),
+            self.run, clean(node), received, str(envelope.status), clean(envelope.error),
             code, self._configuration(sections) if sections else None,
         )  # fmt: skip
         into = "INSERT INTO reports (run, node, received, status, error, exit_code, configuration)"
@@ -404,7 +405,7 @@ class Keeper:
         if isinstance(envelope.report, Raw):
             packed = zlib.compress(envelope.report, _LEVEL)
             self._db.execute("INSERT INTO contents VALUES (?, ?)", (number, packed))
-        names = [(clean(name),) for name in arrival.varying]
+        names = [(clean(name),) for name in varying]
         self._db.executemany("INSERT OR IGNORE INTO varying VALUES (?)", names)
 
     def _configuration(self, sections: list[Section]) -> int:

@@ -124,7 +124,9 @@ def command(
                 hint = "name them with --hosts or --expect"
                 raise BadInput(f"the last run of {resume} does not record which nodes it asked", hint)
         if folder is not None:
-            work.keeper = folder.keeper(asked, expected, earlier.number if earlier else None)
+            from mlbackends.fleet.store import Keeper  # with SQLite
+
+            work.keeper = Keeper(folder, asked, expected, earlier.number if earlier else None)
             stack.callback(work.keeper.close)
         code = Summary(**options).of(work.gather)
         return work.ended(keep or resume) or code
