@@ -161,6 +161,7 @@ def test_old_runs_are_removed(rolled_out: Path, tmp_path: Path) -> None:
     "change",
     [
         "reports SET node = x'ff', status = x'ff', error = x'ff'", "reports SET configuration = 'x'",
+        "reports SET node = '-x[1-'", "runs SET expected = '[\"-x[1-\"]'",
         "configurations SET sections = id || ' y'", "configurations SET sections = 1000 + id",
         "sections SET probe = x'ff'", "sections SET facts = x'00'", "sections SET fingerprint = id",
         "contents SET data = x'00'", "runs SET started = -1", "runs SET ended = 1e300",

@@ -5,13 +5,21 @@ from collections.abc import Sequence
 
 from mlbackends.base.errors import counted
 from mlbackends.model.fleet import Step
-from mlbackends.model.history import FactHistory, Flap, History, NodeHistory, RollOut
+from mlbackends.model.history import (
+    FactHistory,
+    Flap,
+    History,
+    NodeHistory,
+    RollOut,
+    RunSummary,
+    SilentSince,
+)
 from mlbackends_cli.fleet.text import Parts, nodes_of, shown, unlike
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.plain import one_line
 
-#: The most runs, changes, facts of a change, and values that are shown without --all.
-_MOST_RUNS, _MOST_CHANGES, _MOST_ALSO, _MOST_VALUES = 5, 20, 3, 8
+#: The most runs, other rows, facts of a change, and values that are shown without --all.
+_MOST_RUNS, _MOST_ROWS, _MOST_ALSO, _MOST_VALUES = 5, 20, 3, 8
 _Row = tuple[str, list[str]]
 
 
@@ -39,33 +47,19 @@ class _Text:
         """Return the day of a run as a beginning; nothing older than the first run is known."""
         return f"since {self.day(run)}" + (" or earlier" if run == self._history.runs[0].run else "")
 
-    def runs(self) -> list[_Row]:
-        """Return a row for each of the newest runs."""
-        runs = self._history.runs[0 if self._whole else -_MOST_RUNS :]
-        rows = [
-            (
-                f"run {run.run}",
-                [
-                    f"{self._times[run.run]}: {run.reported:,} reported"
-                    + (f", {run.silent:,} without a report" if run.silent else "")
-                    + ("" if run.ended else ", interrupted or still running")
-                ],
-            )
-            for run in reversed(runs)
-        ]
-        return self._limited(rows, len(self._history.runs) - len(runs), "earlier run")
+    def limited(self, rows: list[_Row], noun: str, most: int = _MOST_ROWS) -> list[_Row]:
+        """Return the first rows, and how many others there are."""
+        more = 0 if self._whole else len(rows) - most
+        return [*rows[:most], ("", [f"and {counted(more, noun)}; --all shows them"])] if more > 0 else rows
 
-    def rollouts(self) -> list[_Row]:
-        """Return a row for each roll-out: one line with its progress, and one with the other facts."""
-        every = self._history.rollouts
-        some = every if self._whole else every[:_MOST_CHANGES]
-        rows = [(self.day(rollout.moves[0].run), self._rollout(rollout)) for rollout in some]
-        return self._limited(rows, len(every) - len(some), "earlier change")
+    def run(self, run: RunSummary) -> _Row:
+        """Return a run with its numbers of nodes."""
+        text = f"{self._times[run.run]}: {run.reported:,} reported"
+        text += f", {run.silent:,} without a report" if run.silent else ""
+        return f"run {run.run}", [text + ("" if run.ended else ", interrupted or still running")]
 
-    def _limited(self, rows: list[_Row], more: int, noun: str) -> list[_Row]:
-        return rows + ([("", [f"and {counted(more, noun)}; --all shows them"])] if more else [])
-
-    def _rollout(self, rollout: RollOut) -> list[str]:
+    def rollout(self, rollout: RollOut) -> _Row:
+        """Return a roll-out: one line with its progress, and below it the other facts."""
         first, *others = self.steps(rollout.steps)
         done, total = rollout.done, rollout.total
         since, last = self.day(rollout.moves[0].run), self.day(rollout.moves[-1].run)
@@ -76,7 +70,7 @@ class _Text:
             scope = f"{done:,} of {counted(total, 'node')} done" + (f" by {last}" if last != since else "")
             if rollout.left:
                 scope += f"; not yet: {self.nodes(rollout.left)}"
-        return [f"{first} since {since}: {scope}", *others]
+        return since, [f"{first} since {since}: {scope}", *others]
 
     def steps(self, steps: Sequence[Step]) -> list[str]:
         """Return the first fact that changed, with its values, and below it the others."""
@@ -85,9 +79,11 @@ class _Text:
             before, after = unlike(step.name, step.before, step.after)
             some = f" ({self.nodes(step.nodes)})" if step.nodes else ""
             lines.append(f"{one_line(step.name)} {before} → {after}{some}")
-        most = len(lines) if self._whole else 1 + _MOST_ALSO
-        more = len(lines) - most
-        return lines[:most] + ([f"and {counted(more, 'other fact')}"] if more > 0 else [])
+        return self._facts(lines)
+
+    def _facts(self, lines: list[str]) -> list[str]:
+        more = 0 if self._whole else len(lines) - 1 - _MOST_ALSO
+        return [*lines[: 1 + _MOST_ALSO], f"and {counted(more, 'other fact')}"] if more > 0 else lines
 
     def flap(self, flap: Flap) -> _Row:
         """Return nodes on which values returned, and those values."""
@@ -95,10 +91,13 @@ class _Text:
             f"{one_line(fact.name)} {' ↔ '.join(unlike(fact.name, *fact.values[:_MOST_VALUES]))}"
             for fact in flap.facts
         ]
-        most = len(lines) if self._whole else 1 + _MOST_ALSO
-        lines[most:] = [f"and {counted(len(lines) - most, 'other fact')}"] if len(lines) > most else []
         when = f"{self.nodes(flap.nodes)}, last on {self.day(flap.runs[-1])}"
-        return f"{len(flap.runs)} changes", [when, *lines]
+        return f"{len(flap.runs)} changes", [when, *self._facts(lines)]
+
+    def silent(self, silent: SilentSince) -> _Row:
+        """Return nodes without a report, why, and since when."""
+        error = one_line(silent.error)
+        return silent.status, [f"{self.nodes(silent.nodes)}: {error}, {self.since(silent.run)}"]
 
     def fact(self, fact: FactHistory) -> tuple[str, list[_Row]]:
         """Return a fact, since when nodes differ in it, and how many nodes had which value."""
@@ -107,13 +106,14 @@ class _Text:
             mixed = f"mixed {self.since(fact.mixed_since)}"
         rows = []
         for state in fact.states:
-            counts = state.counts if self._whole else state.counts[:_MOST_VALUES]
-            texts = [f"{shown(fact.name, count.value)}: {counted(count.nodes, 'node')}" for count in counts]
-            texts += [f"and {len(state.counts) - len(counts)} more values"] * (
-                len(counts) < len(state.counts)
-            )
+            texts = [
+                f"{shown(fact.name, count.value)}: {counted(count.nodes, 'node')}"
+                for count in state.counts[: None if self._whole else _MOST_VALUES]
+            ]
+            more = len(state.counts) - len(texts)
+            texts += [f"and {counted(more, 'more value')}"] if more else []
             rows.append((self._times[state.run], texts))
-        return f"{one_line(fact.name)}: {mixed}", rows
+        return f"{one_line(fact.name)}: {mixed}", self.limited(rows[::-1], "earlier state")
 
     def node(self, node: NodeHistory) -> tuple[str, list[_Row]]:
         """Return nodes and what was new on them, by run."""
@@ -127,17 +127,16 @@ class _Text:
 def history_parts(history: History, page: Page) -> Parts:
     """Return the parts of a history: runs, roll-outs, flapping and silent nodes, values, single nodes."""
     text = _Text(history, page)
-    runs = history.runs
+    runs = [text.run(run) for run in reversed(history.runs)]
     title = f"{counted(len(runs), 'run')} of `{history.command}`"
-    parts = [(title, text.runs())]
+    parts = [(title, text.limited(runs, "earlier run", _MOST_RUNS))]
     if not history.nodes:
-        parts.append(("Changes", text.rollouts()))
-        parts.append(("Nodes that changed back and forth", [text.flap(flap) for flap in history.flaps]))
-        silent = [
-            (one.status, [f"{text.nodes(one.nodes)}: {one_line(one.error)}, {text.since(one.run)}"])
-            for one in history.silent
-        ]
-        parts.append(("Without a report in the newest run", silent))
+        rows = [text.rollout(rollout) for rollout in history.rollouts]
+        parts.append(("Changes", text.limited(rows, "earlier change")))
+        rows = [text.flap(flap) for flap in history.flaps]
+        parts.append(("Nodes that changed back and forth", text.limited(rows, "other group")))
+        rows = [text.silent(silent) for silent in history.silent]
+        parts.append(("Without a report in the newest run", text.limited(rows, "earlier silence")))
     parts += [text.fact(fact) for fact in history.facts]
     parts += [text.node(node) for node in history.nodes]
     notes = [*history.notes]

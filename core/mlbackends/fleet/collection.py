@@ -146,7 +146,7 @@ class Collection:
         if not name:
             self._unnamed += 1
             return f"unnamed-{self._unnamed}"
-        return _UNFIT_FOR_NAMES.sub("?", name)[:_LONGEST_NAME]
+        return fit_name(name)
 
     def _reported(self, name: str, machine: int) -> None:
         self.nodes[name] = machine
@@ -399,6 +399,11 @@ class Collection:
         if missing := [name for name in map(self._name, names) if name not in known]:
             found[MISSING] = missing
         return found
+
+
+def fit_name(name: str) -> str:
+    """Return a node's name with "?" for what no name has."""
+    return _UNFIT_FOR_NAMES.sub("?", name)[:_LONGEST_NAME]
 
 
 def sentence(name: str, error: str) -> str:

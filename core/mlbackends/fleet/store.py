@@ -29,7 +29,7 @@ from mlbackends.base.mounts import check, mount_of
 from mlbackends.base.patterns import pattern
 from mlbackends.base.version import __version__
 from mlbackends.base.writable import clean
-from mlbackends.fleet.collection import Collection, Section
+from mlbackends.fleet.collection import Collection, Section, fit_name
 from mlbackends.fleet.frames import REPORT_LIMIT
 from mlbackends.fleet.sources import FILE
 from mlbackends.host.files import flags
@@ -189,7 +189,7 @@ class Folder:
                     _time(started),
                     None if ended is None else _time(ended),
                     msgspec.json.decode(asked, type=Asked),
-                    msgspec.json.decode(expected, type=tuple[str, ...] | int | None),
+                    _names(msgspec.json.decode(expected, type=tuple[str, ...] | int | None)),
                 )
                 for number, started, ended, asked, expected in self.db.execute(query)
             ]
@@ -241,7 +241,8 @@ class Folder:
         The configuration is None where there is no report that can be used.
         """
         with self.errors():
-            yield from self.db.execute(_ROWS, (run,))
+            for number, node, *rest in self.db.execute(_ROWS, (run,)):
+                yield number, fit_name(node), *rest
 
     def content(self, report: int) -> bytes:
         """Return a stored report."""
@@ -307,6 +308,10 @@ def _unpacked(data: bytes) -> bytes:
     if unpacker.unconsumed_tail or not unpacker.eof:
         raise zlib.error("a report is cut off, or larger than any")
     return text
+
+
+def _names(expected: tuple[str, ...] | int | None) -> tuple[str, ...] | int | None:
+    return tuple(map(fit_name, expected)) if isinstance(expected, tuple) else expected
 
 
 def _time(value: Any) -> float:
