@@ -164,13 +164,9 @@ class _Text:
             for path, owner in found.definers.items()
         ]
         nobody = [("", f"no file of these packages needs the {found.kind}")]
-        passages = [
-            Passage(f"Who needs {found.name}", tuple(rows or nobody)),
-            Passage(
-                f"What {'has' if is_library else 'defines'} it",
-                tuple(definers or [("", "no installed package")]),
-            ),
-        ]
+        verb, nothing = "has" if is_library else "defines", [("", "no installed package")]
+        passages = [Passage(f"Who needs {found.name}", tuple(rows or nobody))]
+        passages.append(Passage(f"What {verb} it", tuple(definers or nothing)))
         faults = (f for p in self.resolution.packages for f in (*p.faults, *p.fallbacks, *p.parts))
         about = [fault for fault in faults if found.name in (fault.name, *fault.others)][:1]
         if advice := [row for fault in about for row in self._advice(fault)]:
@@ -184,6 +180,5 @@ def _demangled(name: str) -> str:
     is_cpp = name.startswith("_Z") and len(name) < _LONGEST
     program = which("c++filt", os.environ.get("PATH", os.defpath)) if is_cpp else ""
     found = outcome_of((program, name), _DEMANGLING, os.environ) if program else None
-    return (
-        log_line(found.output.strip()) if found and not found.status and found.output.strip() != name else ""
-    )
+    text = found.output.strip() if found and not found.status else name
+    return log_line(text) if text != name else ""

@@ -92,11 +92,8 @@ def code_name(chip: str) -> str:
 
 def chip_matrix(host: Host, dists: Iterable[Distribution], chips: Sequence[str]) -> ChipMatrix:
     """Return how the GPU code of packages fits chips; packages without any are left out."""
-    rows = [
-        ChipRow(dist.name, dist.version, {chip: _fit(host, dist, chip)[0] for chip in chips})
-        for dist in dists
-        if package_code(host, dist)
-    ]
+    having = (dist for dist in dists if package_code(host, dist))
+    rows = [ChipRow(it.name, it.version, {chip: _fit(host, it, chip)[0] for chip in chips}) for it in having]
     python = f"{host.python.get('executable', '')} ({host.python.get('version', '')})"
     return ChipMatrix(MATRIX_SCHEMA, f"backends {__version__}", python, tuple(chips), tuple(rows))
 
@@ -172,15 +169,11 @@ def _no_code(host: Host, dist: Distribution, target: TargetMachine, lacking: lis
     has = [f"PTX for {t.name}" if t.kind == "ptx" else t.name for t in ordered if t.name != "none"]
     of_chip = f"the chip is {name}" + (f" ({target.name})" if target.name not in (name, target.chip) else "")
     has_wheel = name in (chip for _, chip in _DEVICE_WHEEL.findall(metadata(host, dist)))
-    return Fault(
-        "no-code-for-chip",
-        name,
-        "no kernel image is available for execution on the device: the package has"
-        f" {joined(has or ['no device wheel'])}; {of_chip}",
-        path=tuple(lacking[:1]),
-        hint=f"install a build of {dist.name} that has code for {name}",
-        command=f"pip install '{dist.name}[device-{name}]=={dist.version}'" if has_wheel else "",
-    )
+    words = "no kernel image is available for execution on the device: the package has"
+    words += f" {joined(has or ['no device wheel'])}; {of_chip}"
+    hint = f"install a build of {dist.name} that has code for {name}"
+    command = f"pip install '{dist.name}[device-{name}]=={dist.version}'" if has_wheel else ""
+    return Fault("no-code-for-chip", name, words, tuple(lacking[:1]), "", hint, command)
 
 
 def _unknown_to_assembler(host: Host, dist: Distribution, target: TargetMachine) -> Fault | None:
@@ -196,14 +189,10 @@ def _unknown_to_assembler(host: Host, dist: Distribution, target: TargetMachine)
     # Triton 3.1 asks for the instructions of one chip on Hopper alone, 3.5 on every newer one.
     has_suffix = "if capability >= 90" in host.read(f"{folder}/compiler.py") and capability >= 9
     wanted = code_name(target.chip) + "a" * has_suffix
-    return Fault(
-        "no-code-for-chip",
-        wanted,
-        f"ptxas fatal   : Value '{wanted}' is not defined for option 'gpu-name'",
-        path=(path,),
-        cause=f"its ptxas knows chips up to sm_{max(known)}",
-        hint="set TRITON_PTXAS_PATH to the ptxas of a newer CUDA, or install a newer triton",
-    )
+    words = f"ptxas fatal   : Value '{wanted}' is not defined for option 'gpu-name'"
+    cause = f"its ptxas knows chips up to sm_{max(known)}"
+    hint = "set TRITON_PTXAS_PATH to the ptxas of a newer CUDA, or install a newer triton"
+    return Fault("no-code-for-chip", wanted, words, (path,), cause, hint)
 
 
 # ---- processors -----------------------------------------------------------------------------------
@@ -245,13 +234,11 @@ def _below_floor(host: Host, dist: Distribution, target: TargetMachine) -> Fault
             row, missing = unmet
             needs, lacks = joined(row.needs), joined([word.upper() for word in missing])
             instead = row.instead.format(version=owner.version)
-            return Fault(
-                "no-code-for-chip" if row.loads else "cpu-too-old",
-                needs,
-                f"{row.message.rstrip('.')}: it needs {needs}",
-                cause=f"the wheels of {name} need {needs}; {target.title or target.name} lacks {lacks}",
-                hint=f"install {instead}" if instead else f"build {name} from source for this CPU",
-            )
+            code = "no-code-for-chip" if row.loads else "cpu-too-old"
+            words = f"{row.message.rstrip('.')}: it needs {needs}"
+            cause = f"the wheels of {name} need {needs}; {target.title or target.name} lacks {lacks}"
+            hint = f"install {instead}" if instead else f"build {name} from source for this CPU"
+            return Fault(code, needs, words, cause=cause, hint=hint)
     return None
 
 

@@ -109,9 +109,8 @@ class DynamicSymbols:
         return any(self._is(index, symbol) for index in (first, *self._repeated.get(symbol.hash, ())))
 
     def _is(self, index: int, symbol: Symbol) -> bool:
-        at, info, section = struct.unpack_from(
-            self._layout, self._table, index * struct.calcsize(self._layout)
-        )
+        place = index * struct.calcsize(self._layout)
+        at, info, section = struct.unpack_from(self._layout, self._table, place)
         is_exported = section and info >> 4 in _STB_EXPORTED
         if not is_exported or not self._strings.startswith(symbol.name + b"\0", at):
             return False

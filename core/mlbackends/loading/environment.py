@@ -61,15 +61,9 @@ def modules_of(host: Host, dist: Distribution) -> tuple[str, ...]:
             names[top] = None
         elif not slash and any(top.endswith(suffix) for suffix in suffixes(host)):
             names[top.partition(".")[0]] = None
-        elif (
-            rest.endswith("/__init__.py")
-            and path.removesuffix("/__init__.py").replace("/", "").isidentifier()
-        ):
-            inner[path.removesuffix("/__init__.py").replace("/", ".")] = None
-    outer = (
-        name for name in inner if not any(name[:i] in inner for i, sign in enumerate(name) if sign == ".")
-    )
-    names = names or dict.fromkeys(outer)
+        elif rest.endswith("/__init__.py") and path[:-12].replace("/", "").isidentifier():
+            inner[path[:-12].replace("/", ".")] = None
+    names = names or {it: None for it in inner if not any(it.startswith(f"{above}.") for above in inner)}
     own = dist.name.replace("-", "_")
     return tuple(sorted(names, key=lambda name: (name.startswith("_"), name.lower() != own)))
 
@@ -210,9 +204,8 @@ class Environment:
         """Return which module that generated code imports at its start is missing, "" for none."""
         absent = {row["needs"] for row in unmet(self.host) if "installed" not in row}.intersection(_GENERATED)
         data = self.host.read_bytes(path, _COMPILED_BYTES) if absent else b""
-        return next(
-            (name.partition(".")[0] for key in absent if (name := _GENERATED[key]).encode() in data), ""
-        )
+        found = [_GENERATED[name] for name in absent if _GENERATED[name].encode() in data]
+        return found[0].partition(".")[0] if found else ""
 
     @cached_property
     def broken_modules(self) -> dict[str, Opening]:

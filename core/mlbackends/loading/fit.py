@@ -72,11 +72,8 @@ def _too_old(host: Host, faults: list[Fault]) -> Fault:
     path = next(fault.path[-1] for fault in faults if fault.name.startswith(prefix))
     wanted = prefix + highest(names, prefix)
     has = prefix + highest(symbol_versions(host, host.realpath(path)), prefix)
-    newer = (
-        library.path
-        for library in libraries_named(host, "libstdcxx", "libstdc++")
-        if wanted in symbol_versions(host, host.realpath(library.path))
-    )
+    libraries = (library.path for library in libraries_named(host, "libstdcxx", "libstdc++"))
+    newer = (at for at in libraries if wanted in symbol_versions(host, host.realpath(at)))
     hint, library = "put a newer libstdc++ first on the search path, or use an older build", next(newer, "")
     command = f"export LD_PRELOAD={quoted(library)}" if library else ""
     cause = f"It needs {wanted}; {path} ends at {has}."
@@ -114,14 +111,10 @@ def driver_faults(dist: Distribution, files: Iterable[LoadedFile], driver: str) 
         runtime = _RUNTIME.fullmatch(need.name)
         if runtime and too_old_for(driver, f"{runtime[1]}.0"):
             least = driver_for(f"{runtime[1]}.0")
-            yield Fault(
-                "driver-too-old",
-                need.name,
-                "CUDA driver version is insufficient for CUDA runtime version",
-                (path, need.path or need.name),
-                f"CUDA {runtime[1]} needs driver {least} or newer; the driver is {driver}.",
-                f"install driver {least} or newer, or a build of {dist.name} for an older CUDA",
-            )
+            words = "CUDA driver version is insufficient for CUDA runtime version"
+            cause = f"CUDA {runtime[1]} needs driver {least} or newer; the driver is {driver}."
+            hint = f"install driver {least} or newer, or a build of {dist.name} for an older CUDA"
+            yield Fault("driver-too-old", need.name, words, (path, need.path or need.name), cause, hint)
             return
 
 

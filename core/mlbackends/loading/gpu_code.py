@@ -128,12 +128,8 @@ class _Search:
 
     def __init__(self, image: FileImage, is_whole: bool) -> None:
         self._image, self._targets, self._unread = image, set[Target](), 0
-        readers = {
-            _FAT: self._fat_binary,
-            _ELF: self._device_object,
-            _BUNDLE: self._bundle,
-            _COMPRESSED_BUNDLE: self._compressed_bundle,
-        }
+        readers = {_FAT: self._fat_binary, _ELF: self._device_object}
+        readers |= {_BUNDLE: self._bundle, _COMPRESSED_BUNDLE: self._compressed_bundle}
         for at, end, marks in _ranges(image, is_whole):
             length = BLOCK_BYTES
             while at < end:
@@ -159,9 +155,8 @@ class _Search:
         entry, stop = at + header_bytes, min(at + header_bytes + size, self._image.size)
         targets, largest = [], 0
         while entry + 64 <= stop:
-            number_of_kind, _, entry_bytes, payload, number, flags, plain_bytes = self._image.unpack(
-                "HHIQ12xI8xQ8xQ", entry
-            )
+            fields = self._image.unpack("HHIQ12xI8xQ8xQ", entry)
+            number_of_kind, _, entry_bytes, payload, number, flags, plain_bytes = fields
             if number_of_kind in _KINDS:
                 kind, prefix = _KINDS[number_of_kind]
                 suffix = "a" if flags & _ARCHITECTURE else "f" if flags & _FAMILY else ""

@@ -43,11 +43,10 @@ def python_below(host: Host, executable: str = "") -> tuple[dict[str, Any], tupl
     real = host.realpath(path)
     base = posixpath.dirname(posixpath.dirname(real))
     named = re.search(r"/python(3(?:\.\d+t?)?)?$", real)
-    libraries = [
-        posixpath.dirname(at)
-        for folder in ("lib64", "lib")
-        for at in host.glob(f"{base}/{folder}/python{named[1] if named and '.' in named[0] else '3.*'}/os.py")
+    folders = [
+        f"{base}/{at}/python{named[1] if named and '.' in named[0] else '3.*'}" for at in ("lib64", "lib")
     ]
+    libraries = [posixpath.dirname(at) for folder in folders for at in host.glob(f"{folder}/os.py")]
     try:
         machine = elf_headers(host, real).machine
     except (NotALibrary, OSError) as error:
@@ -64,10 +63,8 @@ def python_below(host: Host, executable: str = "") -> tuple[dict[str, Any], tupl
     settings = host.read(f"{prefix}/pyvenv.cfg", 1 << 16)
     sites = [f"{prefix}/lib/python{release}/site-packages"] if settings else []
     if not settings or _USES_SYSTEM.search(settings):
-        sites += [
-            f"{host.env('HOME', '/root')}/.local/lib/python{release}/site-packages",
-            *_sites(host, base, libraries[0], release),
-        ]
+        sites.append(f"{host.env('HOME', '/root')}/.local/lib/python{release}/site-packages")
+        sites += _sites(host, base, libraries[0], release)
     folders = [*host.folders("PYTHONPATH"), *libraries, f"{libraries[0]}/lib-dynload"]
     for site in filter(host.is_dir, sites):
         folders += [site, *_added(host, site)]

@@ -526,13 +526,13 @@ def _flags(
     tested = {node.id for test in tests for node in ast.walk(test) if isinstance(node, ast.Name)}
     found = _answers(body, known) if tested else {}
     for statement in body if tested - {*found} else ():
-        if not isinstance(statement, ast.ImportFrom):
-            continue
-        names = statement.names
-        if asked := {it.name for it in names if (it.asname or it.name) in tested}:
+        names = statement.names if isinstance(statement, ast.ImportFrom) else []
+        if isinstance(statement, ast.ImportFrom) and tested.intersection(
+            it.asname or it.name for it in names
+        ):
             whole = next(_imported(statement, module, path.endswith("/__init__.py")), "")
             flags = _flags_of(host, module_file(host, whole.rpartition(".")[0]))
-            found |= {it.asname or it.name: flags[it.name] for it in names if it.name in asked & flags.keys()}
+            found |= {it.asname or it.name: flags[it.name] for it in names if it.name in flags}
     return found
 
 

@@ -96,17 +96,11 @@ def later(environment: Environment, dist: Distribution) -> tuple[Fault, ...]:
             continue
         first, *others = lacking
         says = row.absent if row.absent and "/" in first.name else row.says
-        faults.append(
-            Fault(
-                "not-opened-later",
-                posixpath.basename(first.name),
-                says.replace("{error}", first.message).replace("{name}", first.name) or first.message,
-                first.path,
-                cause=row.costs,
-                hint=_hint(environment, dist, row, modules) if row.helps else "",
-                others=tuple(dict.fromkeys(fault.name for fault in others if fault.name != first.name)),
-            )
-        )
+        words = says.replace("{error}", first.message).replace("{name}", first.name) or first.message
+        hint = _hint(environment, dist, row, modules) if row.helps else ""
+        names = tuple(dict.fromkeys(fault.name for fault in others if fault.name != first.name))
+        name = posixpath.basename(first.name)
+        faults.append(Fault("not-opened-later", name, words, first.path, row.costs, hint, others=names))
     return tuple(faults)
 
 
@@ -189,10 +183,8 @@ def _lacking(
         asking = next(named, None)
         if asking is None:
             return ()
-    best = [
-        closest(process, entry.split(" | "), partial(_paths, host), visible=row.visible, asking=asking)
-        for entry in row.opens
-    ]
+    opened = partial(closest, process, paths_of=partial(_paths, host), visible=row.visible, asking=asking)
+    best = [opened(entry.split(" | ")) for entry in row.opens]
     return tuple(fault for found in best if found for fault in found[1].faults if fault.code != "not-read")
 
 

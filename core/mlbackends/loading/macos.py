@@ -76,12 +76,12 @@ class MacProcess(Process):
         newer = [mapped for mapped in opening.mapped if self._newer(mapped)]
         if opening.faults or not newer:
             return opening
-        message = (
-            f"{newer[0].path} is built for macOS {self._newer(newer[0])} which is newer than the running"
-        )
+        first, running = newer[0], _system_version(self.host)
+        words = f"is built for macOS {self._newer(first)} which is newer than the running {running}"
         cause = "dyld opens it only if this macOS has every function that it needs"
-        name, message = posixpath.basename(newer[0].path), f"{message} {_system_version(self.host)}"
-        return opening._replace(faults=(Fault("not-read", name, message, newer[0].route, cause),))
+        name = posixpath.basename(first.path)
+        fault = Fault("not-read", name, f"{first.path} {words}", first.route, cause)
+        return opening._replace(faults=(fault,))
 
     # ---- searching --------------------------------------------------------------------------------
 
@@ -163,10 +163,9 @@ class MacProcess(Process):
         """Return whether a file, or one that it re-exports, has a symbol; the system's have every one."""
         dylib = _dylib(library)
         passed_on = (need.path for need in library.needs if need.name in dylib.passed_on and depth < 8)
-        return is_in_trie(dylib.exports, symbol) or any(
-            other is None or self._exports(other, symbol, depth + 1)
-            for other in map(self.by_name.get, passed_on)
-        )
+        others = map(self.by_name.get, passed_on)
+        inner = (other is None or self._exports(other, symbol, depth + 1) for other in others)
+        return is_in_trie(dylib.exports, symbol) or any(inner)
 
     def _is_defined_anywhere(self, symbol: bytes) -> bool:
         """Return whether anything that is loaded has a flat symbol, or the system or Python may have it."""

@@ -326,11 +326,9 @@ class _Packages:
             if opening.faults:
                 failing[path] = opening
         own = shared_objects(host, dist)
-        faults, fallbacks, parts = (
-            self._judged(dist, failing, roots, module)
-            if not (self._is_quick or helped) or module or failing or preloading or self._is_held_back(dist)
-            else ((),) * 3
-        )
+        is_due = not (self._is_quick or helped) or bool(module or failing or preloading)
+        is_due = is_due or self._is_held_back(dist)
+        faults, fallbacks, parts = self._judged(dist, failing, roots, module) if is_due else ((),) * 3
         if not faults:
             fallbacks = (*later(self.environment, dist), *fallbacks)
         faults, fallbacks, parts = (explained(host, each) for each in (faults, fallbacks, parts))
@@ -360,9 +358,7 @@ class _Packages:
     def _is_held_back(self, dist: Distribution) -> bool:
         """Return whether files are gone or of another kind, or what the package requires is or has faults."""
         host = self.host
-        lost = lost_files(host, dist) or set(shared_objects(host, dist)).intersection(
-            lost_modules(host).values()
-        )
+        lost = lost_files(host, dist) or {*shared_objects(host, dist)} & {*lost_modules(host).values()}
         if self.environment.broken_modules or lost or _others(host, dist):
             return True
         for need in required(host, dist):
@@ -409,15 +405,10 @@ class _Packages:
             if not (module.startswith("_") and failed):
                 inner = self.environment.import_module(self.environment.start.copy(), module)
                 (beside if module in parts else failed).extend(inner)
-        certain = dict.fromkeys(
-            fault for step, opening in failed if step.is_certain for fault in opening.faults
-        )
-        caught = dict.fromkeys(
-            fault
-            for step, opening in failed
-            if not step.is_certain and step.module.partition(".")[0] in tops
-            for fault in opening.faults
-        )
+        certain, caught = dict[Fault, None](), dict[Fault, None]()
+        for step, opening in failed:
+            if step.is_certain or step.module.partition(".")[0] in tops:
+                (certain if step.is_certain else caught).update(dict.fromkeys(opening.faults))
         met = {step.path for step, _ in (*failed, *beside)}
         lost = () if only else lost_files(self.host, dist)
         broken = {*failing, *lost, *_others(self.host, dist)}
@@ -431,12 +422,7 @@ class _Packages:
         rest = [fault for step, opening in beside if step.is_certain for fault in opening.faults]
         for path in [path for path in failing if not (path in met or only)]:
             # Whether importing the package right around it surely imports it.
-            package = (
-                posixpath.dirname(path)
-                .removeprefix(contents(self.host, dist)[0])
-                .strip("/")
-                .replace("/", ".")
-            )
+            package = module_name(self.host, dist, f"{posixpath.dirname(path)}/__init__.py")
             if any(step.path == path and step.is_certain for step in imports_of(self.host, package)):
                 caught |= dict.fromkeys(failing[path].faults)
             else:
@@ -464,9 +450,7 @@ class _Packages:
                 inner = self.environment.import_module(self.environment.start.copy(), module)
                 ended = [failing for failing in inner if failing[0].is_certain]
                 works |= not ended
-                faults += [
-                    fault for step, opening in ended if step.path in broken for fault in opening.faults
-                ]
+                faults += [it for step, opening in ended if step.path in broken for it in opening.faults]
         return faults, works
 
     def _damage(self, dist: Distribution, path: str) -> Iterator[Fault]:
@@ -535,12 +519,8 @@ def _bound_libraries(host: Host, dist: Distribution) -> dict[str, str]:
 
     It opens them by ctypes or cffi.
     """
-    own = modules_of(host, dist)
-    inside = (
-        path
-        for path in shared_objects(host, dist)
-        if path[len(contents(host, dist)[0]) + 1 :].split("/")[0] in own
-    )
+    own, folder = modules_of(host, dist), contents(host, dist)[0]
+    inside = (path for path in shared_objects(host, dist) if path[len(folder) + 1 :].split("/")[0] in own)
     paths = {posixpath.basename(path): path for path in inside if not opens_later(dist, path)}
     steps = [step for module in own for step in imports_of(host, module)] if paths else []
     sources = dict.fromkeys(step.path for step in steps if step.is_certain and step.path.endswith(".py"))

@@ -119,9 +119,7 @@ def if_installed(host: Host, wanted: Sequence[str], index: str, *, alone: bool =
             text.endswith(".whl") or Requirement(text)
         except InvalidRequirement as error:
             raise BadInput(f"{text!r} is not a requirement: {str(error).splitlines()[0]}") from None
-    wanted = [
-        os.path.abspath(text) if text.endswith(".whl") and ":/" not in text else text for text in wanted
-    ]
+    wanted = [os.path.abspath(it) if it.endswith(".whl") and ":/" not in it else it for it in wanted]
     python = str(host.python.get("executable", ""))
     uv = which("uv", os.pathsep.join([os.path.dirname(python), os.environ.get("PATH", os.defpath)]))
     folder = local_path(index)
@@ -137,11 +135,9 @@ def if_installed(host: Host, wanted: Sequence[str], index: str, *, alone: bool =
                 file.write("\n".join([*wanted, ""]))
             return _output([*command, *common], variables, scratch)
 
+        if not uv and alone:
+            raise Incomplete("requirements of another machine need uv, which is not installed", "install uv")
         if not uv:
-            if alone:
-                raise Incomplete(
-                    "requirements of another machine need uv, which is not installed", "install uv"
-                )
             ask = [python, "-m", "pip", "install", "--dry-run", "--no-input", "--quiet", "--retries", "0"]
             report, _ = output(*ask, "--report", "-", "-r", listed)
             note = "dependencies are resolved by pip, which may have downloaded whole wheels; uv does not"

@@ -153,11 +153,8 @@ def preloaded(host: Host, process: Process, row: Preload) -> list[tuple[Import, 
 def _refused(host: Host, row: Preload) -> Iterator[Requirement]:
     """Yield the requirements that the code of a package checks, and that are installed in another version."""
     for dist in filter(None, (distribution(host, name) for name in row.distributions * bool(row.checks))):
-        yield from (
-            need
-            for need in required(host, dist)
-            if need.name in row.checks and need.installed and need.is_met is False
-        )
+        checked = (need for need in required(host, dist) if need.name in row.checks and need.installed)
+        yield from (need for need in checked if need.is_met is False)
 
 
 def _openings(host: Host, process: Process, step: Open) -> Iterator[tuple[str, Opening | None]]:

@@ -113,20 +113,15 @@ def altered(host: Host, paths: Iterable[str]) -> tuple[str, str, str] | None:
             if is_altered(host, dist, path):
                 others = [_versioned(it) for it in owners(host, path) if it != dist]
                 also = f"; {joined(others)} has one of that name" if others else ""
-                return (
-                    f"{path} is not the file that {_versioned(dist)} installed{also}.",
-                    "",
-                    reinstall(host, dist),
-                )
+                cause = f"{path} is not the file that {_versioned(dist)} installed{also}."
+                return cause, "", reinstall(host, dist)
     return None
 
 
 def _needed(host: Host, path: str) -> tuple[str, ...]:
     """Return a file and those of packages that have the names that it needs."""
-    file = elf(host, path)
-    return path, *(
-        providers(host)[name][1] for name in (file.needed if file else ()) if name in providers(host)
-    )
+    file, known = elf(host, path), providers(host)
+    return path, *(known[name][1] for name in (file.needed if file else ()) if name in known)
 
 
 def _missing_module(host: Host, name: str, path: tuple[str, ...]) -> tuple[str, str]:
@@ -272,9 +267,8 @@ def _parts(name: str) -> tuple[str, str]:
 
 def _row(kind: str, name: str) -> dict[str, Any] | None:
     rows: list[dict[str, Any]] = table("loading/remedies.toml")[kind]
-    return next(
-        (row for row in rows if any(fnmatchcase(name, pattern) for pattern in row["libraries"])), None
-    )
+    named = (row for row in rows if any(fnmatchcase(name, pattern) for pattern in row["libraries"]))
+    return next(named, None)
 
 
 def owner(host: Host, path: str) -> Distribution | None:

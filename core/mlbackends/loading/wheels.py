@@ -76,9 +76,8 @@ class Wheel:
                 has_code = has_gpu_sections(image)
             if is_whole := has_code and info.compress_size <= most:
                 member.ensure(0, info.file_size)
-        os.utime(
-            path, (0, 0)
-        )  # it may have changed within a tick of the clock, which libraries/elf.py relies on
+        # It may have changed within a tick of the clock, which libraries/elf.py relies on.
+        os.utime(path, (0, 0))
         return has_code and not is_whole
 
     @contextmanager

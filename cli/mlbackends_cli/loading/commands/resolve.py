@@ -44,19 +44,10 @@ from mlbackends_cli.output import write
 from mlbackends_cli.report.judgement import write_outcome
 from mlbackends_cli.terminal import ProgressLine, page
 
-#: By option those that would be ignored next to it.
-_NOT_WITH = {
-    "--root": ("--pid",),
-    "--if-installed": ("--lock",),
-    "--matrix": ("--why", "--tree"),
-    "--why": ("--tree",),
-}
+#: Options, each with one that would be ignored next to it.
+_NOT_WITH = "--root --pid", "--if-installed --lock", "--matrix --why", "--matrix --tree", "--why --tree"
 #: Of the other verdicts it is exits.NO.
-CODES = {
-    Verdict.LOADS: exits.YES,
-    Verdict.FALLS_BACK: exits.FALLS_BACK,
-    Verdict.UNKNOWN: exits.UNKNOWN,
-}
+CODES = {Verdict.LOADS: exits.YES, Verdict.FALLS_BACK: exits.FALLS_BACK, Verdict.UNKNOWN: exits.UNKNOWN}
 
 
 @documented()
@@ -96,10 +87,9 @@ def command(
 ) -> int:
     given = {"--root": root, "--pid": pid, "--python": python, "--if-installed": wanted, "--lock": lock}
     given |= {"--index": index, "--matrix": matrix, "--why": names, "--tree": tree}
-    for option_name, others in _NOT_WITH.items():
-        for other in others:
-            if given[option_name] and given[other]:
-                raise BadInput(f"{option_name} cannot be combined with {other}", "leave one of them out")
+    for name, other in map(str.split, _NOT_WITH):
+        if given[name] and given[other]:
+            raise BadInput(f"{name} cannot be combined with {other}", "leave one of them out")
     if index and not wanted:
         raise BadInput("--index is for --if-installed alone", "add --if-installed REQUIREMENT")
     if (names or tree) and not (form == "table" or formats.has(form, "record")):
