@@ -275,3 +275,43 @@ def test_every_format_takes_every_recorded_machine(form: str) -> None:
     assert reports_of_recorded_machines()
     for report in reports_of_recorded_machines():
         assert formats.text(form, "report", report, Page())
+
+
+# ---- a device that is not here -------------------------------------------------------------------
+
+
+def test_a_device_is_described_with_versions() -> None:
+    done = backends("info", "--device", "h100", "--torch", "2.10,2.13", "--driver", "570")
+    rows = [line.split() for line in done.stdout.splitlines()]
+
+    assert done.returncode == 0, done.stderr
+    assert ["bandwidth", "3,350", "GB/s"] in rows and ["memory", "80", "GiB"] in rows
+    assert "needs driver 580 or newer; the driver is 570" in " ".join(done.stdout.split())
+    assert ["h100-sxm", "2.10", "✓", "FLASH"] in [row[:4] for row in rows]
+    assert ["h100-sxm", "2.13", "✓", "raises"] in [row[:4] for row in rows]
+
+    data = json.loads(
+        backends("info", "--device", "rx-7900-xtx", "--torch", "2.9", "--format", "json").stdout
+    )
+    assert (data["schema"], data["product"]["target"]) == ("backends.device/1", "gfx1100")
+    assert {problem["torch_chosen"] for problem in data["torch"]["problems"]} == {"MATH"}
+    page = backends("info", "--device", "sm90", "--format", "markdown").stdout
+    assert page.startswith("## sm90: Hopper") and "```text\n--shape" in page
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--torch", "2.13"],
+        ["--device", "h100", "cpu"],
+        ["--device", "h100", "--root", "/"],
+        ["--device", "h100", "--format", "html"],
+        ["--device", "h100", "--torch", "2"],
+        ["--device", "cpu"],
+        ["--device", "h1000"],
+        ["--device", ""],
+    ],
+)
+def test_a_device_goes_together_with_versions_alone(words: list[str]) -> None:
+    done = backends("info", *words)
+    assert (done.returncode, done.stdout) == (2, "") and "Traceback" not in done.stderr

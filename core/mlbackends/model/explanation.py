@@ -1,5 +1,7 @@
 """The records of `backends sdpa explain` and `list`: which backends take which problems."""
 
+from typing import Any
+
 from msgspec import Struct
 
 from mlbackends.base.reasons import Reason
@@ -8,6 +10,7 @@ from mlbackends.model.problem import AttentionProblem, Verdict
 SCHEMA = "backends.sdpa-explain/1"
 LIST_SCHEMA = "backends.sdpa-list/1"
 ENGINE_SCHEMA = "backends.sdpa-engine/1"
+DEVICE_SCHEMA = "backends.device/1"
 
 
 class Bound(Struct, frozen=True):
@@ -69,6 +72,21 @@ class Explanation(Struct, frozen=True):
     torch: str
     problems: tuple[Explained, ...]
     torch_basis: str = ""
+
+
+class DescribedDevice(Struct, frozen=True):
+    """The record of `backends info --device`.
+
+    product: what its maker states, as products.toml has it; {} for a name that is no product. torch: its
+    choices for a plain problem in each element type.
+    """
+
+    schema: str
+    tool: str
+    device: str
+    title: str
+    product: dict[str, Any]
+    torch: Explanation
 
 
 class EngineVerdict(Struct, frozen=True):

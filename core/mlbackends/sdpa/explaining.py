@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 
+from msgspec import to_builtins
+
 from mlbackends import cudnn
 from mlbackends.base.element_types import ITEM_BYTES
 from mlbackends.base.errors import BadInput, UnknownName, shown
@@ -11,13 +13,20 @@ from mlbackends.base.quantities import dotted_numbers
 from mlbackends.base.version import __version__
 from mlbackends.libraries.cuda import cudnn_release
 from mlbackends.libraries.products import product_of
-from mlbackends.model.explanation import SCHEMA, Bound, Explained, Explanation
+from mlbackends.model.explanation import (
+    DEVICE_SCHEMA,
+    SCHEMA,
+    Bound,
+    DescribedDevice,
+    Explained,
+    Explanation,
+)
 from mlbackends.model.problem import AttentionProblem, Verdict
 from mlbackends.sdpa import named_devices, rules
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.dispatch import backends, choose, switch_reasons, torch_order
 from mlbackends.sdpa.named_devices import NamedDevice
-from mlbackends.sdpa.problem_text import Wording
+from mlbackends.sdpa.problem_text import Wording, parse
 from mlbackends.sdpa.rules.environment import (
     Environment,
     basis,
@@ -57,6 +66,15 @@ def explain(
         reasons.append("cuDNN was not found, and that of torch's wheels is assumed")
     because = "; ".join(filter(None, reasons))
     return Explanation(SCHEMA, f"backends {__version__}", problems[0].torch, problems, because)
+
+
+def described(place: NamedDevice, torch: Sequence[str], versions: Mapping[str, str]) -> DescribedDevice:
+    """Return what is stated of a device, and what each torch chooses there. Raises as `explain` does."""
+    product = product_of(place.device.name) if place.device.name else None
+    stated = {name: value for name, value in to_builtins(product).items() if value} if product else {}
+    problems = parse(f"--shape 2,8,1024,64 --dtype float16,bfloat16,float32 --device {place.name}")
+    choices = explain(problems, ("math",), torch, versions)
+    return DescribedDevice(DEVICE_SCHEMA, choices.tool, place.name, place.title, stated, choices)
 
 
 def chosen_backends(names: Sequence[str]) -> tuple[AttentionBackend, ...] | None:

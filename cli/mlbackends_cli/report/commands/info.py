@@ -18,6 +18,7 @@ Examples:
   backends info --pid 4242                    what a running process has loaded
   backends info uses                          which BLAS and OpenMP each package uses
   backends info torch                         whether torch computes, on which devices
+  backends info --device h100 --torch 2.13 --driver 570    a device that is not here, with versions
 """
 
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ from mlbackends_cli.options import (
     OUTPUT,
     PID,
     TIMEOUT,
+    VERSIONS,
     completing,
     depth_option,
     format_option,
@@ -88,6 +90,8 @@ def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str
 @TIMEOUT
 @option("--absent", "List what was not found, with a description of each, instead of the page.")
 @option("--timing", "Show how long each probe took.")
+@option("--device NAME", "Describe a device that this machine need not have, and what torch supports there.")
+@VERSIONS
 @OUTPUT
 @COLOR
 def command(
@@ -107,7 +111,15 @@ def command(
     timing: bool,
     output: str,
     color: str,
+    device: str | None,
+    **versions: Any,
 ) -> int:
+    if device is not None:
+        from mlbackends_cli.report import described_device
+
+        return described_device.show(device, versions, form, output, color)
+    if any(versions.values()):
+        raise BadInput("versions are to be assumed for a device", "add --device, such as --device h100")
     needs: list[Requirement] = []
     if requirements:
         from mlbackends.survey import requirement

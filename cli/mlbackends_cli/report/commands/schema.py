@@ -122,6 +122,7 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
         language.SCHEMA, {"$ref": "#/$defs/policy"}, language.schema()
     ),  # by it editors complete and check a policy file
     "sdpa-explain": partial(_of, explanation.Explanation, explanation.SCHEMA),
+    "device": partial(_of, explanation.DescribedDevice, explanation.DEVICE_SCHEMA),
     "sdpa-engine": partial(_of, explanation.EngineExplanation, explanation.ENGINE_SCHEMA),
     "sdpa-list": partial(_of, explanation.BackendList, explanation.LIST_SCHEMA),
     "sdpa-check": partial(_of, checked.Checked, checked.SCHEMA),
