@@ -19,7 +19,7 @@ from mlbackends.base.tables import table
 from mlbackends.sdpa import engines
 
 #: How many are drawn; each engine has a number of its own, by its speed.
-CONFIGURATIONS = int(os.environ.get("MLBACKENDS_ENGINE_CONFIGURATIONS", "0"))
+CONFIGURATIONS = int(os.environ.get("ENGINE_CONFIGURATIONS", "0"))
 #: vLLM's messages, and our codes for them.
 VLLM_CODES = {
     "head_size not supported": "head-size",
@@ -287,7 +287,11 @@ def test_transformers_chooses_what_the_rules_say() -> None:
         )
         codes = [reason.code for verdict in found.verdicts for reason in verdict.reasons]
         first = "" if found.chosen else next(code for code in codes if code != "not-asked")
-        if (found.chosen, first) != (answer["chosen"], answer["code"]):
+        same = (found.chosen, first) == (answer["chosen"], answer["code"])
+        if found.chosen.startswith("flash_attention_"):  # of others transformers warns of nothing
+            (warnings,) = ({r.code for r in v.warnings} for v in found.verdicts if v.backend == found.chosen)
+            same &= warnings & {"wrong-dtype", "dropout"} == {*answer["warned"]}
+        if not same:
             wrong.append((given, (found.chosen, first), answer))
 
     assert not wrong, f"{len(wrong)} of {len(asked)} disagree, such as {wrong[:3]}"

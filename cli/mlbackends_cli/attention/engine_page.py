@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from mlbackends.base.reasons import Reason
 from mlbackends.model.explanation import EngineCall, EngineExplanation, EngineLayers
-from mlbackends.model.problem import KnownWrong
 from mlbackends_cli.attention.bounds import bound_text
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import literal, table
@@ -62,13 +61,25 @@ def _verdicts(layers: EngineLayers) -> list[tuple[str, str, str]]:
     """Return the backends, whether each can, and why not; at last those that torch alone chooses among."""
     theirs = layers.call.verdicts if layers.call else ()
     is_torch = [verdict.backend for verdict in theirs] == [verdict.backend for verdict in layers.verdicts]
-    found: list[tuple[str, tuple[Reason, ...], tuple[KnownWrong, ...]]] = []
+    found: list[tuple[str, tuple[Reason, ...], list[str]]] = []
     if not is_torch:
-        found += [(verdict.backend, verdict.reasons, ()) for verdict in layers.verdicts]
+        found += [(each.backend, each.reasons, _lines(each.warnings)) for each in layers.verdicts]
     prefix = "" if is_torch else "torch's "
-    found += [(prefix + verdict.backend, verdict.reasons, verdict.known_wrong) for verdict in theirs]
-    states = ["no" if why else "yes, but" if wrong else "yes" for _, why, wrong in found]
-    return [(name, state, _why(why, wrong)) for (name, why, wrong), state in zip(found, states, strict=True)]
+    for verdict in theirs:
+        reports = [report.text for report in verdict.known_wrong]
+        found.append((prefix + verdict.backend, verdict.reasons, reports))
+    return [
+        (name, "no" if why else "yes, but" if but else "yes", "\n".join(_lines(why) or _can(but)))
+        for name, why, but in found
+    ]
+
+
+def _can(but: list[str]) -> list[str]:
+    return ["can, but" if but else "can", *but]
+
+
+def _lines(reasons: Sequence[Reason]) -> list[str]:
+    return [f"{reason.message} [{reason.code}]" for reason in reasons]
 
 
 def _title(layers: EngineLayers) -> str:
@@ -115,9 +126,3 @@ def _facts(layers: EngineLayers) -> str:
     return ", ".join(
         _FACTS[name].format(value) for name, value in layers.facts.items() if value not in _HIDDEN
     )
-
-
-def _why(reasons: Sequence[Reason], wrong: Sequence[KnownWrong]) -> str:
-    lines = [f"{reason.message} [{reason.code}]" for reason in reasons]
-    lines = lines or ["can, but" if wrong else "can"]
-    return "\n".join([*lines, *(report.text for report in wrong)])

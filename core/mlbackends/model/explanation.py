@@ -90,10 +90,14 @@ class DescribedDevice(Struct, frozen=True):
 
 
 class EngineVerdict(Struct, frozen=True):
-    """One of an engine's backends; reasons: all that speaks against it, none if it can."""
+    """One of an engine's backends; reasons: all that speaks against it, none if it can.
+
+    warnings: what the engine does not refuse, and the backend's kernel does, or does not take into account.
+    """
 
     backend: str
     reasons: tuple[Reason, ...] = ()
+    warnings: tuple[Reason, ...] = ()
 
 
 class EngineCall(Struct, frozen=True):

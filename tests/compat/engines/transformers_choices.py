@@ -37,7 +37,8 @@ CODES = {
     "ALiBi": "combination",
     "attention_dropout": "dropout",
 }
-state: dict[str, Any] = {"packages": {}, "modules": set()}
+WARNINGS = {"only supports torch.float16": "wrong-dtype", "with dropout": "dropout"}
+state: dict[str, Any] = {"packages": {}, "modules": set(), "platform": "cpu"}
 
 
 def stand_in() -> None:
@@ -111,6 +112,8 @@ def main() -> None:
             if hasattr(module, "_kernels_available"):
                 module._kernels_available = "kernels" in asked["packages"]
         flash._loaded_implementation = None
+        warned: list[str] = []
+        modeling_utils.logger.warning_once = lambda text, *_rest, _warned=warned: _warned.append(text)
         name = asked["config"]["architectures"][0]
         if name not in classes:
             classes[name] = type(name, (getattr(transformers, name),), {"__init__": torch.nn.Module.__init__})
@@ -127,7 +130,8 @@ def main() -> None:
         except (ValueError, ImportError) as error:
             code = next((code for words, code in CODES.items() if words in str(error)), str(error))
             answer = {"chosen": "", "code": code}
-        print(json.dumps(answer))
+        codes = {code for words, code in WARNINGS.items() if any(words in text for text in warned)}
+        print(json.dumps({**answer, "warned": sorted(codes)}))
 
 
 if __name__ == "__main__":

@@ -390,3 +390,26 @@ def test_what_these_rules_do_not_cover_is_refused(
 ) -> None:
     with pytest.raises((BadInput, UnknownName), match=text):
         asked(config, device, engine, **given)
+
+
+@pytest.mark.parametrize(
+    ("config", "device", "engine", "codes"),
+    [
+        (LLAMA, "h100", "transformers", []),
+        (LLAMA, "t4", "transformers", ["wrong-capability"]),
+        (
+            LLAMA | {"head_dim": 512, "dtype": "float32"},
+            "t4",
+            "transformers",
+            ["wrong-dtype", "wrong-capability", "head-size"],
+        ),
+        (LLAMA, "h100", "transformers==4.57", ["wrong-dtype"]),
+    ],
+)
+def test_what_an_engine_does_not_refuse_is_a_warning(
+    asked: Any, config: Any, device: str, engine: str, codes: list[str]
+) -> None:
+    (layers,) = asked(config, device, engine, asked="flash_attention_2", **FLASH_2).layers
+
+    assert layers.chosen == "flash_attention_2"
+    assert [warning.code for warning in layers.verdicts[0].warnings] == codes

@@ -4,9 +4,10 @@ NAME.toml has the rules of one engine: `order`, the backends in the order in whi
 row that applies; `backend`, what each supports; `refusal`, what else speaks against one; and `fact`, what
 follows from the rest. A row applies to the releases from `since` and before `until`, and to the facts that
 `when` describes: a value, a list of values, or a table of min, max, not, multiple, not_multiple, version and
-known. A refusal without a backend speaks against all of them. An order of "asked" is the backend that the
-user names, and `otherwise` what speaks against all that are not in the order. `call` says that a backend
-calls torch's function ("sdpa"), or is the plain formula ("math"). With `alike` all layers have one choice.
+known. A refusal without a backend speaks against all of them; a `warning` is what the engine does not refuse.
+An order of "asked" is the backend that the user names, and `otherwise` what speaks against all that are not
+in the order. `call` says that a backend calls torch's function ("sdpa"), or is the plain formula ("math").
+With `alike` all layers have one choice.
 """
 
 import os
@@ -171,12 +172,17 @@ def verdicts(rules: Mapping[str, Any], release: tuple[int, ...], facts: Facts) -
     """Return the verdict of each backend, in the order in which the engine asks them."""
     row = next(row for row in rules["order"] if _applies(row, release, facts))
     order = [facts["asked"]] if row["backends"] == "asked" else row["backends"]
-    found = [EngineVerdict(name, reasons(rules, release, name, facts)) for name in order]
-    for other in rules["backend"] if "otherwise" in row else ():
-        if other["name"] not in order and _applies(other, release, facts):
-            why = Reason("not-asked", row["otherwise"])
-            found.append(EngineVerdict(other["name"], (*reasons(rules, release, other["name"], facts), why)))
-    return tuple(found)
+    others = [row["name"] for row in rules["backend"] if _applies(row, release, facts)]
+    why = (Reason("not-asked", row["otherwise"]),) if "otherwise" in row else ()
+    names = {**dict.fromkeys(order, ()), **{name: why for name in others if why and name not in order}}
+    return tuple(
+        EngineVerdict(
+            name,
+            (*reasons(rules, release, name, facts), *unasked),
+            _stated(rules, "warning", release, name, facts),
+        )
+        for name, unasked in names.items()
+    )
 
 
 def derived(rules: Mapping[str, Any], release: tuple[int, ...], facts: Facts) -> Facts:
@@ -230,13 +236,19 @@ def reasons(
         at_least = "" if "max" in row["capability"] else " or newer"
         seen = facts["capability"] / 10
         found.append(Reason("wrong-capability", f"compute capability {seen}; needs {span}{at_least}"))
-    found += (
+    return (*found, *_stated(rules, "refusal", release, name, facts))
+
+
+def _stated(
+    rules: Mapping[str, Any], kind: str, release: tuple[int, ...], name: str, facts: Facts
+) -> tuple[Reason, ...]:
+    """Return what the refusals or the warnings state of a backend."""
+    return tuple(
         Reason(rule["code"], rule["why"])
-        for rule in rules.get("refusal", ())
+        for rule in rules.get(kind, ())
         if name in ([named] if isinstance(named := rule.get("backend", name), str) else named)
         and _applies(rule, release, facts)
     )
-    return tuple(found)
 
 
 def _applies(row: Mapping[str, Any], release: tuple[int, ...], facts: Facts) -> bool:
