@@ -2,10 +2,12 @@
 
     python tests/benchmarks/fleet.py [COUNT] [--form json|frame|label] [--kib 17]
     python tests/benchmarks/fleet.py [COUNT] --engine dask|ray [--workers 2]
+    python tests/benchmarks/fleet.py [COUNT] --keep RUNS
 
 A generator makes reports of a recorded HGX H100, cut to a size by leaving out probes, each with volatile
 values of its own and a few with faults, and pipes them into `backends fleet summarize`, whose time and memory
-are printed; or writes them to files, which one reader and the workers of a cluster read in turn.
+are printed; or writes them to files, which one reader and the workers of a cluster read in turn; or keeps
+them, as so many runs, and reads the newest and the history.
 """
 
 from __future__ import annotations
@@ -156,6 +158,50 @@ def read_by_workers(engine: str, workers: int, count: int, kib: float, form: str
         print(f"{name}: {statistics.median(seconds):.1f} s, the median of {len(seconds)}")
 
 
+def kept(count: int, kib: float, runs: int) -> None:
+    """Keep the reports of runs, in the middle of which a driver is rolled out; print what each part took."""
+    from mlbackends.fleet.collection import Collection
+    from mlbackends.fleet.store import Keeper, opened
+    from mlbackends.model.history import Asked
+
+    with tempfile.TemporaryDirectory() as folder:
+        cpu = {True: 0.0, False: 0.0}
+        for run in range(runs):
+            envelopes = [
+                Envelope(
+                    node=node,
+                    report=msgspec.Raw(data.replace(b"560.35.03", b"580.65.06") if run > runs // 2 else data),
+                )
+                for node, data in reports(count, kib)
+            ]
+            for keeps in (False, True):
+                start = time.process_time()
+                collection = Collection()
+                with contextlib.ExitStack() as stack:
+                    keeper = None
+                    if keeps:
+                        opened_folder = stack.enter_context(opened(folder, writes=True, creates=True))
+                        asked = Asked("hosts", "", (), "", "", 60.0, 64)
+                        keeper = Keeper(opened_folder, asked, count)
+                    for envelope in envelopes:
+                        node = collection.add(envelope)
+                        if keeper is not None:
+                            keeper.add(node, envelope, collection)
+                    if keeper is not None:
+                        keeper.finish(is_whole=True)
+                cpu[keeps] += time.process_time() - start
+        size = sum(file.stat().st_size for file in Path(folder).iterdir())
+        added = 1e6 * (cpu[True] - cpu[False]) / count / runs
+        print(f"{runs} runs of {count:,}: {size / 1e6:.0f} MB; {added:.0f} us of CPU a report to keep it")
+        for command in ("summarize", "history"):
+            words = [sys.executable, "-m", "mlbackends", "fleet", command, folder]
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+            used = resource.getrusage(resource.RUSAGE_CHILDREN)
+            seconds = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+            print(f"{command}: {seconds:.1f} s of CPU, at most {used.ru_maxrss / 1024:.0f} MiB up to here")
+
+
 def main() -> None:
     """Make the reports, and measure what reading them takes."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -165,8 +211,11 @@ def main() -> None:
     parser.add_argument("--hazards", action="store_true")
     parser.add_argument("--engine", choices=["dask", "ray"], help="read files by its workers too")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--keep", type=int, metavar="RUNS", help="keep so many runs, and read them")
     given = parser.parse_args()
-    if given.engine:
+    if given.keep:
+        kept(given.count, given.kib, given.keep)
+    elif given.engine:
         read_by_workers(given.engine, given.workers, given.count, given.kib, given.form)
     else:
         piped(given.count, given.kib, given.form, given.hazards)

@@ -88,8 +88,8 @@ class _Text:
     def flap(self, flap: Flap) -> _Row:
         """Return nodes on which values returned, and those values."""
         lines = [
-            f"{one_line(fact.name)} {' ↔ '.join(unlike(fact.name, *fact.values[:_MOST_VALUES]))}"
-            for fact in flap.facts
+            f"{one_line(name)} {' ↔ '.join(unlike(name, *values[:_MOST_VALUES]))}"
+            for name, values in flap.facts.items()
         ]
         when = f"{self.nodes(flap.nodes)}, last on {self.day(flap.runs[-1])}"
         return f"{len(flap.runs)} changes", [when, *self._facts(lines)]

@@ -36,7 +36,6 @@ from mlbackends.model.history import (
     RunSummary,
     SilentSince,
     State,
-    Values,
 )
 
 _Steps = dict[str, tuple[Any, Any]]
@@ -220,7 +219,7 @@ class _Past:
     def changes(self) -> tuple[tuple[RollOut, ...], tuple[Flap, ...]]:
         """Return the roll-outs, the newest first, and the nodes on which a value returned."""
         paths = [*_grouped(self._paths).items()]
-        flaps: dict[Any, list[Values]] = {}
+        flaps: dict[Any, dict[str, tuple[Any, ...]]] = {}
         flapping: dict[str, set[str]] = {}
         found: dict[tuple[str, bytes], list[_Change]] = {}
         for at, (path, nodes) in enumerate(paths):
@@ -232,7 +231,7 @@ class _Past:
                 values = {_text(value): value for value in (chain[0].was, *(step.now for step in chain))}
                 if len(values) <= len(chain):
                     key = (nodes, tuple(step.run for step in chain))
-                    flaps.setdefault(key, []).append(Values(name, tuple(values.values())))
+                    flaps.setdefault(key, {})[name] = tuple(values.values())
                     flapping.setdefault(name, set()).update(nodes)
                     continue
                 for step in chain:
@@ -276,7 +275,7 @@ class _Past:
                 )
             )
         rollouts.sort(key=lambda one: (-one.moves[0].run, -one.done, one.steps[0].name))
-        found_flaps = [Flap(nodes, runs, tuple(values)) for (nodes, runs), values in flaps.items()]
+        found_flaps = [Flap(nodes, runs, values) for (nodes, runs), values in flaps.items()]
         if self._chosen is None:
             found_flaps += self._flapping_statuses()
         found_flaps.sort(key=lambda flap: (-len(flap.runs), flap.nodes))
@@ -291,7 +290,7 @@ class _Past:
             ]
             silences = sum(run in runs for run, status, _ in statuses if status != Status.OK)
             if silences >= _SILENCES:
-                yield Flap(nodes, tuple(runs), (Values("status", ("ok", "silent")),))
+                yield Flap(nodes, tuple(runs), {"status": ("ok", "silent")})
 
     def silent(self) -> tuple[SilentSince, ...]:
         """Return the nodes without a report in the newest run, those of the latest silence first."""

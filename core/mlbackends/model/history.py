@@ -72,22 +72,16 @@ class RollOut(Struct, frozen=True):
         return sum(len(move.nodes) for move in self.moves)
 
 
-class Values(Struct, frozen=True):
-    """The values that a fact had, in turn, each once."""
-
-    name: str
-    values: tuple[FactValue | None, ...]
-
-
 class Flap(Struct, frozen=True):
     """Nodes on which facts returned to an earlier value. runs: those in which they changed.
 
-    The fact `status` has the values "ok" and "silent"; nodes that were silent twice or more flap.
+    facts: by name, the values that it had, in turn, each once. The fact `status` has the values "ok" and
+    "silent"; nodes that were silent twice or more flap.
     """
 
     nodes: tuple[str, ...]
     runs: tuple[int, ...]
-    facts: tuple[Values, ...]
+    facts: dict[str, tuple[FactValue | None, ...]]
 
 
 class SilentSince(Struct, frozen=True):

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mlbackends.base.errors import BadInput, MlBackendsError, counted
@@ -118,11 +119,11 @@ def command(
         )
         work = _Work(runner.run, job, expected)
         if folder is not None and earlier is not None:
-            work.earlier = folder.envelopes(earlier.number)
-            work.rest = expanded(hosts) or expected
-            if not isinstance(work.rest, tuple):
+            rest = expanded(hosts) or expected
+            if not isinstance(rest, tuple):
                 hint = "name them with --hosts or --expect"
                 raise BadInput(f"the last run of {resume} does not record which nodes it asked", hint)
+            work.earlier, work.rest = folder.envelopes(earlier.number), rest
         if folder is not None:
             from mlbackends.fleet.store import Keeper  # with SQLite
 
@@ -155,26 +156,27 @@ def _job_of(asked: Asked) -> Job:
     )
 
 
-class _Work:
+class _Work(Struct):
     """Asks the nodes, collects what they answer, and keeps it.
 
     earlier: the reports of the run that is resumed, and rest: the nodes that it asked; None for a new run.
+    stop: what ended it early. reported: the number of nodes with a report.
     """
 
-    def __init__(
-        self, run: Callable[[Job, Take], None], job: Job, expected: tuple[str, ...] | int | None
-    ) -> None:
-        self.keeper: Keeper | None = None
-        self.earlier: Iterable[Envelope] = ()
-        self.rest: tuple[str, ...] | int | None = None
-        self._run, self._job, self._expected = run, job, expected
-        self._stop: BaseException | None = None
-        self._collection = Collection(expected or None)
+    run: Callable[[Job, Take], None]
+    job: Job
+    expected: tuple[str, ...] | int | None
+    earlier: Iterable[Envelope] = ()
+    rest: tuple[str, ...] | None = None
+    keeper: "Keeper | None" = None
+    stop: KeyboardInterrupt | MlBackendsError | None = None
+    reported: int = 0
 
     def gather(self, visit: Callable[[str, Envelope], None]) -> Collection:
         """Return what came, also where the run was interrupted or its engine failed after some had come."""
-        collection, came = self._collection, 0
-        total = len(self._expected) if isinstance(self._expected, tuple) else self._expected or 0
+        collection, came = Collection(self.expected or None), 0
+        waiting = {*self.expected} if isinstance(self.expected, tuple) else set()
+        total = self.expected if isinstance(self.expected, int) else len(waiting)
 
         def added(envelope: Envelope) -> tuple[str, bool]:
             before = len(collection.nodes)
@@ -185,13 +187,11 @@ class _Work:
 
         for envelope in self.earlier:
             added(envelope)
-        waiting = {*self._expected} if isinstance(self._expected, tuple) else set()
-        if isinstance(self.rest, tuple):
-            left = [node for node in self.rest if node not in collection.nodes]
-            self._job, waiting = replace(self._job, nodes=tuple(left)), {*left}
+        if self.rest is not None:
+            left = tuple(node for node in self.rest if node not in collection.nodes)
+            self.job, waiting = replace(self.job, nodes=left), {*left}
             for node in left:
                 collection.silent.pop(node, None)
-
         known = f" of {total:,}" if total else ""
 
         def sentence(done: int, _total: int, which: str) -> str:
@@ -212,28 +212,28 @@ class _Work:
                 progress(len(collection.nodes) + len(collection.silent), total, which)
 
             try:
-                if self.rest is None or self._job.nodes:
-                    self._run(self._job, take)
+                if self.rest is None or self.job.nodes:
+                    self.run(self.job, take)
             except (KeyboardInterrupt, MlBackendsError) as stop:
                 if not came:
                     raise
-                self._stop = stop
+                self.stop = stop
+            self.reported = len(collection.nodes)
             if self.keeper is not None:
-                self.keeper.finish(is_whole=self._stop is None)
+                self.keeper.finish(is_whole=self.stop is None)
         return collection
 
     def ended(self, folder: str) -> int:
         """Report how the run ended and what was kept; return the exit code, 0 for that of the summary."""
         code = exits.YES
-        if self._stop is not None:
-            is_interrupt = isinstance(self._stop, KeyboardInterrupt)
+        if self.stop is not None:
+            is_interrupt = isinstance(self.stop, KeyboardInterrupt)
             code = exits.INTERRUPTED if is_interrupt else exits.UNKNOWN
-            if isinstance(self._stop, exits.Terminated):
-                code = int(self._stop.args[0])
-            why = "interrupted" if is_interrupt else str(self._stop)
+            code = int(self.stop.args[0]) if isinstance(self.stop, exits.Terminated) else code
             hint = f"backends fleet run --resume {shlex.quote(folder)} asks the others" if folder else ""
-            log(f"{why}; {counted(len(self._collection.nodes), 'node')} had reported", hint)
-        if self.keeper is not None and (why := self.keeper.failure):
-            log(f"{folder} cannot be written: {why}; {counted(self.keeper.lost, 'report')} were not kept")
+            why = "interrupted" if is_interrupt else str(self.stop)
+            log(f"{why}; {counted(self.reported, 'node')} had reported", hint)
+        if self.keeper is not None and (failure := self.keeper.failure):
+            log(f"{folder} cannot be written: {failure}; {counted(self.keeper.lost, 'report')} not kept")
             return code or exits.USAGE
         return code
