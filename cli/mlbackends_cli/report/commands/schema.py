@@ -1,12 +1,12 @@
 """Print the JSON Schema of what the commands print.
 
-RECORD is one of: report (`backends info --format json`), flags (`backends flags list --format json`),
-outcome (`backends doctor --format json` and `backends audit`), difference (`backends diff --format json`),
-devices (`backends explain device --format json`), sdpa-explain, sdpa-list, sdpa-check and sdpa-bench (the
-commands of these names), conform, fleet, fleet-facts, fleet-difference and fleet-history (`backends fleet`
-summarize, facts, diff and history), envelope (what one node sends to them), top (`backends top --once
---format json`), resolution (`backends resolve --format json`), or policy (the TOML that `backends audit
---policy` reads, for editors that check it).
+RECORD is one of: report (`backends info --format json`), device (`backends info --device`), flags
+(`backends flags list --format json`), outcome (`backends doctor --format json` and `backends audit`),
+difference (`backends diff --format json`), devices (`backends explain device --format json`), sdpa-explain,
+sdpa-engine, sdpa-list, sdpa-check and sdpa-bench (the commands of these names), conform, fleet, fleet-facts,
+fleet-difference and fleet-history (`backends fleet` summarize, facts, diff and history), envelope (what one
+node sends to them), top (`backends top --once`), resolution (`backends resolve`), or policy (the TOML that
+`backends audit --policy` reads, for editors that check it).
 
 The dialect is 2020-12. Each field of a report has an x-role: fact, metric, identity or volatile.
 Within a major version of the schema, which is the number after the slash in "backends.report/1",

@@ -28,11 +28,6 @@ class Wheel(Struct, frozen=True, forbid_unknown_fields=True):
     cudnn: int
     code: tuple[str, ...]
 
-    @property
-    def title(self) -> str:
-        """What it is called in sentences."""
-        return f"torch {self.torch}'s wheel on PyPI is for CUDA {self.cuda}"
-
     def has_code_for(self, chip: str, versions: Mapping[str, str]) -> bool | None:
         """Return whether it has code for a compute capability; None for other systems' or another CUDA."""
         cuda = dotted_numbers(versions.get("cuda", self.cuda))
@@ -68,7 +63,8 @@ def needs(wheel: Wheel, versions: Mapping[str, str]) -> str:
     cuda = versions.get("cuda", "")
     if not (least := driver_for(cuda or wheel.cuda)):
         return f"the driver that CUDA {cuda or wheel.cuda} needs is not recorded"
-    return f"{f'CUDA {cuda}' if cuda else f'{wheel.title}, which'} needs driver {least} or newer"
+    title = f"CUDA {cuda}" if cuda else f"torch {wheel.torch}'s wheel on PyPI is for CUDA {wheel.cuda}, which"
+    return f"{title} needs driver {least} or newer"
 
 
 def notes(wheel: Wheel, versions: Mapping[str, str], problem: AttentionProblem) -> tuple[str, ...]:
