@@ -43,6 +43,7 @@ _SOURCE = bytes_pattern(rb'(?!(?<=__init__)\.py,[^,\n]*,0\s)\.py(?=[,"\s]|\Z)[^\
 _LAZY = pattern(r"(?i)lazy|optional|logger")
 #: What gives a module more modules or names than its folder and text show; _SUBMOD_ATTRS lists all names.
 _ADDS_MODULES = bytes_pattern(rb"sys\.modules|__path__|meta_path|declare_namespace")
+_REPLACES = bytes_pattern(rb"meta_path|sys\.modules\[[^\n]*\] =")
 _ADDS_NAMES = bytes_pattern(
     rb"sys\.modules|meta_path|^[ \t]*from[^#\n]+import[ \t(]+\*|(?:globals|vars|locals)\(\)|\bexec\([^)]"
     rb"|^__getattr__|def __getattr__\((?!self|cls)",
@@ -205,6 +206,8 @@ def _not_there(host: Host, name: str, is_name: bool) -> tuple[Import, ...]:
         words = f"cannot import name '{leaf}' from '{parent}' ({path})"
     is_listed = is_name and b"_SUBMOD_ATTRS" in data
     is_open = (_ADDS_NAMES if is_name else _ADDS_MODULES).search(data) and not is_listed
+    others = (f"{posixpath.dirname(path)}/{other}" for other in beside if other.endswith(".py"))
+    is_open = is_open or any(_REPLACES.search(host.read_bytes(other, _MODULE_BYTES)) for other in others)
     return () if is_open else (Import(parent, path, words=words),)
 
 

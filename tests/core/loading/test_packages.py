@@ -211,12 +211,17 @@ def test_a_release_that_the_package_s_own_code_refuses_is_a_fault(
             False,
         ),
         ("try:\n    from base import new\nexcept ImportError:\n    pass", "", False),
+        ("from base import new", "from base import built", False),
+        ("import __main__, base", "", False),
     ],
 )
 def test_a_name_that_an_older_package_lacks_is_a_fault(
     site: Site, text: str, other: str, fails: bool
 ) -> None:
     files = {"base/__init__.py": other, "base/part.py": "old = name = 1\nif old:\n    def also(): pass"}
+    if "built" in other:  # as tlz/_build_tlz.py
+        files["base/built.py"] = "import sys, types\nmodule = types.ModuleType('base')\n"
+        files["base/built.py"] += "setattr(module, 'n' + 'ew', 1)\nsys.modules['base'] = module"
     for path, content in files.items():
         (site.folder / path).parent.mkdir(exist_ok=True)
         (site.folder / path).write_text(content)
