@@ -183,15 +183,15 @@ SGLANG_MLA = tuple(SGLANG)[:5]
 def sglang_configuration(draw: random.Random, rules: dict[str, Any]) -> dict[str, Any]:
     """Return a model and where it runs, at random."""
     name = draw.choice([*SGLANG, *SGLANG, *rules["architectures"]])
-    heads, size = draw.choice([8, 16, 32, 64, 128]), draw.choice([64, 80, 128, 256])
+    heads, size = draw.choice([16, 64]), draw.choice([64, 128])
     config: dict[str, Any] = {
         "architectures": [name],
         "model_type": SGLANG.get(name, "llama"),
         "num_attention_heads": heads,
-        "num_key_value_heads": draw.choice([1, 8]),
+        "num_key_value_heads": 8,
         "head_dim": size,
         "hidden_size": heads * size,
-        "dtype": draw.choice(["float16", "bfloat16", "bfloat16", "float32"]),
+        "dtype": draw.choice(["float16", "bfloat16"]),
     }
     if name in SGLANG_MLA:
         config |= {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128}
@@ -411,3 +411,74 @@ def test_diffusers_chooses_what_the_rules_say() -> None:
             wrong.append((given, (found.chosen, first), answer))
 
     assert not wrong, f"{len(wrong)} of {len(asked)} disagree, such as {wrong[:3]}"
+
+
+def te_configuration(draw: random.Random, release: tuple[int, ...]) -> dict[str, Any]:
+    """Return a problem of DotProductAttention and where it runs, at random."""
+    size = draw.choice([32, 64, 96, 100, 120, 128, 128, 160, 192, 192, 200, 256, 256, 264, 512])
+    others = [size, size, size, 48, 56, 64, 72, 96, 112, 128, 128, 256, 512]
+    heads = draw.choice([1, 8, 16, 32, 64])
+    flash = ["", "2.0.9", "2.1.1", "2.2.0", "2.3.6", "2.4.0", "2.5.8", "2.6.3", "2.7.2", "2.7.3", "2.8.3"]
+    nines = ["0.0", "1.0", "1.1", "2.1", "4.0", "5.0", "5.1", "6.0", "7.0", "8.0", "9.0", "10.0", "10.1"]
+    nines += ["10.2", "11.0", "12.0", "13.0", "13.1", "14.0", "15.1", "18.0", "18.1", "20.0", "21.0", "22.0"]
+    return {
+        "capability": draw.choice([70, 75, 80, 80, 86, 89, 90, 90, 90, 100, 100, 103, 110, 120, 120, 121]),
+        "cudnn": "9." + draw.choice([*nines, "23.0", "24.0", "26.0", "26.0"]),
+        "dtype": draw.choice(["float16", "bfloat16", "bfloat16", "float32"]),
+        "heads": heads,
+        "kv_heads": draw.choice([n for n in (1, 2, 8) if heads % n == 0]),
+        "tokens": draw.choice([1, 2, 100, 1024, 4096, 4096]),
+        "head_size": size,
+        "value_size": draw.choice(others),
+        "mask": draw.choice(["none"] * 9 + ["bool"]),
+        "window": draw.choice([0, 0, 0, 128, 4096]),
+        "softcap": draw.choice([0.0, 0.0, 0.0, 50.0]) if release >= (2, 20) else 0.0,
+        "alibi": draw.random() < 0.1,
+        "dropout": draw.random() < 0.1,
+        "sinks": draw.random() < 0.1,
+        "backward": draw.random() < 0.5,
+        "flash-attn": draw.choice([*flash, "2.8.3", "2.8.3", "2.8.4"]),
+        "flash-attn-3": draw.choice(["", "3.0.0"]),
+        "flash-attn-4": draw.choice(["", "4.0.0b11"]),
+    }
+
+
+def te_answers(rules: dict[str, Any], release: tuple[int, ...], given: dict[str, Any]) -> list[str]:
+    """Return what the rules say; from 2.20 on, if cuDNN can and if it cannot."""
+    config: dict[str, Any] = {
+        "architectures": ["GptOssForCausalLM" if given["sinks"] else "LlamaForCausalLM"],
+        "num_attention_heads": given["heads"],
+        "num_key_value_heads": given["kv_heads"],
+        "head_dim": given["head_size"],
+        "v_head_dim": given["value_size"],
+        "dtype": given["dtype"],
+        "layer_types": ["sliding_attention" if given["window"] else "full_attention"],
+        "sliding_window": given["window"] or None,
+        "attn_logit_softcapping": given["softcap"] or None,
+        "alibi": given["alibi"],
+        "attention_dropout": 0.1 if given["dropout"] else 0.0,
+    }
+    if given["head_size"] != given["value_size"]:
+        rope = min(64, given["head_size"] - 1)
+        config |= {"kv_lora_rank": 512, "qk_rope_head_dim": rope}
+        config["qk_nope_head_dim"] = given["head_size"] - rope
+    place = {name: given[name] for name in ("capability", "tokens", "mask", "backward")}
+    place |= {"platform": "cuda"} | {name: given[name] or False for name in rules["packages"]}
+    (found,) = engines.layers(rules, release, config, place, None, {"cudnn": given["cudnn"]})
+    can = [verdict for verdict in found.verdicts if not verdict.reasons]
+    assert bool(found.unknown_reason) == bool(can[0].undecided)
+    assert found.chosen == ("" if can[0].undecided else can[0].backend)
+    known = next(verdict.backend for verdict in can if not verdict.undecided)
+    return [can[0].backend, known] if release >= (2, 20) else [can[0].backend]
+
+
+def test_transformer_engine_chooses_what_the_rules_say() -> None:
+    rules, release = recorded("transformer-engine", "transformer_engine")
+    draw = random.Random(28)
+    asked = [te_configuration(draw, release) for _ in range(CONFIGURATIONS or 2000)]
+    theirs = [answer["chosen"] for answer in answers("te_choices.py", asked)]
+    ours = [te_answers(rules, release, given) for given in asked]
+    wrong = [found for found in zip(asked, ours, theirs, strict=True) if found[1] != found[2]]
+
+    assert not wrong, f"{len(wrong)} of {len(asked)} disagree, such as {wrong[:3]}"
+    assert len({chosen for answer in theirs for chosen in answer}) == 5

@@ -24,7 +24,7 @@ NEEDS_MORE = {
     "tests.compat.test_cuda_wheels": ("nvidia-cudnn-cu13", "a wheel of half a gigabyte"),
     "tests.compat.test_engines_agree": (
         "",
-        "vLLM, SGLang and torch, wheels of half a gigabyte, transformers and diffusers",
+        "vLLM, SGLang, Transformer Engine and torch, wheels of half a gigabyte, transformers and diffusers",
     ),
     "tests.compat.test_known_wrong": ("is not installed", "jax, openvino, onnxruntime, tensorflow and mlx"),
     "tests.compat.test_run_cpu_agrees": ("an older torch", "torch 2.15, of .ci/systems torch-2.15"),

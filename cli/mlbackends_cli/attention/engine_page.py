@@ -55,23 +55,24 @@ def markdown(explanation: EngineExplanation, _page: Page) -> str:
 
 #: How a verdict is shown: with a sign and a colour.
 _MARKS = {"yes": ("✓", "green"), "yes, but": ("!", "yellow"), "no": ("✗", "red")}
+_MARKS |= {"not known": ("?", "yellow")}
 
 
 def _verdicts(layers: EngineLayers) -> list[tuple[str, str, str]]:
     """Return the backends, whether each can, and why not; at last those that torch alone chooses among."""
     theirs = layers.call.verdicts if layers.call else ()
     is_torch = [verdict.backend for verdict in theirs] == [verdict.backend for verdict in layers.verdicts]
-    found: list[tuple[str, tuple[Reason, ...], list[str]]] = []
-    if not is_torch:
-        found += [(each.backend, each.reasons, _lines(each.warnings)) for each in layers.verdicts]
-    prefix = "" if is_torch else "torch's "
+    found: list[tuple[str, str, list[str]]] = []
+    for own in () if is_torch else layers.verdicts:
+        can = "no" if own.reasons else "not known" if own.undecided else "yes, but" if own.warnings else "yes"
+        why = _lines(own.reasons or own.undecided) or _can(_lines(own.warnings))
+        found.append((own.backend, can, why))
     for verdict in theirs:
         reports = [report.text for report in verdict.known_wrong]
-        found.append((prefix + verdict.backend, verdict.reasons, reports))
-    return [
-        (name, "no" if why else "yes, but" if but else "yes", "\n".join(_lines(why) or _can(but)))
-        for name, why, but in found
-    ]
+        can = "no" if verdict.reasons else "yes, but" if reports else "yes"
+        name = verdict.backend if is_torch else f"torch's {verdict.backend}"
+        found.append((name, can, _lines(verdict.reasons) or _can(reports)))
+    return [(name, can, "\n".join(why)) for name, can, why in found]
 
 
 def _can(but: list[str]) -> list[str]:
@@ -84,11 +85,12 @@ def _lines(reasons: Sequence[Reason]) -> list[str]:
 
 def _title(layers: EngineLayers) -> str:
     article = "a " if layers.kind.startswith("sliding window") else ""
-    return f"layers with {article}{layers.kind}: it would choose"
+    would = "its choice is not known:" if layers.unknown_reason else "it would choose"
+    return f"layers with {article}{layers.kind}: {would}"
 
 
 def _choice(layers: EngineLayers) -> str:
-    return layers.chosen or "none: it would raise an error"
+    return layers.chosen or layers.unknown_reason or "none: it would raise an error"
 
 
 def _call(call: EngineCall) -> str:
@@ -117,6 +119,9 @@ _FACTS = {
     "mask": "mask {}",
     "backward": "with gradients",
     "cuda": "CUDA {}",
+    "cudnn": "cuDNN {}",
+    "value_size": "values of {}",
+    "softcap": "softcap",
 }
 #: What is not shown: nothing is asked for, or there is no mask.
 _HIDDEN = (None, False, "none", "not asked")

@@ -93,11 +93,13 @@ class EngineVerdict(Struct, frozen=True):
     """One of an engine's backends; reasons: all that speaks against it, none if it can.
 
     warnings: what the engine does not refuse, and the backend's kernel does, or does not take into account.
+    undecided: why it is not known whether it can.
     """
 
     backend: str
     reasons: tuple[Reason, ...] = ()
     warnings: tuple[Reason, ...] = ()
+    undecided: tuple[Reason, ...] = ()
 
 
 class EngineCall(Struct, frozen=True):
@@ -121,9 +123,9 @@ class EngineCall(Struct, frozen=True):
 class EngineLayers(Struct, frozen=True):
     """What an engine would choose for the layers of one kind.
 
-    kind: full attention or sliding window. chosen: a backend, "" if the engine raises an error. facts: what
-    it depends on. verdicts: in the order in which the engine asks its backends. call: for a backend that
-    calls torch.
+    kind: full attention or sliding window. chosen: a backend, "" if the engine raises an error, or the choice
+    is not known for unknown_reason. facts: what it depends on. verdicts: in the order in which the engine
+    asks its backends. call: for a backend that calls torch.
     """
 
     kind: str
@@ -131,6 +133,7 @@ class EngineLayers(Struct, frozen=True):
     facts: dict[str, bool | int | str | None]
     verdicts: tuple[EngineVerdict, ...]
     call: EngineCall | None = None
+    unknown_reason: str = ""
 
 
 class EngineExplanation(Struct, frozen=True):

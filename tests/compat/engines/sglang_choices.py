@@ -23,7 +23,7 @@ PLAIN |= {"index_head_dim": 128, "index_n_heads": 64}
 
 def main() -> None:
     import torch
-    from transformers import AutoProcessor  # noqa: F401, before a stand-in for triton is there
+    from transformers import AutoProcessor, PretrainedConfig  # noqa: F401, before triton has a stand-in
 
     logging.disable(logging.CRITICAL)
     asked: dict[str, Any] = {}
@@ -42,9 +42,10 @@ def main() -> None:
 
     common.is_flashinfer_available = lambda: True
     cached = [value for value in vars(common).values() if isinstance(value, functools._lru_cache_wrapper)]
-    environment = dict(os.environ)
+    environment, models = dict(os.environ), dict[str, str]()
+    PretrainedConfig.__repr__ = object.__repr__  # for a log, and slow
     with tempfile.TemporaryDirectory() as folder:
-        for number, line in enumerate(sys.stdin):
+        for line in sys.stdin:
             asked.clear()
             asked.update(json.loads(line))
             for function in cached:
@@ -52,12 +53,14 @@ def main() -> None:
             os.environ.clear()
             os.environ.update(environment)
             torch.version.cuda = asked["cuda"]
-            model = os.path.join(folder, str(number))  # what is read of a folder is remembered
-            os.mkdir(model)
-            with open(os.path.join(model, "config.json"), "w", encoding="utf-8") as file:
-                json.dump(PLAIN | asked["config"], file)
+            text = json.dumps(PLAIN | asked["config"])
+            if text not in models:  # what is read of a folder is remembered
+                models[text] = os.path.join(folder, str(len(models)))
+                os.mkdir(models[text])
+                with open(os.path.join(models[text], "config.json"), "w", encoding="utf-8") as file:
+                    file.write(text)
             arguments = ServerArgs(
-                model_path=model,
+                model_path=models[text],
                 device="cuda",
                 kv_cache_dtype=asked["kv_dtype"],
                 page_size=asked["block_size"] or None,

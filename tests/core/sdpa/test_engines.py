@@ -128,6 +128,82 @@ def test_what_sglang_would_choose(
     assert bool(chosen) or all(verdict.reasons for verdict in layers.verdicts)
 
 
+FLASH = {"flash-attn": "2.8.3", "flash-attn-3": "3.0.0", "flash-attn-4": "4.0.0b11"}
+V3 = DEEPSEEK | {"v_head_dim": 128}
+
+
+@pytest.mark.parametrize(
+    ("config", "device", "given", "chosen"),
+    [
+        (LLAMA, "h100", {"backward": True}, "FusedAttention"),
+        (LLAMA, "a100", {}, "FusedAttention"),
+        (LLAMA, "a100", {"packages": FLASH}, "FlashAttention 2"),
+        (LLAMA, "a100", {"packages": FLASH, "engine": "transformer-engine==2.18"}, "FlashAttention 4"),
+        (LLAMA, "a100", {"packages": {"flash-attn": "2.1"}}, "FusedAttention"),
+        (LLAMA, "a100", {"packages": {"flash-attn": ""}}, "FlashAttention 2"),
+        (LLAMA, "t4", {"packages": FLASH}, "UnfusedDotProductAttention"),
+        (LLAMA | {"torch_dtype": "float32"}, "h100", {"packages": FLASH}, "UnfusedDotProductAttention"),
+        (LLAMA, "h100", {"mask": "bool", "packages": FLASH}, "UnfusedDotProductAttention"),
+        (LLAMA, "b200", {"versions": {"cudnn": "9.6"}}, "UnfusedDotProductAttention"),
+        (LLAMA, "b200", {"versions": {"cudnn": "9.7"}}, "FusedAttention"),
+        (LLAMA, "h100", {"versions": {"cudnn": "9.10.1"}, "packages": FLASH}, "FlashAttention 3"),
+        (GPT_OSS, "h100", {"versions": {"cudnn": "9.13.0"}, "packages": FLASH}, "UnfusedDotProductAttention"),
+        (GPT_OSS, "h100", {"versions": {"cudnn": "9.13.1"}}, "FusedAttention"),
+        (V3, "h100", {"backward": True}, "FusedAttention"),
+        (V3, "a100", {"backward": True}, "UnfusedDotProductAttention"),
+        (LLAMA | {"head_dim": 256}, "b200", {"backward": True}, "FusedAttention"),
+        (
+            LLAMA | {"head_dim": 256},
+            "b200",
+            {"backward": True, "engine": "transformer-engine==2.17.1"},
+            "UnfusedDotProductAttention",
+        ),
+    ],
+)
+def test_what_transformer_engine_would_choose(
+    asked: Any, config: Any, device: str, given: Any, chosen: str
+) -> None:
+    found = asked(config, device, **{"engine": "transformer-engine==2.19", **given})
+
+    assert {layers.chosen for layers in found.layers} == {chosen}
+    assert not any(layers.unknown_reason for layers in found.layers)
+
+
+@pytest.mark.parametrize(
+    ("config", "engine", "given", "why"),
+    [
+        (LLAMA, "transformer-engine==2.20", {}, "FusedAttention: from 2.20 on, cuDNN itself is asked"),
+        (LLAMA, "transformer-engine==2.19", {"block_size": 64}, "a KV cache is not recorded"),
+        (LLAMA, "transformer-engine==2.19", {"mask": "float"}, "a bias is not recorded"),
+        (LLAMA, "transformer-engine==2.19", {"versions": {"cudnn": "8.9.7"}}, "before 9.0 are not recorded"),
+    ],
+)
+def test_what_cannot_be_determined_is_not_guessed(
+    asked: Any, config: Any, engine: str, given: Any, why: str
+) -> None:
+    (layers,) = asked(config, "h100", engine=engine, **given).layers
+
+    assert not layers.chosen
+    assert why in layers.unknown_reason
+
+
+def test_what_is_asked_first_decides_though_another_is_not_known(asked: Any) -> None:
+    (layers,) = asked(LLAMA, "a100", engine="transformer-engine==2.20", packages=FLASH).layers
+
+    assert (layers.chosen, layers.unknown_reason) == ("FlashAttention 2", "")
+    assert [verdict.backend for verdict in layers.verdicts if verdict.undecided] == ["FusedAttention"]
+
+
+def test_a_softcap_that_an_engine_does_not_have_is_refused_by_all(asked: Any) -> None:
+    softcap = LLAMA | {"attn_logit_softcapping": 50.0}
+    (before,) = asked(softcap, "a100", engine="transformer-engine==2.19", packages=FLASH).layers
+    (after,) = asked(softcap, "a100", engine="transformer-engine==2.20", packages=FLASH).layers
+
+    assert not before.chosen
+    assert all(verdict.reasons for verdict in before.verdicts)
+    assert after.chosen == "FlashAttention 2"
+
+
 def test_kinds_of_layers_have_an_answer_each(asked: Any) -> None:
     window, full = asked(GPT_OSS, "a100").layers
 
@@ -190,6 +266,13 @@ def test_a_reason_states_what_was_seen_and_what_is_needed(asked: Any) -> None:
         (LLAMA, "h100", {"engine": "sglang==0.5"}, "not recorded"),
         (LLAMA, "h100", {"engine": "sglang==0.5.2"}, "not recorded"),
         (SPARSE | {"index_topk": None}, "h100", {"engine": "sglang"}, "has no index_topk"),
+        (LLAMA, "h100", {"versions": {"cuda": "new"}, "engine": "sglang"}, "is not a version of CUDA"),
+        (
+            LLAMA,
+            "h100",
+            {"packages": {"flash-attn": "x"}, "engine": "transformer-engine"},
+            "is not a version of flash-attn",
+        ),
         (LLAMA, "h100", {"engine": "vllm==newest"}, "not recorded"),
     ],
 )
@@ -205,6 +288,8 @@ def test_unknown_words_are_refused(asked: Any) -> None:
         asked(LLAMA, "h100", engine="ollama")
     with pytest.raises(UnknownName, match="KV cache"):
         asked(LLAMA, "h100", kv_dtype="fp7")
+    with pytest.raises(UnknownName, match="package"):
+        asked(LLAMA, "h100", packages={"flash-attn": ""}, engine="sglang")
     with pytest.raises(UnknownName, match="element type"):
         asked(LLAMA | {"torch_dtype": "int3"}, "h100")
 

@@ -4,10 +4,10 @@ NAME.toml has the rules of one engine: `order`, the backends in the order in whi
 row that applies; `backend`, what each supports; `refusal`, what else speaks against one; and `fact`, what
 follows from the rest. A row applies to the releases from `since` and before `until`, and to the facts that
 `when` describes: a value, a list of values, or a table of min, max, not, multiple, not_multiple, version and
-known. A refusal without a backend speaks against all of them; a `warning` is what the engine does not refuse.
-An order of "asked" is the backend that the user names, and `otherwise` what speaks against all that are not
-in the order. `call` says that a backend calls torch's function ("sdpa"), or is the plain formula ("math").
-With `alike` all layers have one choice.
+known. A refusal without a backend speaks against all of them; a `warning` is what the engine does not refuse,
+and `unknown` why it is not known whether a backend can. An order of "asked" is the backend that the user
+names, and `otherwise` what speaks against all that are not in the order. `call` says that a backend calls
+torch's function ("sdpa"), or is the plain formula ("math"). With `alike` all layers have one choice.
 """
 
 import os
@@ -103,6 +103,8 @@ def explain(
             raise UnknownName(f"package in the rules of {rules['name']}", package, known)
         if value and not dotted_numbers(value):
             raise BadInput(f"{shown(value)} is not a version of {package}", f"write --with {package}==1.2.3")
+    if not dotted_numbers(versions.get("cuda", "0")):
+        raise BadInput(f"{shown(versions['cuda'])} is not a version of CUDA", "write it as 12.8")
     facts = {"platform": kind, "capability": capability, **given}
     facts |= {package: value or True for package, value in packages.items()}
     text = ".".join(map(str, release))
@@ -180,6 +182,7 @@ def verdicts(rules: Mapping[str, Any], release: tuple[int, ...], facts: Facts) -
             name,
             (*reasons(rules, release, name, facts), *unasked),
             _stated(rules, "warning", release, name, facts),
+            _stated(rules, "unknown", release, name, facts),
         )
         for name, unasked in names.items()
     )
@@ -189,6 +192,7 @@ def derived(rules: Mapping[str, Any], release: tuple[int, ...], facts: Facts) ->
     """Return the facts with those that follow from them."""
     facts = facts | {"major": facts["capability"] // 10}
     facts["asymmetric"] = facts["head_size"] != facts["value_size"]
+    facts["widest"] = max(facts["head_size"], facts["value_size"])
     settled: set[str] = set()
     for row in rules.get("fact", ()):
         if row["name"] not in settled and _applies(row, release, facts):
@@ -242,7 +246,7 @@ def reasons(
 def _stated(
     rules: Mapping[str, Any], kind: str, release: tuple[int, ...], name: str, facts: Facts
 ) -> tuple[Reason, ...]:
-    """Return what the refusals or the warnings state of a backend."""
+    """Return what the rows of a kind state of a backend."""
     return tuple(
         Reason(rule["code"], rule["why"])
         for rule in rules.get(kind, ())
@@ -396,7 +400,9 @@ def _layers(
     """Yield the verdicts on one kind of layers, and first those of torch itself where it is the engine."""
     facts = derived(rules, release, facts)
     found = verdicts(rules, release, facts)
-    chosen = next((verdict.backend for verdict in found if not verdict.reasons), "")
+    first = next((verdict for verdict in found if not verdict.reasons), EngineVerdict(""))
+    unknown = "; ".join(f"{first.backend}: {reason.message}" for reason in first.undecided)
+    chosen = "" if unknown else first.backend
     shown = {name: facts[name] for name in rules["shown"]}
     calls = {row["name"]: row["call"] for row in rules["backend"] if "call" in row}
     if "function" in rules and place:
@@ -405,4 +411,4 @@ def _layers(
         yield EngineLayers(f"{kind} by scaled_dot_product_attention", call.chosen, shown, theirs, call)
         kind = f"{kind} by {rules['function']}"
     call_of = called(calls[chosen], facts, place, versions) if chosen in calls and place else None
-    yield EngineLayers(kind, chosen, shown, found, call_of)
+    yield EngineLayers(kind, chosen, shown, found, call_of, unknown)

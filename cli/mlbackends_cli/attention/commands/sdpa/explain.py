@@ -14,6 +14,7 @@ Examples:
   backends sdpa explain --shape 1,32,1,128 --kv-len 4096 --kv-heads 8 --gqa --format json
   backends sdpa explain --engine vllm --model ./config.json --device h100 --kv-dtype fp8
   backends sdpa explain --engine sglang --model ./config.json --device b200 --block-size 1
+  backends sdpa explain --engine transformer-engine --model ./config.json --device a100 --with flash-attn
 """
 
 from collections.abc import Sequence
