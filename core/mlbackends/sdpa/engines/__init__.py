@@ -101,9 +101,9 @@ def explain(
     for package, value in packages.items():
         if package not in known:
             raise UnknownName(f"package in the rules of {rules['name']}", package, known)
-        if value and not dotted_numbers(value):
+        if value and satisfies(value, ">=0") is None:
             raise BadInput(f"{shown(value)} is not a version of {package}", f"write --with {package}==1.2.3")
-    if not dotted_numbers(versions.get("cuda", "0")):
+    if satisfies(versions.get("cuda", "0"), ">=0") is None:
         raise BadInput(f"{shown(versions['cuda'])} is not a version of CUDA", "write it as 12.8")
     facts = {"platform": kind, "capability": capability, **given}
     facts |= {package: value or True for package, value in packages.items()}
