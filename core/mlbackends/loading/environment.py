@@ -228,11 +228,8 @@ class Environment:
 
         Nor has a folder of the package that asks, as ray/thirdparty_files, which that adds to the path.
         """
-        if (
-            "." in module
-            or module in {"__main__", *sys.stdlib_module_names}
-            or module_file(self.host, module)
-        ):
+        is_standard = module == "__main__" or module in sys.stdlib_module_names
+        if "." in module or is_standard or module_file(self.host, module):
             return False
         is_folder = any(module in self.host.listdir(folder) for folder in python_folders(self.host))
         own = module_file(self.host, top).removesuffix("/__init__.py") if top else ""

@@ -126,7 +126,10 @@ def imports_of(
             yield step
         elif step.guard is Guard.CHOICE and met.get(step.module) is Guard.FAILURE and step.is_extension:
             continue  # where trying it has failed, the condition chooses the other one
-        elif step.module not in met or step.guard < met[step.module] or step.words:
+        elif step.words:  # its file is gone, or was followed just before
+            met.setdefault(step.module, step.guard)
+            yield step
+        elif step.module not in met or step.guard < met[step.module]:
             met[step.module] = step.guard
             yield step
             inner = _imported_by(host, step.module, step.path)

@@ -292,3 +292,16 @@ def test_what_generated_code_imports_at_its_start_is_needed(site: Site) -> None:
     assert [fault.message for fault in site.answer("pack").faults] == ["No module named '_cffi_backend'"]
     site.package("cffi", "1.0", site.library("_cffi_backend.so", module="_cffi_backend"))
     assert site.answer("pack").verdict is Verdict.LOADS
+
+
+def test_a_name_that_a_package_lacks_in_a_circle_of_imports(site: Site) -> None:
+    """Once it was followed round and round, as zope.interface without its interfaces.py."""
+    texts = {
+        "pack/__init__.py": "from . import a",
+        "pack/a.py": "from pack import absent",
+        "pack/_C.so": "_C",
+    }
+    installed(site, texts)
+    [fault] = site.answer("pack").faults
+    assert fault.message.startswith("cannot import name 'absent' from 'pack'")
+    assert "cannot import name 'absent' from" in python_says(site, "pack")
