@@ -282,6 +282,7 @@ def test_transformers_chooses_what_the_rules_say() -> None:
     wrong = []
     for given, answer in zip(asked, answers("transformers_choices.py", asked), strict=True):
         facts = {name: given[name] for name in ("asked", "platform", "capability")} | given["packages"]
+        facts["dtype"] = given["config"]["dtype"]  # the one that is loaded
         (found,) = engines.layers(
             rules, release, given["config"], facts, versions={"torch": "2.15", "cudnn": "9.26"}
         )

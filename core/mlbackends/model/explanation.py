@@ -156,8 +156,11 @@ class EngineExplanation(Struct, frozen=True):
 
     @property
     def answered(self) -> bool:
-        """Whether a backend supports every kind of layer."""
-        return all(kind.chosen for kind in self.layers)
+        """Whether a backend supports every kind of layer, and torch what it is called for."""
+        calls = [kind.call for kind in self.layers if kind.call]
+        return all(kind.chosen for kind in self.layers) and all(
+            call.chosen or call.unknown_reason for call in calls
+        )
 
 
 class BackendEntry(Struct, frozen=True):

@@ -443,6 +443,18 @@ def test_what_diffusers_would_choose(asked: Any, given: dict[str, Any], chosen: 
     assert (layers.call is not None) == (chosen in ("native", "_native_math"))
 
 
+@pytest.mark.parametrize(("device", "torch_chooses"), [("a100", "FLASH_ATTENTION"), ("t4", "")])
+def test_of_a_backend_of_torch_the_engine_names_torch_may_refuse(
+    asked: Any, device: str, torch_chooses: str
+) -> None:
+    found = asked(FLUX, device, "diffusers", asked="_native_flash", dtype="float16")
+    (layers,) = found.layers
+
+    assert layers.chosen == "_native_flash"
+    assert [verdict.backend for verdict in layers.call.verdicts] == ["FLASH_ATTENTION"]
+    assert (layers.call.chosen, found.answered) == (torch_chooses, bool(torch_chooses))
+
+
 @pytest.mark.parametrize(
     ("config", "device", "engine", "given", "text"),
     [
@@ -468,6 +480,8 @@ def test_what_diffusers_would_choose(asked: Any, given: dict[str, Any], chosen: 
         (LLAMA, "h100", "vllm", {"asked": "TRITON_ATTN"}, "attention of vLLM"),
         (LLAMA, "h100", "vllm", {"packages": {"flashinfer": ""}}, "package"),
         (LLAMA, "h100", "torch", {"kv_dtype": "fp8"}, "KV cache"),
+        (DEEPSEEK, "h100", "torch", {}, "has no v_head_dim"),
+        (LLAMA | {"hidden_size": 31}, "h100", "torch", {}, "has no head_dim"),
     ],
 )
 def test_what_these_rules_do_not_cover_is_refused(

@@ -7,7 +7,8 @@ follows from the rest. A row applies to the releases from `since` and before `un
 known. A refusal without a backend speaks against all of them; a `warning` is what the engine does not refuse,
 and `unknown` why it is not known whether a backend can. An order of "asked" is the backend that the user
 names, and `otherwise` what speaks against all that are not in the order. `call` says that a backend calls
-torch's function ("sdpa"), or is the plain formula ("math"). With `alike` all layers have one choice.
+torch's function ("sdpa", or the one of torch's backends that it leaves to it), or is the plain formula
+("math"). With `alike` all layers have one choice.
 """
 
 import os
@@ -335,8 +336,12 @@ def _config(
     lacking = "" if config.dtype or config.torch_dtype else "dtype"
     if config.index_topk is None and name in rules.get("need_index_topk", ()):
         lacking = "index_topk"
-    if not config.head_dim and (name in rules.get("need_head_dim", ()) or not config.hidden_size):
+    if not config.head_dim and (
+        name in rules.get("need_head_dim", ()) or config.hidden_size < config.num_attention_heads
+    ):
         lacking = "head_dim"
+    if config.kv_lora_rank and rules.get("need_v_head_dim") and not config.v_head_dim:
+        lacking = "v_head_dim"
     if lacking:
         raise BadInput(
             f"config.json has no {lacking}, and what is assumed then is not recorded", f"add {lacking} to it"

@@ -16,7 +16,8 @@ def called(
 ) -> EngineCall:
     """Return torch's choice for one prompt, with its least time and the memory of the plain formula.
 
-    call: "sdpa", or "math" for the plain formula, whichever torch would choose. facts: of a model's layers.
+    call: "sdpa", the one of torch's backends that is left to it, or "math" for the engine's own plain
+    formula. facts: of a model's layers.
     """
     heads, kv_heads, tokens = facts["heads"], facts["kv_heads"], facts["tokens"]
     is_masked = facts["mask"] != "none" or (facts["window"] and tokens > facts["window_size"])
@@ -36,13 +37,14 @@ def called(
     )
     problem = wording.problem(place.device)
     environment = environment_elsewhere(versions)
-    verdicts = explaining.torch_verdicts(problem, environment) if call == "sdpa" else ()
+    verdicts = explaining.torch_verdicts(problem, environment) if call != "math" else ()
+    verdicts = tuple(verdict for verdict in verdicts if call in ("sdpa", verdict.backend))
     chosen = next((verdict.backend for verdict in verdicts if verdict.usable), "")
-    unknown = call == "sdpa" and rules.unrecorded(problem, environment)
+    unknown = call != "math" and rules.unrecorded(problem, environment)
     is_plain = call == "math" or chosen == "MATH"
     return EngineCall(
         text=wording.text,
-        torch=".".join(map(str, environment.torch)) if call == "sdpa" else "",
+        torch=".".join(map(str, environment.torch)) if call != "math" else "",
         chosen="MATH" if is_plain else chosen,
         verdicts=verdicts,
         unknown_reason=f"torch's rules for {unknown} are not known" if unknown else "",
