@@ -182,7 +182,7 @@ def test_a_full_disk_ends_the_keeping_and_not_the_run(cluster: Path, tmp_path: P
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
     assert done.stdout.startswith("3 nodes: 3 reported")
-    assert f"{tmp_path} cannot be written: " in done.stderr and "reports not kept" in done.stderr
+    assert f"{tmp_path} cannot be written: " in done.stderr and " not kept" in done.stderr
 
 
 def database(folder: Path, *statements: str) -> None:
