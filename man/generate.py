@@ -235,7 +235,8 @@ def policy_page() -> str:
         "The word each, any or none before it says of how many values it must be true; the default is each.",
     ]
     heads = {"": "THE FILE", "rule": "[[RULE]]", "waive": "[[WAIVE]]", "hazards": "[HAZARDS]"}
-    for table, keys in policy.TABLES.items():
+    heads |= {"expected": "THE FILE OF \\-\\-EXPECTED", "accepted": "[[WAIVE]] OF \\-\\-EXPECTED"}
+    for table, keys in (policy.TABLES | policy.EXPECTED).items():
         lines.append(f".SH {heads[table]}")
         for key in keys:
             takes = " or ".join(key.words) or policy.KINDS[key.kind].words

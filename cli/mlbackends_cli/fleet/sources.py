@@ -9,10 +9,12 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mlbackends.audit.catalogue import codes
 from mlbackends.audit.reports import report_of
 from mlbackends.base.errors import BadInput, Incomplete
 from mlbackends.base.tables import table
 from mlbackends.fleet.collection import Collection
+from mlbackends.fleet.expected import read, without_expected
 from mlbackends.fleet.groups import baseline_of, fleet_of
 from mlbackends.fleet.judging import Finder
 from mlbackends.fleet.nodesets import expanded
@@ -22,6 +24,7 @@ from mlbackends.fleet.sources import STANDARD_INPUT, sources_of, taken
 from mlbackends_cli import exits, formats
 from mlbackends_cli.charts import svg
 from mlbackends_cli.fleet import text as fleets
+from mlbackends_cli.fleet.actions import ACTIONS
 from mlbackends_cli.fleet.page import fleet_page, sheet
 from mlbackends_cli.options import TypedPath, format_option, option, together, written
 from mlbackends_cli.output import refuse_unwritable, write
@@ -38,9 +41,11 @@ SOURCES = click.argument("sources", metavar="[-|FILE|DIR]...", nargs=-1, type=Ty
 #: The argument and the option of every command that reads a fleet.
 reading = together(SOURCES, EXPECT)
 
+#: The file of what is accepted.
+EXPECTED = option("--expected FILE", HELP["expected"], kind=TypedPath())
 #: The options of those that judge.
 OUTCOME = together(
-    format_option("outcome", about="Output format of the outcome, as in backends doctor and audit."),
+    format_option("outcome", also=ACTIONS, about=HELP["outcome_format"]),
     judgement.OUTCOME,
 )
 
@@ -106,6 +111,7 @@ FAILURES = ("drift", "incomplete", "any", "never")
 SUMMARY = together(
     option("--by FACT", HELP["by"], many=True),
     option("--baseline FILE", HELP["baseline"], kind=TypedPath()),
+    EXPECTED,
     option("--fail-on", HELP["fail_on"], usual="never", one_of=FAILURES),
     option("--hazards", HELP["hazards"]),
     option("--all details", "Show every fact and every node."),
@@ -119,6 +125,7 @@ class Summary(Struct, frozen=True):
 
     by: tuple[str, ...]
     baseline: str | None
+    expected: str | None
     fail_on: str
     hazards: bool
     details: bool
@@ -136,10 +143,12 @@ class Summary(Struct, frozen=True):
             refuse_unwritable(self.output or "-", self.plot)
         draw = svg.drawing(self.plot, sheet) if self.plot else None
         golden = baseline_of(report_of(self.baseline), self.baseline) if self.baseline else None
+        accepted = read(self.expected, "fact", *(["hazard"] if self.hazards else []))
         finder = Finder(looks=self.hazards)
         collection = gather(finder.visit)
         fleet = fleet_of(collection, self.by, golden)
         fleet = replace(fleet, hazards=united((*collection.hazards, *finder.hazards)))
+        fleet = without_expected(fleet, accepted, codes() if self.hazards else ())
         style = page(self.color, self.output, details=self.details)
         forms = {**fleets.forms(fleets.fleet_parts), "html": fleet_page}
         write(formats.text_of(self.form, fleet, style, **forms), self.output)

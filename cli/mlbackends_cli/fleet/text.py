@@ -9,10 +9,20 @@ from typing import Any
 
 from mlbackends.base.errors import counted
 from mlbackends.fleet.collection import MOST_VALUES
+from mlbackends.fleet.expected import sentence
 from mlbackends.fleet.groups import MAJORITY
 from mlbackends.fleet.nodesets import folded
 from mlbackends.fleet.records import merged
-from mlbackends.model.fleet import RECORD, Fleet, FleetDifference, FleetFacts, Kind, Status
+from mlbackends.model.audit import Status as CheckStatus
+from mlbackends.model.fleet import (
+    RECORD,
+    Expectation,
+    Fleet,
+    FleetDifference,
+    FleetFacts,
+    Kind,
+    Status,
+)
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import literal
 from mlbackends_cli.text.markdown import table as markdown_table
@@ -61,7 +71,8 @@ def agreement(kind: Kind, compared_with: str) -> str:
     if kind.splits:
         facts = sum(len(split.facts) for split in kind.splits)
         scope = f"all but {counted(facts, 'fact')}, which {'has' if facts == 1 else 'have'} none"
-    return f"agree with {one_line(compared_with)} in {scope}"
+    but = ", apart from what is expected" if kind.expected else ""
+    return f"agree with {one_line(compared_with)} in {scope}{but}"
 
 
 def left_out(fleet: Fleet, most: int = 0) -> list[str]:
@@ -253,7 +264,7 @@ def rows_of(fleet: Fleet, *, whole: bool = False) -> list[tuple[str, tuple[str, 
     if whole:
         rows.append(("unexpected", fleet.unexpected, ""))
         rows.append(("repeated", tuple(fleet.repeated), "reported more than once"))
-    for hazard in merged(fleet.hazards):
+    for hazard in merged(hazard for hazard in fleet.hazards if hazard.check.status is CheckStatus.FAILED):
         check = hazard.check
         text = f"{check.message or check.title} [{check.code}]"
         rows.append((str(check.severity), hazard.nodes, text))
@@ -269,6 +280,7 @@ def fleet_parts(fleet: Fleet, page: Page) -> Parts:
     for node, (first, *others) in far_figures(fleet).items():
         also = f"; also {counted(len(others), 'other figure')}" if others else ""
         rows.append((node, [first, *others] if page.details else [first + also]))
+    rows += _expectations(fleet.expectations)
     parts = [(headline(fleet), rows)]
     for kind in fleet.kinds:
         rows = [("", [f"{kind.alike:,} of {kind.nodes:,} {agreement(kind, fleet.compared_with)}"])]
@@ -279,6 +291,11 @@ def fleet_parts(fleet: Fleet, page: Page) -> Parts:
             rows.append((number, [nodes_of(nodes, whole=page.details), *texts]))
         parts.append((heading(kind), rows))
     return parts, fleet.notes
+
+
+def _expectations(entries: Sequence[Expectation]) -> list[tuple[str, list[str]]]:
+    words = {"used": "expected", "expired": "no longer expected", "unused": "expected, but absent"}
+    return [(words[entry.state], [one_line(sentence(entry))]) for entry in entries]
 
 
 def facts_parts(facts: FleetFacts, page: Page) -> Parts:
@@ -301,6 +318,7 @@ def changes_parts(difference: FleetDifference, page: Page) -> Parts:
         (str(group.status), [f"{_nodes(group.nodes, page)}: {one_line(group.error)}"])
         for group in difference.silent
     ]
+    rows += _expectations(difference.expectations)
     parts = [(f"{counted(difference.nodes, 'node')} reported both times", rows)]
     for change in difference.changes:
         groups: dict[str, list[str]] = {}

@@ -108,7 +108,7 @@ def check_globs(globs: Sequence[str], *reports: Report) -> None:
 
 def narrowed(difference: Difference, only: Sequence[str] = (), ignored: Sequence[str] = ()) -> Difference:
     """Return the difference with the changes alone whose names fit. only, ignored: names or globs."""
-    fit, unfit = _fitting(only), _fitting(ignored)
+    fit, unfit = fitting(only), fitting(ignored)
     changes = tuple(
         change
         for change in difference.changes
@@ -117,7 +117,7 @@ def narrowed(difference: Difference, only: Sequence[str] = (), ignored: Sequence
     return replace(difference, changes=changes)
 
 
-def _fitting(globs: Sequence[str]) -> re.Pattern[str] | None:
+def fitting(globs: Sequence[str]) -> re.Pattern[str] | None:
     """Return a pattern for the names that fit one of the globs, and for all that is below them."""
     if not globs:
         return None

@@ -24,6 +24,7 @@ from mlbackends.fleet.fingerprint import Facts, canonical_facts, fingerprint, ro
 from mlbackends.fleet.reader import Head
 from mlbackends.fleet.records import Figures, contents
 from mlbackends.host.declared import facts_of
+from mlbackends.model.audit import Status as CheckStatus
 from mlbackends.model.fleet import Envelope, Fleet, Hazard, Status
 from mlbackends.model.records import SCHEMA as REPORT_SCHEMA
 from mlbackends.model.records import FactValue, Presence, ProbeReport
@@ -360,8 +361,9 @@ class Collection:
                 self._failed(self._name(node), silent.status, silent.error)
         for name, values in fleet.figures.items():
             self.figures[name] = {**values, **self.figures.get(name, {})}
-        for hazard in fleet.hazards:
-            self.hazards.append(replace(hazard, nodes=tuple(map(self._name, hazard.nodes))))
+        for hazard in fleet.hazards:  # whether one is accepted is decided each time
+            check = replace(hazard.check, status=CheckStatus.FAILED)
+            self.hazards.append(Hazard(check, tuple(map(self._name, hazard.nodes))))
         self.flagged = {**fleet.flagged, **self.flagged}
         self.repeated.update(fleet.repeated)
         self.garbled.update(fleet.garbled)

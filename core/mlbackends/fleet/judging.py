@@ -19,6 +19,7 @@ from mlbackends.base.errors import counted, why_not
 from mlbackends.base.registry import PROBES, names
 from mlbackends.base.version import __version__
 from mlbackends.fleet.collection import Collection, form_of, roles_of, without_duration
+from mlbackends.fleet.expected import Expected
 from mlbackends.fleet.fingerprint import rounded
 from mlbackends.fleet.nodesets import folded
 from mlbackends.fleet.records import FailedChecks, as_one, merged
@@ -94,6 +95,14 @@ class Judge:
             number = self._numbers[key] = len(self.outcomes)
             self.outcomes[number] = (outcome, [])
         self.outcomes[number][1].append(node)
+
+    def by_code(self, expected: Expected) -> dict[str, list[Hazard]]:
+        """Return the checks by code, each with the nodes on which it ended so; what is expected is waived."""
+        found: dict[str, list[Hazard]] = {}
+        for outcome, nodes in self.outcomes.values():
+            for check in outcome.checks:
+                found.setdefault(check.code, []).extend(expected.applied(Hazard(check, tuple(nodes))))
+        return found
 
     @property
     def hazards(self) -> Iterator[Hazard]:
@@ -255,11 +264,13 @@ def _watched(report: Report, read: set[Place]) -> Report:
 # ---- outcomes of many nodes ----------------------------------------------------------------------
 
 
-def fleet_outcome(judge: Judge, collection: Collection) -> Outcome:
+def fleet_outcome(judge: Judge, collection: Collection, expected: Expected | None = None) -> Outcome:
     """Return the outcomes of all nodes as one: a failed check states on how many nodes it failed.
 
-    A node without a report is a check with the status unknown.
+    A node without a report is a check with the status unknown. An entry of the expected differences that has
+    ended or accepts nothing is a failed check, so that the file stays short.
     """
+    expected = expected or Expected()
     nothing = Outcome("", "", "", "", "", "", ())
     first = next((outcome for outcome, _ in judge.outcomes.values()), nothing)
     total = len(collection.nodes)
@@ -270,10 +281,7 @@ def fleet_outcome(judge: Judge, collection: Collection) -> Outcome:
     if unseen := [node for node in collection.nodes if node not in judged]:
         why = "it was read from a summary, which holds no report"
         checks.append(_without_report("not checked", why, unseen))
-    by_code: dict[str, list[Hazard]] = {}
-    for outcome, nodes in judge.outcomes.values():
-        for check in outcome.checks:
-            by_code.setdefault(check.code, []).append(Hazard(check, tuple(nodes)))
+    by_code = judge.by_code(expected)
     for every in by_code.values():
         well = (Status.PASSED, Status.SKIPPED)
         bad = [hazard for hazard in every if hazard.check.status not in well]
@@ -288,6 +296,7 @@ def fleet_outcome(judge: Judge, collection: Collection) -> Outcome:
                 message = _UNKNOWN + message.replace(_UNKNOWN, "")
             evidence = {"nodes": folded(having), **check.evidence}
             checks.append(replace(check, message=message, evidence=evidence))
+    checks += expected.checks(by_code)
     created = max((outcome.created for outcome, _ in judge.outcomes.values()), default="")
     return replace(first, subject=counted(total, "node"), created=created, checks=tuple(checks))
 

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from mlbackends.model.audit import Check
+from mlbackends.model.audit import Check, Place
 from mlbackends.model.records import FactValue
 
 ENVELOPE_SCHEMA = "backends.envelope/1"
@@ -81,6 +81,32 @@ class Split(Struct, frozen=True):
     facts: dict[str, tuple[FactValue | None, ...]]
 
 
+class ExpectationState(StrEnum):
+    """What became of an entry of the file of --expected."""
+
+    USED = "used"
+    #: Its last day has passed, and what it accepted counts again.
+    EXPIRED = "expired"
+    #: There is nothing that it accepts.
+    UNUSED = "unused"
+
+
+class Expectation(Struct, frozen=True):
+    """One entry of the file of --expected: what it accepts, until when and why.
+
+    what: patterns of hazards, rules and facts. findings, nodes: the names of what it covers, and where.
+    until: its last day; "" if it has no end.
+    """
+
+    state: ExpectationState
+    what: dict[str, tuple[str, ...]]
+    findings: tuple[str, ...]
+    nodes: tuple[str, ...]
+    until: str
+    reason: str
+    place: Place
+
+
 class Kind(Struct, frozen=True):
     """Nodes that are compared with each other.
 
@@ -88,7 +114,7 @@ class Kind(Struct, frozen=True):
     nodes: how many. alike: how many agree with the majority in all facts that have one. deviations: those of
     `others` first, then the smallest. not_compared: facts with so many values that many nodes are
     presumed to have each its own. splits: facts without a majority. others: nodes of other kinds, which have
-    few nodes, and of which this kind is the nearest.
+    few nodes, and of which this kind is the nearest. expected: deviations that are accepted.
     """
 
     title: dict[str, FactValue | None]
@@ -98,6 +124,7 @@ class Kind(Struct, frozen=True):
     not_compared: tuple[str, ...] = ()
     splits: tuple[Split, ...] = ()
     others: tuple[str, ...] = ()
+    expected: tuple[Deviation, ...] = ()
 
 
 class Configuration(Struct, frozen=True):
@@ -134,8 +161,9 @@ class Fleet(Struct, frozen=True):
     value behind each rounded value of a metric. varying: facts with more values than are counted.
     garbled: pieces and lines that belong to no node. flagged: by node, why its report is suspect although it
     is whole, such as the exit code of the command that printed it. unchecked: how many reports were put
-    together from pieces that have no checksum. hazards: of `fleet doctor`. figures: of
-    `fleet run -- COMMAND`, by name and node; outliers: those that are far from the others'.
+    together from pieces that have no checksum. hazards: of `fleet doctor`; an accepted one is waived.
+    figures: of `fleet run -- COMMAND`, by name and node; outliers: those that are far from the others'.
+    expectations: the entries of --expected.
     """
 
     schema: str
@@ -157,6 +185,7 @@ class Fleet(Struct, frozen=True):
     outliers: tuple[Outlier, ...] = ()
     unchecked: int = 0
     flagged: dict[str, str] = {}
+    expectations: tuple[Expectation, ...] = ()
 
     @property
     def reported(self) -> int:
@@ -218,6 +247,7 @@ class FleetDifference(Struct, frozen=True):
     """What became of a fleet.
 
     nodes: how many reported both times. silent: those that reported before alone, and why.
+    expectations: the entries of --expected.
     """
 
     schema: str
@@ -229,3 +259,4 @@ class FleetDifference(Struct, frozen=True):
     silent: tuple[Silent, ...]
     changes: tuple[Change, ...]
     notes: tuple[str, ...] = ()
+    expectations: tuple[Expectation, ...] = ()

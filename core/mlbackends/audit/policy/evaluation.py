@@ -71,12 +71,7 @@ def _checks(policy: Policy, values: Values, today: dt.date) -> Iterator[Check]:
     def waived(check: Check) -> Check:
         """Return a check whose failure is accepted up to the day on which its waiver ends."""
         waiver = policy.waivers.get(check.code)
-        if waiver is None or check.status is not Status.FAILED:
-            return check
-        is_over = today > waiver.until
-        accepted = f"{'it was ' if is_over else ''}accepted until {waiver.until}: {waiver.reason}"
-        status = Status.FAILED if is_over else Status.WAIVED
-        return replace(check, status=status, message=f"{check.message} ({accepted})")
+        return waiver.applied(check, today) if waiver else check
 
     rules = {rule.id: rule for rule in policy.rules}
     done: dict[str, Check] = {}

@@ -35,6 +35,7 @@ class Key(Struct, frozen=True):
 class _Data(Struct, frozen=True, forbid_unknown_fields=True):
     kinds: dict[str, Kind]
     tables: dict[str, tuple[Key, ...]]
+    expected: dict[str, tuple[Key, ...]]
     assertions: tuple[str, ...]
     names: dict[str, str]
     short_form: dict[str, str]
@@ -44,6 +45,8 @@ _DATA = msgspec.convert(table("audit/policy/language"), _Data)
 KINDS = _DATA.kinds
 #: The keys of each table, by its name; "" is the file itself.
 TABLES = _DATA.tables
+#: The same of a file for --expected, which is "expected", and of its tables.
+EXPECTED = _DATA.expected
 #: The keys of a rule of which it has exactly one, or `check`.
 ASSERTIONS = _DATA.assertions
 #: How values are named, by example.

@@ -132,11 +132,11 @@ class Table(Struct, frozen=True):
 def checked(document: Document, path: Path, values: dict[str, Any], kind: str) -> Table:
     """Return a table without unknown keys and values of another type, with all that are required."""
     table = Table(document, path, values)
-    keys = {key.name: key for key in language.TABLES[kind]}
+    keys = {key.name: key for key in (language.TABLES | language.EXPECTED)[kind]}
     for name, value in values.items():
         key = keys.get(name)
         if key is None:
-            inside = f" in [[{kind}]]" if kind in ("rule", "waive") else ""
+            inside = f" in [[{path[0]}]]" if len(path) == 2 else ""
             near = suggestion(name, tuple(keys))
             table.wrong(f"there is no such key{inside}{near}", name)
         expected = language.KINDS[key.kind]

@@ -1,6 +1,5 @@
 """The rules of policy files: every key of their tables is read, and nothing is guessed."""
 
-import datetime as dt
 import graphlib
 import os
 import re
@@ -15,6 +14,7 @@ from mlbackends.audit.policy import expectation, language, reader
 from mlbackends.audit.policy.expectation import Expectation
 from mlbackends.audit.policy.reader import Document, PolicyError, Table, checked
 from mlbackends.audit.reports import read_report
+from mlbackends.audit.waivers import Waiver
 from mlbackends.base.errors import BadInput, shown, suggestion
 from mlbackends.base.patterns import pattern
 from mlbackends.model.audit import Place, Problem, Severity
@@ -65,14 +65,6 @@ class Rule(Struct, frozen=True):
     hint: str = ""
     command: str = ""
     documentation: str = ""
-
-
-class Waiver(Struct, frozen=True):
-    """A failure that is accepted until the end of a day. rule: the id of a rule, or the code of a hazard."""
-
-    rule: str
-    until: dt.date
-    reason: str
 
 
 class Hazards(Struct, frozen=True):
@@ -143,7 +135,10 @@ def declared(document: Document) -> Policy:
         name=top.values.get("name") or os.path.basename(document.file),
         rules=tuple(files.rules.values()),
         order=_order(files.rules, files.tables),
-        waivers={name: Waiver(**table.values) for name, table in files.waivers.items()},
+        waivers={
+            name: Waiver(reason=table.values["reason"], until=table.values["until"])
+            for name, table in files.waivers.items()
+        },
         hazards=files.hazards,
     )
 

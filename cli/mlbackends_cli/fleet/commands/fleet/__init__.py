@@ -34,16 +34,20 @@ from mlbackends.base.tables import table
 from mlbackends.fleet.changes import difference_of
 from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.engines import record_of
+from mlbackends.fleet.expected import Expected, changes_without_expected
+from mlbackends.fleet.expected import read as expectations
 from mlbackends.fleet.frames import frames
 from mlbackends.fleet.groups import facts_of_fleet
 from mlbackends.fleet.judging import Judge, fleet_outcome, places_of
 from mlbackends_cli import exits, formats
 from mlbackends_cli.fleet import text as fleets
-from mlbackends_cli.fleet.sources import EXPECT, HELP, OUTCOME, collected, reading
+from mlbackends_cli.fleet.actions import ACTIONS, health_of
+from mlbackends_cli.fleet.sources import EXPECT, EXPECTED, HELP, OUTCOME, collected, reading
 from mlbackends_cli.lazy import FolderGroup
 from mlbackends_cli.options import TypedPath, option, timeout_option, together, written
 from mlbackends_cli.output import write
 from mlbackends_cli.report.judgement import HAZARDS, POLICIES, finish
+from mlbackends_cli.report.judgement import code as exit_code
 
 command = FolderGroup(__name__, name="fleet")
 
@@ -122,10 +126,19 @@ def loaded(name: str) -> ModuleType:
     return module
 
 
-def _finished(judge: Judge, collection: Collection, **written: Any) -> int:
+def _finished(judge: Judge, collection: Collection, expected: Expected, **written: Any) -> int:
     """Write the outcome of all nodes; return the exit code: 3 where a node of a summary was not judged."""
-    code = finish(fleet_outcome(judge, collection), **written)
+    outcome = fleet_outcome(judge, collection, expected)
+    form, fail_on = written["form"], written["fail_on"]
     judged = {node for _, nodes in judge.outcomes.values() for node in nodes}
+    if form in ACTIONS:
+        silent = [node for nodes in collection.all_silent().values() for node in nodes]
+        silent += [node for node in collection.nodes if node not in judged]
+        health = health_of(judge.by_code(expected), silent, outcome.kind, fail_on)
+        write(ACTIONS[form](health), written["output"])
+        code = exit_code(outcome, fail_on=fail_on, strict=written["strict"])
+    else:
+        code = finish(outcome, **written)
     is_whole = bool(collection.nodes) and judged.issuperset(collection.nodes)
     return code if code != exits.YES or is_whole else exits.UNKNOWN
 
@@ -133,8 +146,11 @@ def _finished(judge: Judge, collection: Collection, **written: Any) -> int:
 @command.command("audit")
 @reading
 @POLICIES
+@EXPECTED
 @OUTCOME
-def audit(sources: tuple[str, ...], expect: str, policies: tuple[str, ...], **written: Any) -> int:
+def audit(
+    sources: tuple[str, ...], expect: str, policies: tuple[str, ...], expected: str | None, **written: Any
+) -> int:
     """Check the nodes of a fleet against a policy, and show on which of them a rule fails.
 
     The policy is checked once for each distinct configuration; backends-policy(7) describes the language.
@@ -150,20 +166,24 @@ def audit(sources: tuple[str, ...], expect: str, policies: tuple[str, ...], **wr
     if not policies:
         raise BadInput("no policy: name one with --policy FILE")
     rules = [read(path) for path in policies]
+    kinds = ("rule", "hazard") if any(policy.hazards for policy in rules) else ("rule",)
+    accepted = expectations(expected, *kinds)
     today = dt.datetime.now().astimezone().date()
     judge = Judge(lambda report: evaluation.audit(rules, report, today), places_of(rules))
-    return _finished(judge, collected(sources, expect, judge.visit), **written)
+    return _finished(judge, collected(sources, expect, judge.visit), accepted, **written)
 
 
 @command.command("doctor")
 @reading
 @HAZARDS
+@EXPECTED
 @OUTCOME
 def doctor(
     sources: tuple[str, ...],
     expect: str,
     only: tuple[str, ...],
     ignore: tuple[str, ...],
+    expected: str | None,
     **written: Any,
 ) -> int:
     """Find known problems on the nodes of a fleet, and the nodes that have them.
@@ -176,12 +196,15 @@ def doctor(
     Examples:
       backends fleet doctor reports/
       backends fleet doctor reports/ --only nvidia-fabric-manager
+      backends fleet doctor reports/ --expected expected.toml   what is accepted does not fail
+      backends fleet doctor reports/ --format slurm             the commands that drain the sick nodes
       backends fleet doctor reports/ --expect 'node[001-064]' --strict --format junit --output fleet.xml
     """
     for code in (*only, *ignore):
         load(code)  # a wrong code is an error before anything is read
+    accepted = expectations(expected, "hazard")
     judge = Judge(lambda report: examine(report, only=only, ignored=ignore))
-    return _finished(judge, collected(sources, expect, judge.visit), **written)
+    return _finished(judge, collected(sources, expect, judge.visit), accepted, **written)
 
 
 @command.command("envelope", context_settings={"allow_interspersed_args": False})
@@ -229,10 +252,11 @@ def recipe(engine: str, command_line: tuple[str, ...]) -> None:
 @command.command("diff")
 @click.argument("old", type=TypedPath())
 @click.argument("new", type=TypedPath())
+@EXPECTED
 @option("--fail-on", HELP["diff_fail_on"], usual="change", one_of=["change", "left-behind", "never"])
 @option("--all details", "Show every fact and every node.")
 @written(also=("table", "markdown"))
-def diff(old: str, new: str, fail_on: str, details: bool, **written_to: Any) -> int:
+def diff(old: str, new: str, expected: str | None, fail_on: str, details: bool, **written_to: Any) -> int:
     """Show what changed on a fleet from OLD to NEW, and which nodes were left behind.
 
     OLD and NEW are what `backends fleet summarize` reads, one file or folder each; best what it wrote with
@@ -244,7 +268,9 @@ def diff(old: str, new: str, fail_on: str, details: bool, **written_to: Any) -> 
       backends fleet summarize reports/ --format json --output before.json
       backends fleet diff before.json after/ --fail-on left-behind
     """
+    accepted = expectations(expected, "fact")
     difference = difference_of(collected([old]), collected([new]), (old, new))
+    difference = changes_without_expected(difference, accepted)
     formats.show(difference, fleets.forms(fleets.changes_parts), details=details, **written_to)
     behind = bool(difference.silent) or any(change.left_behind for change in difference.changes)
     changed = behind or bool(difference.changes or difference.new)
