@@ -123,7 +123,7 @@ def before(
             if not wheels and not answers:
                 return "nothing would be installed: the environment has it already"
             amount, size = (
-                sum(min(getattr(w.file, name), w.file.size) for w in wheels) for name in ("amount", "size")
+                sum(min(getattr(w.file, x), w.file.size) for w in wheels) for x in ("amount", "size")
             )
             return f"read {amount / 1e6:,.1f} MB of {size / 1e6:,.1f} MB in {counted(len(wheels), 'wheel')}"
 
