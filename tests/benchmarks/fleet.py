@@ -199,7 +199,7 @@ def kept(count: int, kib: float, runs: int) -> None:
             subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
             used = resource.getrusage(resource.RUSAGE_CHILDREN)
             seconds = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
-            print(f"{command}: {seconds:.1f} s of CPU, at most {used.ru_maxrss / 1024:.0f} MiB up to here")
+            print(f"{command}: {seconds:.1f} s of CPU")
 
 
 def main() -> None:
