@@ -175,6 +175,7 @@ def test_what_transformer_engine_would_choose(
         (LLAMA, "transformer-engine==2.20", {}, "FusedAttention: from 2.20 on, cuDNN itself is asked"),
         (LLAMA, "transformer-engine==2.19", {"block_size": 64}, "a KV cache is not recorded"),
         (LLAMA, "transformer-engine==2.19", {"mask": "float"}, "a bias is not recorded"),
+        (LLAMA | {"is_causal": False}, "transformer-engine==2.19", {}, "a causal mask is not recorded"),
         (LLAMA, "transformer-engine==2.19", {"versions": {"cudnn": "8.9.7"}}, "before 9.0 are not recorded"),
     ],
 )
@@ -266,6 +267,7 @@ def test_a_reason_states_what_was_seen_and_what_is_needed(asked: Any) -> None:
         (LLAMA, "h100", {"engine": "sglang==0.5"}, "not recorded"),
         (LLAMA, "h100", {"engine": "sglang==0.5.2"}, "not recorded"),
         (SPARSE | {"index_topk": None}, "h100", {"engine": "sglang"}, "has no index_topk"),
+        (DEEPSEEK, "h100", {"engine": "transformer-engine"}, "has no v_head_dim"),
         (LLAMA, "h100", {"versions": {"cuda": "new"}, "engine": "sglang"}, "is not a version of CUDA"),
         (
             LLAMA,
