@@ -16,7 +16,7 @@ import pytest
 
 from mlbackends.base.quantities import dotted_numbers
 from mlbackends.base.tables import table
-from mlbackends.sdpa import engines
+from mlbackends.sdpa import engines, named_devices
 
 #: How many are drawn; each engine has a number of its own, by its speed.
 CONFIGURATIONS = int(os.environ.get("ENGINE_CONFIGURATIONS", "0"))
@@ -121,7 +121,7 @@ def recorded(engine: str, package: str) -> tuple[dict[str, Any], tuple[int, ...]
     return rules, release
 
 
-def answers(program: str, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def answers(program: str, asked: list[dict[str, Any]]) -> list[Any]:
     """Return what an engine itself answers, in a process of its own."""
     child = subprocess.run(
         [sys.executable, "-W", "ignore", str(Path(__file__).parent / "engines" / program)],
@@ -131,7 +131,7 @@ def answers(program: str, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
         check=True,
         timeout=1800,
     )
-    return [json.loads(line) for line in child.stdout.splitlines() if line.startswith("{")]
+    return [json.loads(line) for line in child.stdout.splitlines() if line[:1] in ("{", "[")]
 
 
 def test_vllm_chooses_what_the_rules_say() -> None:
@@ -294,6 +294,59 @@ def test_transformers_chooses_what_the_rules_say() -> None:
             same &= warnings & {"wrong-dtype", "dropout"} == {*answer["warned"]}
         if not same:
             wrong.append((given, (found.chosen, first), answer))
+
+    assert not wrong, f"{len(wrong)} of {len(asked)} disagree, such as {wrong[:3]}"
+
+
+#: Classes whose calls of torch are watched, each with its model_type.
+WATCHED = {
+    "LlamaForCausalLM": "llama",
+    "MistralForCausalLM": "mistral",
+    "Qwen2ForCausalLM": "qwen2",
+    "Qwen3ForCausalLM": "qwen3",
+    "Phi3ForCausalLM": "phi3",
+    "Olmo2ForCausalLM": "olmo2",
+    "Starcoder2ForCausalLM": "starcoder2",
+    "GraniteForCausalLM": "granite",
+    "MixtralForCausalLM": "mixtral",
+    "DeepseekV3ForCausalLM": "deepseek_v3",
+}
+
+
+def watched(draw: random.Random) -> dict[str, Any]:
+    """Return a small model that calls torch, and the length of its prompt, at random."""
+    name, size = draw.choice([*WATCHED]), draw.choice([8, 16, 32])
+    heads = draw.choice([2, 4, 8])
+    is_mla = name == "DeepseekV3ForCausalLM"
+    config: dict[str, Any] = {
+        "architectures": [name],
+        "model_type": WATCHED[name],
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads if is_mla else draw.choice([1, 2, heads]),
+        "head_dim": size,
+        "hidden_size": size * heads,
+        "dtype": "float32",
+    }
+    if is_mla:
+        config |= {"kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": size, "v_head_dim": 16}
+        config["head_dim"] = 8
+    elif name in ("MistralForCausalLM", "Phi3ForCausalLM", "Starcoder2ForCausalLM", "MixtralForCausalLM"):
+        config["sliding_window"] = draw.choice([None, 16, 64])
+    return {"config": config, "tokens": draw.choice([8, 15, 16, 17, 40, 64, 65])}
+
+
+def test_transformers_calls_torch_as_stated() -> None:
+    rules, release = recorded("transformers", "transformers")
+    draw = random.Random(28)
+    asked = [watched(draw) for _ in range(min(CONFIGURATIONS or 30, 500))]
+    place, wrong = named_devices.device("h100"), []
+    for given, calls in zip(asked, answers("transformers_calls.py", asked), strict=True):
+        facts = {"platform": "cuda", "capability": 90, "tokens": given["tokens"], "dtype": "float32"}
+        (found,) = engines.layers(rules, release, given["config"], facts, place, {"torch": "2.15"})
+        assert found.call
+        text = found.call.text.partition(" --device")[0].replace("--dtype float32 ", "")
+        if [text] != calls:
+            wrong.append((given, text, calls))
 
     assert not wrong, f"{len(wrong)} of {len(asked)} disagree, such as {wrong[:3]}"
 

@@ -20,7 +20,7 @@ def called(
     formula. facts: of a model's layers.
     """
     heads, kv_heads, tokens = facts["heads"], facts["kv_heads"], facts["tokens"]
-    is_masked = facts["mask"] != "none" or (facts["window"] and tokens > facts["window_size"])
+    is_masked = facts["mask"] != "none" or (facts["window"] and tokens >= facts["window_size"])
     mask = "causal" if facts["causal"] else "none"
     if is_masked:
         mask = f"{facts['mask'] if facts['mask'] != 'none' else 'bool'}:1,1,{tokens},{tokens}"
