@@ -6,6 +6,7 @@ is found as `nhc` on PATH; the Python packages are the dependency group `cluster
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -106,6 +108,10 @@ def test_the_health_check_drains_what_is_sick_and_always_ends_with_0(
     assert calls.exists() == drained
 
 
+#: Names of nodes that Slurm has in its configuration: with one number, with two, and with one before the end.
+ABSENT = [*(f"node{at:03}" for at in range(1, 21)), "r1n01", "r1n02", "r2n01", "r2n02", "u1x", "u2x"]
+
+
 @pytest.fixture
 def slurm(tmp_path: Path) -> Iterator[dict[str, str]]:
     """Start a controller and one node that has the page's health check and prolog, on a sick machine."""
@@ -136,7 +142,10 @@ def slurm(tmp_path: Path) -> Iterator[dict[str, str]]:
         "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nSlurmdParameters=config_overrides\n"
         "CommunicationParameters=NoInAddrAny\n"
         f"NodeName={name} NodeAddr=127.0.0.1 CPUs=1 Feature={features.stdout.strip()}\n"
-        "PartitionName=p Nodes=ALL Default=YES State=UP\n"
+        f"PartitionName=p Nodes={name} Default=YES State=UP\n"
+        # Nodes of which nobody answers, for commands about them.
+        f"NodeName={','.join(ABSENT)} NodeAddr=127.0.0.2 Port={ports[1]} CPUs=1\n"
+        f"PartitionName=absent Nodes={','.join(ABSENT)} State=UP\n"
     )
     environment = {**os.environ, "SLURM_CONF": str(config), "NODE": name}
     files = {"socket": "munge/s", "pid-file": "m.pid", "log-file": "m.log", "seed-file": "seed"}
@@ -169,7 +178,7 @@ def test_slurm_drains_a_sick_node_and_chooses_a_well_one_by_its_features(
     slurm: dict[str, str], tmp_path: Path
 ) -> None:
     def node(form: str) -> str:
-        return run("sinfo", "-hN", "-o", form, env=slurm).stdout.strip()
+        return run("sinfo", "-hN", "-p", "p", "-o", form, env=slurm).stdout.strip()
 
     def job(feature: str) -> subprocess.CompletedProcess[str]:
         return run("srun", "-N1", "--immediate=20", f"--constraint={feature}", "echo", "ran", env=slurm)
@@ -191,6 +200,27 @@ def test_slurm_drains_a_sick_node_and_chooses_a_well_one_by_its_features(
     backends(tmp_path, SICK)  # its prolog may come before its health check
     assert job(features[0]).stdout == ""
     assert until(lambda: node("%t").startswith("drain"))
+
+
+def test_slurm_runs_the_drains_of_a_fleet(slurm: dict[str, str], tmp_path: Path) -> None:
+    def states() -> dict[str, str]:
+        lines = run("sinfo", "-hN", "-p", "absent", "-o", "%N|%T|%E", env=slurm).stdout.splitlines()
+        return {node: f"{state}|{reason}" for node, state, reason in (line.split("|", 2) for line in lines)}
+
+    assert until(lambda: len(states()) == len(ABSENT))
+    report = run(sys.executable, "-m", "mlbackends", "info", "--root", SICK, "--format", "json").stdout
+    sick = ["node003", "node017", "node018", "r1n01", "r2n02", "u1x", "u2x"]
+    for node in (*sick, "ALL"):
+        written(tmp_path / "reports" / f"{node}.json", report)
+
+    arguments = ("fleet", "doctor", tmp_path / "reports", "--format", "slurm")
+    script = run(sys.executable, "-m", "mlbackends", *arguments).stdout
+    done = run("sh", "-ec", script, env=slurm)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    drained = {node: state.partition("|")[2] for node, state in states().items() if "drain" in state}
+    assert sorted(drained) == sorted(sick)
+    assert all(re.fullmatch(REASON, reason) for reason in drained.values())
 
 
 # ---- NHC, Nagios, Icinga -------------------------------------------------------------------------
@@ -296,6 +326,62 @@ def test_node_problem_detector_gets_what_it_documents() -> None:
         assert not done.stdout or "\n" not in done.stdout.strip()
 
 
+# ---- taints of a fleet ---------------------------------------------------------------------------
+
+
+def test_kubectl_taints_the_sick_nodes(tmp_path: Path) -> None:
+    """Let the real kubectl run the commands; the API server is a stand-in with three nodes."""
+    kubectl = program("kubectl")
+    patches: dict[str, Any] = {}
+
+    class Server(http.server.BaseHTTPRequestHandler):
+        def answer(self, document: dict[str, Any]) -> None:
+            data = json.dumps(document).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def do_GET(self) -> None:
+            path, name = self.path.partition("?")[0], self.path.rpartition("/")[2].partition("?")[0]
+            row = {"name": "nodes", "namespaced": False, "kind": "Node", "verbs": ["get", "patch"]}
+            fixed: dict[str, dict[str, Any]] = {
+                "/api": {"kind": "APIVersions", "versions": ["v1"]},
+                "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": []},
+                "/api/v1": {"kind": "APIResourceList", "groupVersion": "v1", "resources": [row]},
+            }
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}}
+            self.answer(fixed.get(path, node))
+
+        def do_PATCH(self) -> None:
+            name = self.path.rpartition("/")[2].partition("?")[0]
+            patches[name] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.answer({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, **patches[name]})
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    report = run(sys.executable, "-m", "mlbackends", "info", "--root", SICK, "--format", "json").stdout
+    for node in ("node003", "node017", "-A", "Not_One"):
+        written(tmp_path / "reports" / f"{node}.json", report)
+    arguments = ("fleet", "doctor", tmp_path / "reports", "--format", "kubernetes")
+    script = run(sys.executable, "-m", "mlbackends", *arguments).stdout
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        command = f"{kubectl} -s http://127.0.0.1:{server.server_port} "
+        environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+        done = run("sh", "-ec", script.replace("\nkubectl ", f"\n{command}"), env=environment)
+        server.shutdown()
+
+    assert done.stdout == "node/node003 modified\nnode/node017 modified\n", done.stderr
+    taint = {"effect": "NoSchedule", "key": "mlbackends/node-problem", "value": "nvidia-module-does-not-fit"}
+    assert {name: patch["spec"]["taints"] for name, patch in patches.items()} == {
+        "node003": [taint],
+        "node017": [taint],
+    }
+
+
 # ---- Prometheus and systemd ----------------------------------------------------------------------
 
 
@@ -306,6 +392,105 @@ def test_promtool_accepts_the_rules(tmp_path: Path) -> None:
     done = run(promtool, "check", "rules", path)
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+#: What three nodes have: one is sick, one has an accepted finding, and one was last checked long ago.
+LOST = 'code="gpu-lost",severity="error",waived="false",problem="node"'
+SERIES = {
+    f'backends_check_failed{{instance="a",{LOST}}}': "1x400",
+    f'backends_check_failed{{instance="c",{LOST}}}': "0x400",
+    'backends_check_failed{instance="b",code="ecc",severity="error",waived="true",problem="node"}': "1x400",
+    'backends_check_unknown{instance="c",code="fabric"}': "1x400",
+    'backends_fingerprint_info{instance="a",probe="nvidia",fp="1:a"}': "1x400",
+    'backends_fingerprint_info{instance="b",probe="nvidia",fp="1:b"}': "1x400",
+    'backends_last_run_timestamp_seconds{instance="a"}': "0+60x400",
+    'backends_last_run_timestamp_seconds{instance="b"}': "0+60x400",
+    'backends_last_run_timestamp_seconds{instance="c"}': "0x400",
+}
+DASHBOARD = json.loads((ROOT / "docs" / "grafana.json").read_text(encoding="utf-8"))
+SHOWN = {
+    "Sick nodes": [("{}", 1)],
+    "Nodes that were checked": [("{}", 2)],
+    "Old results": [("{}", 1)],
+    "Accepted findings": [("{}", 1)],
+    "Nodes with each finding": [('{code="gpu-lost", severity="error"}', 1)],
+    "Findings now": [(next(iter(SERIES)), 1)],
+    "Kinds of nodes": [('{fp="1:a", probe="nvidia"}', 1), ('{fp="1:b", probe="nvidia"}', 1)],
+    "Not checked": [('{code="fabric"}', 1)],
+}
+
+
+def test_promtool_gets_the_alerts_and_what_the_panels_show(tmp_path: Path) -> None:
+    promtool = program("promtool")
+    written(tmp_path / "backends.yml", block("yaml", "rules.d"))
+    sick = {"instance": "a", "code": "gpu-lost", "severity": "error", "waived": "false", "problem": "node"}
+    alerts: dict[str, list[Any]] = {
+        "NodeProblem": [{"exp_labels": sick, "exp_annotations": {"summary": "a: gpu-lost"}}],
+        "HealthCheckStale": [{"exp_labels": {"instance": "c"}}],
+        "NodesDiffer": [
+            {"exp_labels": {"probe": "nvidia"}, "exp_annotations": {"summary": "2 kinds of nvidia"}}
+        ],
+    }
+    queries = [
+        {
+            "expr": re.sub(r"\$\w+", ".*", panel["targets"][0]["expr"]),
+            "eval_time": "3h",
+            "exp_samples": [{"labels": labels, "value": value} for labels, value in SHOWN[panel["title"]]],
+        }
+        for panel in DASHBOARD["panels"]
+    ]
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in SERIES.items()],
+        "alert_rule_test": [
+            {"eval_time": "3h", "alertname": name, "exp_alerts": rows} for name, rows in alerts.items()
+        ],
+        "promql_expr_test": queries,
+    }
+    path = written(tmp_path / "test.yml", json.dumps({"rule_files": ["backends.yml"], "tests": [test]}))
+
+    done = run(promtool, "test", "rules", path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_dashboard_asks_for_what_the_metrics_have() -> None:
+    metrics = json.loads((ROOT / "cli/mlbackends_cli/formats/prometheus.json").read_text(encoding="utf-8"))
+    variables = {variable["name"] for variable in DASHBOARD["templating"]["list"]}
+    panels = DASHBOARD["panels"]
+    text = json.dumps(DASHBOARD)
+
+    assert {*re.findall(r"backends_\w+", text)} <= metrics.keys()
+    assert {*re.findall(r"\$\{?([a-z]+)", text)} == variables
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    squares = [
+        (grid["x"] + column, grid["y"] + row)
+        for grid in (panel["gridPos"] for panel in panels)
+        for column in range(grid["w"])
+        for row in range(grid["h"])
+    ]
+    assert len({*squares}) == len(squares) and max(column for column, _ in squares) < 24
+
+
+def test_the_dashboard_has_only_fields_of_grafanas_own_schema() -> None:
+    models = pytest.importorskip("grafana_foundation_sdk.models.dashboard")
+    plugins = pytest.importorskip("grafana_foundation_sdk.cog.plugins")
+    encoder = pytest.importorskip("grafana_foundation_sdk.cog.encoder")
+
+    def lost(before: Any, after: Any, path: str = "") -> Iterator[str]:
+        if isinstance(before, dict):
+            for key, value in before.items():
+                yield from lost(value, after[key], f"{path}/{key}") if key in after else [f"{path}/{key}"]
+        elif isinstance(before, list):
+            for at, (first, second) in enumerate(zip(before, after, strict=True)):
+                yield from lost(first, second, f"{path}/{at}")
+        elif before != after:
+            yield path
+
+    plugins.register_default_plugins()
+    read = models.Dashboard.from_json(DASHBOARD)
+
+    assert [*lost(DASHBOARD, json.loads(encoder.JSONEncoder().encode(read)))] == []
 
 
 def test_the_rules_ask_for_series_that_are_there(tmp_path: Path) -> None:
