@@ -150,3 +150,29 @@ def test_a_summary_that_is_read_again_still_has_its_differences(reports: Path, t
     )
 
     assert backends("fleet", "summarize", str(file), "--fail-on", "drift").returncode == 1
+
+
+def test_the_health_check_of_one_node_accepts_what_the_fleet_does(tmp_path: Path) -> None:
+    machine = str(ROOT / "tests/hosts/gpu-server-degraded.machine")
+    report = tmp_path / "node001.json"
+    backends("info", "--root", machine, "--format", "json", "--output", str(report))
+    file = tmp_path / "expected.toml"
+    check = ("--expected", str(file), "--exit-code", "slurm", "--format", "line")
+    for node, code in (("node[001-002]", 0), ("node002", 1)):
+        file.write_text(f'[[waive]]\nhazard = "nvidia-module-*"\nnodes = "{node}"\nreason = "RMA 1"\n')
+        done = backends("doctor", str(report), *check)
+        assert (done.returncode, done.stderr) == (code, "")
+        assert ("1 waived" in done.stdout) == (code == 0)
+
+    text = backends("doctor", str(report), "--expected", str(file), "--fail-on", "never").stdout
+    assert f"note expected-unused ({file}:1)" in text
+    policy = tmp_path / "policy.toml"
+    policy.write_text(RULE)
+    file.write_text('[[waive]]\nrule = "module"\nreason = "OPS-3"\n')
+    audit = ("audit", str(report), "--policy", str(policy))
+    assert backends(*audit).returncode == 1
+    assert backends(*audit, "--expected", str(file)).returncode == 0
+    file.write_text("[[waive]]\n")
+    wrong = backends("doctor", str(report), "--expected", str(file))
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr.startswith(f"backends: {file}:1: waive: lacks reason")

@@ -41,8 +41,6 @@ SOURCES = click.argument("sources", metavar="[-|FILE|DIR]...", nargs=-1, type=Ty
 #: The argument and the option of every command that reads a fleet.
 reading = together(SOURCES, EXPECT)
 
-#: The file of what is accepted.
-EXPECTED = option("--expected FILE", HELP["expected"], kind=TypedPath())
 #: The options of those that judge.
 OUTCOME = together(
     format_option("outcome", also=ACTIONS, about=HELP["outcome_format"]),
@@ -111,7 +109,7 @@ FAILURES = ("drift", "incomplete", "any", "never")
 SUMMARY = together(
     option("--by FACT", HELP["by"], many=True),
     option("--baseline FILE", HELP["baseline"], kind=TypedPath()),
-    EXPECTED,
+    judgement.EXPECTED,
     option("--fail-on", HELP["fail_on"], usual="never", one_of=FAILURES),
     option("--hazards", HELP["hazards"]),
     option("--all details", "Show every fact and every node."),

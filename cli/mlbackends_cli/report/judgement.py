@@ -5,11 +5,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from msgspec.structs import replace
 
+from mlbackends.audit.reports import LIVE
 from mlbackends.base.errors import MlBackendsError
 from mlbackends.fleet.fingerprint import fingerprints
 from mlbackends.model.audit import Outcome, Problem, Severity, Status
@@ -62,6 +63,8 @@ OUTCOME = together(
     OUTPUT,
     COLOR,
 )
+#: The file of what is accepted.
+EXPECTED = option("--expected FILE", "expected", kind=TypedPath())
 #: The policies of a command that checks against them.
 POLICIES = option(
     "--policy policies FILE", "Check against this policy (repeatable).", kind=TypedPath(), many=True
@@ -88,6 +91,7 @@ _options = together(
     option("--within SECONDS", "within", kind=Seconds(min=0.1, max=86400)),
     REDACT,
     format_option("outcome", about="Output format: for people, for programs, or for CI and monitoring."),
+    EXPECTED,
     option("--exit-code codes", "exit-code", usual=PLAIN, one_of=[*UNKNOWN_CODES]),
     option("--problem", "problem", one_of=[ANY, *(problem.value for problem in Problem)]),
     OUTCOME,
@@ -101,15 +105,19 @@ def judging(judge: Command) -> Command:
     """
 
     @wraps(judge)
-    def command(*, codes: str, problem: str | None, within: float | None, **options: Any) -> int:
+    def command(
+        *, codes: str, problem: str | None, within: float | None, expected: str | None, **options: Any
+    ) -> int:
         written = {name: options.pop(name) for name in _WRITTEN}
         try:
+            accept = _accepting(expected, **options) if expected else None
             with limited(within or (WITHIN if codes != PLAIN else None)):
                 judged = judge(**options)
             if isinstance(judged, str):
                 write(judged, written["output"])
                 return exits.YES
             outcome, report = judged
+            outcome = accept(outcome) if accept else outcome
             if formats.is_for_collectors(written["form"]):
                 outcome = replace(outcome, fingerprints=fingerprints(report))
             affected = problem or (Problem.NODE if codes in ("npd", "slurm") else ANY)
@@ -123,6 +131,17 @@ def judging(judge: Command) -> Command:
             raise
 
     return _options(command)
+
+
+def _accepting(expected: str, subject: str, **options: Any) -> Callable[[Outcome], Outcome]:
+    """Read a file of --expected; return what applies it. options: those of the command that judges."""
+    from mlbackends.fleet.expected import read  # ClusterShell
+    from mlbackends.fleet.payload import node_name
+    from mlbackends.fleet.sources import Source
+
+    kinds = ("hazard", "rule") if "policies" in options else ("hazard",)
+    node = node_name() if subject == LIVE else Source(subject).node
+    return partial(read(expected, *kinds).outcome, node=node)
 
 
 @contextmanager

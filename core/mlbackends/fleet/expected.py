@@ -16,7 +16,7 @@ from mlbackends.audit.waivers import Waiver
 from mlbackends.base.errors import BadInput, counted, shown, suggestion
 from mlbackends.fleet.nodesets import expanded, folded
 from mlbackends.host.files import named_bytes
-from mlbackends.model.audit import Check, Place, Severity, Status
+from mlbackends.model.audit import Check, Outcome, Place, Severity, Status
 from mlbackends.model.fleet import (
     Change,
     Deviation,
@@ -67,8 +67,9 @@ class Expected:
     def _parts(self, kind: str, name: str, nodes: _Nodes) -> Iterator[tuple[Waiver | None, _Nodes]]:
         """Yield the nodes of a finding by the waiver that is true of them, the first of those not ended."""
         for entry in self._entries:
-            own = {node for node in nodes if entry.nodes is None or node in entry.nodes}
-            if own and entry.names(kind, name):
+            if not (nodes and entry.names(kind, name)):
+                continue
+            if own := {node for node in nodes if entry.nodes is None or node in entry.nodes}:
                 entry.findings.add(name)
                 entry.covered |= own
                 yield entry.waiver, tuple(node for node in nodes if node in own)
@@ -91,6 +92,12 @@ class Expected:
         kind = "hazard" if check.code in catalogue.codes() else "rule"
         for waiver, nodes in self._parts(kind, check.code, hazard.nodes):
             yield Hazard(waiver.applied(check, self._today) if waiver else check, nodes)
+
+    def outcome(self, outcome: Outcome, node: str) -> Outcome:
+        """Return the outcome of one node with what is accepted waived, and with the checks of entries."""
+        parts = (part for check in outcome.checks for part in self.applied(Hazard(check, (node,))))
+        codes = [check.code for check in outcome.checks]
+        return replace(outcome, checks=(*(part.check for part in parts), *self.checks(codes)))
 
     def entries(self, checked: Iterable[str] = ()) -> Iterator[Expectation]:
         """Yield what became of each entry, apart from those that other commands use.

@@ -44,7 +44,7 @@ class Status(StrEnum):
     FAILED = "failed"
     #: It does not apply to this machine.
     SKIPPED = "skipped"
-    #: It failed, and the failure is accepted until a date that has not passed.
+    #: It failed, and the failure is accepted: by a policy, or by a file of expected differences.
     WAIVED = "waived"
     #: It could not be determined: what it needs could not be read. Never the same as passed.
     UNKNOWN = "unknown"

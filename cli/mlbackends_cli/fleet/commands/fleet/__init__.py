@@ -42,11 +42,11 @@ from mlbackends.fleet.judging import Judge, fleet_outcome, places_of
 from mlbackends_cli import exits, formats
 from mlbackends_cli.fleet import text as fleets
 from mlbackends_cli.fleet.actions import ACTIONS, health_of
-from mlbackends_cli.fleet.sources import EXPECT, EXPECTED, HELP, OUTCOME, collected, reading
+from mlbackends_cli.fleet.sources import EXPECT, HELP, OUTCOME, collected, reading
 from mlbackends_cli.lazy import FolderGroup
 from mlbackends_cli.options import TypedPath, option, timeout_option, together, written
 from mlbackends_cli.output import write
-from mlbackends_cli.report.judgement import HAZARDS, POLICIES, finish
+from mlbackends_cli.report.judgement import EXPECTED, HAZARDS, POLICIES, finish
 from mlbackends_cli.report.judgement import code as exit_code
 
 command = FolderGroup(__name__, name="fleet")
@@ -166,8 +166,7 @@ def audit(
     if not policies:
         raise BadInput("no policy: name one with --policy FILE")
     rules = [read(path) for path in policies]
-    kinds = ("rule", "hazard") if any(policy.hazards for policy in rules) else ("rule",)
-    accepted = expectations(expected, *kinds)
+    accepted = expectations(expected, "rule", "hazard")
     today = dt.datetime.now().astimezone().date()
     judge = Judge(lambda report: evaluation.audit(rules, report, today), places_of(rules))
     return _finished(judge, collected(sources, expect, judge.visit), accepted, **written)
