@@ -24,6 +24,7 @@ from msgspec import Raw
 from mlbackends.audit.reports import report_of
 from mlbackends.base.errors import BadInput
 from mlbackends.fleet.frames import frames
+from mlbackends.fleet.membership import membership_of
 from mlbackends.model.fleet import Envelope
 
 pytestmark = pytest.mark.slow
@@ -171,6 +172,7 @@ def slurm_conf(folder: Path, ports: list[int]) -> str:
     """Return the configuration of a controller and of nodes that are all this machine."""
     nodes = "\n".join(
         f"NodeName=node{number} NodeHostname={socket.gethostname()} NodeAddr=127.0.0.1 Port={port} CPUs=1"
+        f" Features={'h100,ib' if number < 3 else 'cpu'}"
         for number, port in enumerate(ports[1:], 1)
     )
     return f"""
@@ -198,10 +200,13 @@ SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd.%n.log
 {nodes}
 PartitionName=all Nodes=node[1-6] Default=YES State=UP
+PartitionName=debug Nodes=node1 State=UP Hidden=YES
 """
 
 
-def test_slurm_with_a_controller_and_daemons(program: Path, tmp_path: Path) -> None:
+def test_slurm_with_a_controller_and_daemons(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     needs("srun", "salloc", "scontrol", "slurmctld", "slurmd", "munged")
     if os.geteuid():
         pytest.skip("slurmd starts tasks as root")
@@ -229,6 +234,13 @@ def test_slurm_with_a_controller_and_daemons(program: Path, tmp_path: Path) -> N
         daemons = [["slurmd", "-D", "-N", f"node{number}"] for number in range(1, 7)]
         with started(["slurmctld", "-D"], *daemons, **variables) as processes:
             wait_for(idle)
+            monkeypatch.setenv("SLURM_CONF", str(conf))
+            nodes = tmp_path / "nodes.txt"
+            shown = subprocess.run(["scontrol", "show", "node"], capture_output=True, check=True)
+            nodes.write_bytes(shown.stdout)
+            for source in ("feature", f"feature={nodes}"):
+                assert {*membership_of(source).of("node2")} == {"h100", "ib"}
+            assert {*membership_of("partition").of("node1")} == {"all", "debug"}
             stop = processes[6]
             script = tmp_path / "job"
             script.write_text(

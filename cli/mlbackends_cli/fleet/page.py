@@ -24,7 +24,9 @@ from mlbackends_cli.text.elements import (
 def fleet_page(fleet: Fleet, page: Page) -> str:
     """Return the page; every node is on it."""
     silent = sum(len(group.nodes) for group in fleet.silent)
-    deviating = sum(kind.nodes - kind.alike for kind in fleet.kinds)
+    deviating = len(
+        {node for kind in fleet.kinds for deviation in kind.deviations for node in deviation.nodes}
+    )
     numbers = [(f"{fleet.reported:,}", "reported"), (f"{silent:,}", "without a report")]
     numbers += [(f"{deviating:,}", "deviate"), (f"{len(fleet.configurations):,}", "configurations")]
     facts = sum(len(split.facts) for kind in fleet.kinds for split in kind.splits)
@@ -104,8 +106,8 @@ def sheet(fleet: Fleet, style: str = "") -> str:
         rows.row(len(nodes), _COLOURS.get(word, _SILENT), f"{word}: {why}", fleets.nodes_of(nodes))
     for kind in fleet.kinds[:_MOST_KINDS]:
         rows.text(fleets.heading(kind), "bold")
-        rows.row(kind.alike, "series s2", fleets.agreement(kind, fleet.compared_with), "")
-        found = fleets.blocks(kind, fleet.compared_with)
+        rows.row(kind.alike, "series s2", fleets.agreement(kind), "")
+        found = fleets.blocks(kind)
         for nodes, (first, *others) in found[:_MOST_ROWS]:
             text = first + (f", and {len(others)} more" if others else "")
             rows.row(len(nodes), "series s1", text, fleets.nodes_of(nodes))

@@ -11,12 +11,13 @@ from msgspec.structs import replace
 
 from mlbackends.audit.catalogue import codes
 from mlbackends.audit.reports import report_of
-from mlbackends.base.errors import BadInput, Incomplete
+from mlbackends.base.errors import BadInput, Incomplete, UnknownName, shown
 from mlbackends.base.tables import table
 from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.expected import read, without_expected
-from mlbackends.fleet.groups import baseline_of, fleet_of
+from mlbackends.fleet.groups import Baseline, baseline_of, fleet_of
 from mlbackends.fleet.judging import Finder
+from mlbackends.fleet.membership import Membership, membership_of
 from mlbackends.fleet.nodesets import expanded
 from mlbackends.fleet.parts import Each, parts_of, read_on
 from mlbackends.fleet.records import united
@@ -25,6 +26,7 @@ from mlbackends_cli import exits, formats
 from mlbackends_cli.charts import svg
 from mlbackends_cli.fleet import text as fleets
 from mlbackends_cli.fleet.actions import ACTIONS
+from mlbackends_cli.fleet.metrics import fleet_metrics
 from mlbackends_cli.fleet.page import fleet_page, sheet
 from mlbackends_cli.options import TypedPath, format_option, option, together, written
 from mlbackends_cli.output import refuse_unwritable, write
@@ -108,13 +110,14 @@ FAILURES = ("drift", "incomplete", "any", "never")
 #: The options of a summary, which are those of `Summary`.
 SUMMARY = together(
     option("--by FACT", HELP["by"], many=True),
-    option("--baseline FILE", HELP["baseline"], kind=TypedPath()),
+    option("--by-group SOURCE", HELP["by_group"], usual=""),
+    option("--baseline baselines [GROUP=]FILE", HELP["baseline"], many=True, kind=TypedPath()),
     judgement.EXPECTED,
     option("--fail-on", HELP["fail_on"], usual="never", one_of=FAILURES),
     option("--hazards", HELP["hazards"]),
     option("--all details", "Show every fact and every node."),
     option("--plot FILE.svg|FILE.png", HELP["plot"], usual=""),
-    written(also=("table", "markdown", "html")),
+    written(also=("table", "markdown", "html", "prometheus")),
 )
 
 
@@ -122,7 +125,8 @@ class Summary(Struct, frozen=True):
     """How a fleet is to be compared, shown and judged."""
 
     by: tuple[str, ...]
-    baseline: str | None
+    by_group: str
+    baselines: tuple[str, ...]
     expected: str | None
     fail_on: str
     hazards: bool
@@ -140,16 +144,18 @@ class Summary(Struct, frozen=True):
         if self.plot:
             refuse_unwritable(self.output or "-", self.plot)
         draw = svg.drawing(self.plot, sheet) if self.plot else None
-        golden = baseline_of(report_of(self.baseline), self.baseline) if self.baseline else None
+        membership = membership_of(self.by_group) if self.by_group else None
+        golden = self._baselines(membership)
         accepted = read(self.expected, "fact", *(["hazard"] if self.hazards else []))
         finder = Finder(looks=self.hazards)
         collection = gather(finder.visit)
-        fleet = fleet_of(collection, self.by, golden)
+        fleet = fleet_of(collection, self.by, golden.pop("", None), membership, golden)
         fleet = replace(fleet, hazards=united((*collection.hazards, *finder.hazards)))
         fleet = without_expected(fleet, accepted, codes() if self.hazards else ())
         style = page(self.color, self.output, details=self.details)
-        forms = {**fleets.forms(fleets.fleet_parts), "html": fleet_page}
-        write(formats.text_of(self.form, fleet, style, **forms), self.output)
+        forms = {**fleets.forms(fleets.fleet_parts), "html": fleet_page, "prometheus": fleet_metrics}
+        mode = 0o644 if formats.is_for_collectors(self.form) else None
+        write(formats.text_of(self.form, fleet, style, **forms), self.output, mode=mode)
         if draw is not None:
             write(draw(fleet), self.plot)
         is_short = isinstance(fleet.expected, int) and fleet.reported < fleet.expected
@@ -161,3 +167,19 @@ class Summary(Struct, frozen=True):
         if failed.get(self.fail_on):
             return exits.NO
         return exits.YES if fleet.reported else exits.UNKNOWN
+
+    def _baselines(self, membership: Membership | None) -> dict[str, Baseline]:
+        """Return the baselines by group, "" for that of all others. Raises BadInput and UnknownName."""
+        found: dict[str, Baseline] = {}
+        for text in self.baselines:
+            group, sign, path = text.partition("=") if membership else ("", "", text)
+            if not sign:
+                group, path = "", text
+            elif membership and membership.names and group not in membership.names:
+                raise UnknownName(f"group of {membership.source}", group, membership.names)
+            if group in found:
+                which = f"group {shown(group)}" if group else "all nodes"
+                hint = "" if membership else "--by-group makes groups, and GROUP=FILE is the baseline of one"
+                raise BadInput(f"--baseline is there twice for {which}", hint)
+            found[group] = baseline_of(report_of(path), path)
+        return found

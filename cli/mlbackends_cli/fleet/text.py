@@ -10,11 +10,12 @@ from typing import Any
 from mlbackends.base.errors import counted
 from mlbackends.fleet.collection import MOST_VALUES
 from mlbackends.fleet.expected import sentence
-from mlbackends.fleet.groups import MAJORITY
 from mlbackends.fleet.nodesets import folded
 from mlbackends.fleet.records import merged
 from mlbackends.model.audit import Status as CheckStatus
 from mlbackends.model.fleet import (
+    GROUP,
+    MAJORITY,
     RECORD,
     Expectation,
     Fleet,
@@ -34,6 +35,8 @@ _MOST_ALSO = 3
 _LONGEST = 80
 #: The most groups of a split that are shown.
 _MOST_GROUPS = 8
+#: The most groups that are listed of those that agree.
+_MOST_SOUND = 40
 #: The most lists that are compared item by item.
 _MOST_UNLIKE = 50
 #: The characters before the first difference of two long texts.
@@ -53,26 +56,37 @@ def headline(fleet: Fleet) -> str:
 
 def heading(kind: Kind) -> str:
     """Return the number of nodes of a kind, and what they have in common."""
-    values = [
-        f"{value} records" if name == RECORD else shown(name, value)
-        for name, value in kind.title.items()
-        if value is not None
-    ]
     own = counted(kind.nodes - len(kind.others), "node")
-    text = ": ".join(filter(None, (own, ", ".join(filter(None, values)))))
+    text = ": ".join(filter(None, (group_of(kind), own, _title(kind))))
     which = "another kind" if len(kind.others) == 1 else "other kinds"
     others = f"; and {len(kind.others):,} of {which} ({nodes_of(kind.others)})"
     return text + (others if kind.others else "")
 
 
-def agreement(kind: Kind, compared_with: str) -> str:
+def group_of(kind: Kind) -> str:
+    """Return the group of a kind in words, "" if nodes are not grouped."""
+    group = kind.title.get(GROUP, "")
+    return "in no group" if group is None else f"group {one_line(str(group))}" if group else ""
+
+
+def _title(kind: Kind) -> str:
+    """Return what the nodes of a kind have in common, other than their group."""
+    values = (
+        f"{value} records" if name == RECORD else shown(name, value)
+        for name, value in kind.title.items()
+        if value is not None and name != GROUP
+    )
+    return ", ".join(filter(None, values))
+
+
+def agreement(kind: Kind) -> str:
     """Return in what the nodes of a kind that do not deviate agree, after their number."""
     scope = "everything that is compared" if kind.not_compared else "everything"
     if kind.splits:
         facts = sum(len(split.facts) for split in kind.splits)
         scope = f"all but {counted(facts, 'fact')}, which {'has' if facts == 1 else 'have'} none"
     but = ", apart from what is expected" if kind.expected else ""
-    return f"agree with {one_line(compared_with)} in {scope}{but}"
+    return f"agree with {one_line(kind.compared_with)} in {scope}{but}"
 
 
 def left_out(fleet: Fleet, most: int = 0) -> list[str]:
@@ -97,15 +111,13 @@ def nodes_of(nodes: Sequence[str], *, whole: bool = False) -> str:
     return folded(nodes, 0 if whole else _MOST_RANGES)
 
 
-def blocks(
-    kind: Kind, compared_with: str = MAJORITY, *, whole: bool = False
-) -> list[tuple[tuple[str, ...], list[str]]]:
+def blocks(kind: Kind, *, whole: bool = False) -> list[tuple[tuple[str, ...], list[str]]]:
     """Return nodes, and in sentences what they have otherwise than the majority, or without one.
 
-    compared_with: of the fleet. whole: with all groups without a majority, and all names.
+    whole: with all groups without a majority, and all names.
     """
     found: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
-    others = "others" if compared_with == MAJORITY else "baseline"
+    others = "others" if kind.compared_with == MAJORITY else "baseline"
     for deviation in kind.deviations:
         found[deviation.nodes] = [
             (fact.name, *unlike(fact.name, fact.value, fact.usual)) for fact in deviation.differences
@@ -283,19 +295,52 @@ def fleet_parts(fleet: Fleet, page: Page) -> Parts:
     rows += _expectations(fleet.expectations)
     parts = [(headline(fleet), rows)]
     for kind in fleet.kinds:
-        rows = [("", [f"{kind.alike:,} of {kind.nodes:,} {agreement(kind, fleet.compared_with)}"])]
-        for nodes, texts in blocks(kind, fleet.compared_with, whole=page.details):
+        if GROUP in kind.title and not kind.drifts:
+            continue
+        rows = [("", [f"{kind.alike:,} of {kind.nodes:,} {agreement(kind)}"])]
+        for nodes, texts in blocks(kind, whole=page.details):
             if most and texts[most:]:
                 texts[most:] = [f"and {len(texts) - most} more; --all shows them"]
             number = f"{len(nodes):,} of {kind.nodes:,}"
             rows.append((number, [nodes_of(nodes, whole=page.details), *texts]))
         parts.append((heading(kind), rows))
+    for title, rows in _sound_groups(fleet).items():
+        most = len(rows) if page.details else _MOST_SOUND
+        more = [("", [f"and {counted(len(rows) - most, 'more group')}; --all shows them"])]
+        parts.append((title, rows[:most] + (more if rows[most:] else [])))
     return parts, fleet.notes
 
 
 def _expectations(entries: Sequence[Expectation]) -> list[tuple[str, list[str]]]:
     words = {"used": "expected", "expired": "no longer expected", "unused": "expected, but absent"}
     return [(words[entry.state], [one_line(sentence(entry))]) for entry in entries]
+
+
+def _sound_groups(fleet: Fleet) -> dict[str, list[tuple[str, list[str]]]]:
+    """Return a line for each group in which all nodes agree, by the sentence that is true of them."""
+    silent = {node for alike in fleet.silent for node in alike.nodes}
+    lost = {
+        group: f"{len(own):,} of {len(nodes):,} without a report"
+        for group, nodes in fleet.groups.items()
+        if (own := silent.intersection(nodes))
+    }
+    found: dict[str, list[tuple[str, list[str]]]] = {}
+
+    def add(title: str, group: str, *texts: str) -> None:
+        texts = (*texts, *([lost[group]] if group in lost else []))
+        found.setdefault(title, []).append((one_line(group) or "in no group", ["; ".join(texts)]))
+
+    shown_groups = set()
+    for kind in fleet.kinds:
+        if GROUP in kind.title and not kind.drifts:
+            group = str(kind.title[GROUP] or "")
+            shown_groups.add(group)
+            title = ": ".join(filter(None, (f"groups that {agreement(kind)}", _title(kind))))
+            add(title, group, counted(kind.nodes, "node"))
+    for group in lost:
+        if group not in shown_groups:
+            add("other groups", group)
+    return found
 
 
 def facts_parts(facts: FleetFacts, page: Page) -> Parts:

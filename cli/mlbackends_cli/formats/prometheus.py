@@ -4,20 +4,17 @@ Samples have no timestamps: the collector rejects a file that has one. Every ser
 of its run, so that the files of several runs can lie side by side.
 """
 
-import os
 from contextlib import suppress
 
 from mlbackends.audit.reports import LIVE, name_of
-from mlbackends.base.tables import table
 from mlbackends.fleet import fingerprint
 from mlbackends.model.audit import Check, Outcome, Severity, Status
 from mlbackends_cli.report import checks
 from mlbackends_cli.report.checks import moment
 from mlbackends_cli.terminal import Page
+from mlbackends_cli.text.exposition import Labels, exposition
 
 FOR_COLLECTORS = True
-_Labels = tuple[tuple[str, str], ...]
-_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
 def outcome(outcome: Outcome, _page: Page) -> str:
@@ -31,10 +28,10 @@ def outcome(outcome: Outcome, _page: Page) -> str:
     prints = dict(outcome.fingerprints)
     if prints:
         prints["machine"] = fingerprint.whole(outcome.fingerprints)
-    time: dict[_Labels, float] = {}
+    time: dict[Labels, float] = {}
     with suppress(OverflowError, OSError):
         time = {(): date.timestamp()} if (date := moment(outcome.created)) else {}
-    families: dict[str, dict[_Labels, float]] = {
+    families: dict[str, dict[Labels, float]] = {
         "backends_check_failed": _failed(outcome),
         "backends_check_unknown": {(("code", checks.code(check)),): 1 for check in unknown},
         "backends_checks": {(("status", str(Statu)),): len(outcome.with_status(Statu)) for Statu in Status},
@@ -48,29 +45,22 @@ def outcome(outcome: Outcome, _page: Page) -> str:
         "backends_outcome_info": {info: 1},
         "backends_last_run_timestamp_seconds": time,
     }
-    lines, meanings = [], table(os.path.join(os.path.dirname(__file__), "prometheus"))
-    for name, series in families.items():
-        if series:
-            lines += [f"# HELP {name} {meanings[name]}", f"# TYPE {name} gauge"]
-        for own, value in series.items():
-            pairs = (f'{key}="{text.translate(_ESCAPES)}"' for key, text in (*run, *own))
-            lines.append(f"{name}{{{','.join(pairs)}}} {value:.15g}")
-    return "\n".join([*lines, ""])
+    return exposition(families, run)
 
 
-def _failed(outcome: Outcome) -> dict[_Labels, float]:
+def _failed(outcome: Outcome) -> dict[Labels, float]:
     """Return one series per code: a hazard that occurs twice is one, with its worst severity."""
     codes: dict[tuple[str, str], list[Check]] = {}
     for check in outcome.checks:
         if check.status in (Status.PASSED, Status.FAILED, Status.WAIVED):
             codes.setdefault(("code", checks.code(check)), []).append(check)
-    series: dict[_Labels, float] = {}
+    series: dict[Labels, float] = {}
     for code, own_checks in codes.items():
         failed = [check for check in own_checks if check.status is Status.FAILED]
         waived = [check for check in own_checks if check.status is Status.WAIVED]
         worst = max((failed or waived or own_checks), key=lambda each: each.severity.level)
         is_waived = "true" if waived and not failed else "false"
-        labels: _Labels = (code, ("severity", str(worst.severity)), ("waived", is_waived))
+        labels: Labels = (code, ("severity", str(worst.severity)), ("waived", is_waived))
         if worst.problem:
             labels = (*labels, ("problem", str(worst.problem)))
         series[labels] = bool(failed or waived)

@@ -1,9 +1,13 @@
 """Differences within a collection: kinds of nodes, and the nodes of each kind that deviate."""
 
 import fnmatch
+import re
+from collections import Counter
 from collections.abc import Container as Names
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from functools import cache
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -14,10 +18,13 @@ from mlbackends.base.errors import BadInput, Incomplete, UnknownName, counted
 from mlbackends.base.version import __version__
 from mlbackends.fleet.collection import HEAD, Collection, Section, roles_of
 from mlbackends.fleet.fingerprint import Depth, Facts, of_all_devices, to_depth, whole
+from mlbackends.fleet.membership import Membership
 from mlbackends.fleet.nodesets import folded
 from mlbackends.fleet.records import outliers
 from mlbackends.model.fleet import (
     FACTS_SCHEMA,
+    GROUP,
+    MAJORITY,
     RECORD,
     SCHEMA,
     Configuration,
@@ -29,12 +36,12 @@ from mlbackends.model.fleet import (
     FleetFacts,
     Holders,
     Kind,
+    Outlier,
     Silent,
     Split,
 )
 from mlbackends.model.records import OPENED, FactValue, Presence, Report
 
-MAJORITY = "the majority"
 #: The facts that define a kind. Not the number of GPUs: a node that lost one would be a separate kind.
 BY = ("cpu.model_name", "*.devices.name", "*.processor")
 
@@ -65,38 +72,51 @@ def baseline_of(report: Report, name: str) -> Baseline:
     return Baseline(name, collection)
 
 
-def fleet_of(collection: Collection, by: Sequence[str] = (), baseline: Baseline | None = None) -> Fleet:
+def fleet_of(
+    collection: Collection,
+    by: Sequence[str] = (),
+    baseline: Baseline | None = None,
+    membership: Membership | None = None,
+    baselines: Mapping[str, Baseline] | None = None,
+) -> Fleet:
     """Return the fleet that a collection describes.
 
     by: the facts that define a kind of nodes, BY if empty; "*" matches any probe. baseline: what nodes are
-    compared with; without it, with the value that most nodes of their kind have. Raises UnknownName for a
-    fact that no node has.
+    compared with; without it, with the value that most nodes of their kind have. membership: groups, of which
+    each is compared by itself; a node of several groups is in each. baselines: those of groups, by name.
+    Raises UnknownName for a fact that no node has.
     """
     view = _View(collection)
-    nodes = view.nodes
     known_names = view.names()
     for name in by:
         if "*" not in name and name not in known_names and known_names:
             raise _unknown(name, known_names)
-    members_by_kind = list(_kinds(view, by or BY))
-    joined = {} if by or baseline else _joined(view, members_by_kind)
-    kinds = []
-    for at, (title, members) in enumerate(members_by_kind):
-        others = [
-            machine for few, near in joined.items() if near == at for machine in members_by_kind[few][1]
-        ]
-        if at not in joined:
-            kinds.append(_Comparison(view, members, baseline, others).kind(title))
-    far = [
-        outlier
-        for _, members in members_by_kind
-        for outlier in outliers(collection.figures, [n for member in members for n in nodes[member]])
-    ]
-    kinds.sort(key=lambda kind: (not kind.others, -kind.nodes))
     silent = tuple(
         Silent(status, error, tuple(sorted(names)))
         for (status, error), names in sorted(collection.all_silent().items())
     )
+    groups: dict[str, tuple[str, ...]] = {}
+    if membership is not None:
+        groups = _grouped(chain(collection.nodes, *(alike.nodes for alike in silent)), membership)
+    parts = {group: view.only(names) for group, names in groups.items()} if membership else {None: view}
+    kinds: list[Kind] = []
+    far: dict[tuple[str, str], Outlier] = {}
+    for group, part in parts.items():
+        golden = (baselines or {}).get(group or "", baseline)
+        own = {} if group is None else {GROUP: group or None}
+        members_by_kind = list(_kinds(part, by or BY))
+        joined = {} if by or golden else _joined(part, members_by_kind)
+        for at, (title, members) in enumerate(members_by_kind):
+            others = [
+                machine for few, near in joined.items() if near == at for machine in members_by_kind[few][1]
+            ]
+            if at not in joined:
+                kinds.append(_Comparison(part, members, golden, others).kind(own | title))
+            nodes = [node for machine in members for node in part.nodes[machine]]
+            for outlier in outliers(collection.figures, nodes):
+                far.setdefault((outlier.node, outlier.name), outlier)
+    # Groups that differ come first, and the others keep their order.
+    kinds.sort(key=lambda kind: (not kind.others, -kind.nodes if kind.drifts or not groups else 1))
     expected = collection.expected
     facts_by_probe: dict[str, dict[str, Facts]] = {}
     for section in collection.sections.values():
@@ -110,7 +130,7 @@ def fleet_of(collection: Collection, by: Sequence[str] = (), baseline: Baseline 
         compared_with=baseline.name if baseline else MAJORITY,
         kinds=tuple(kinds),
         unexpected=unexpected,
-        notes=tuple(_notes(collection, view, unexpected)),
+        notes=(*_notes(collection, view, unexpected), *_notes_on(groups, membership, baselines or {})),
         expected=expected,
         silent=silent,
         repeated=dict(collection.repeated),
@@ -118,7 +138,7 @@ def fleet_of(collection: Collection, by: Sequence[str] = (), baseline: Baseline 
         configurations=tuple(
             Configuration(
                 fingerprint=whole({section.probe: section.fingerprint for section in sections}),
-                nodes=tuple(nodes[machine]),
+                nodes=tuple(view.nodes[machine]),
                 sections={section.probe: section.fingerprint for section in sections},
             )
             for machine, sections in view.machines.items()
@@ -130,10 +150,42 @@ def fleet_of(collection: Collection, by: Sequence[str] = (), baseline: Baseline 
         },
         varying=tuple(sorted(collection.varying)),
         figures=collection.figures,
-        outliers=tuple(far),
+        outliers=tuple(far.values()),
         unchecked=collection.unchecked,
         flagged=collection.flagged,
+        groups=groups,
     )
+
+
+def _grouped(nodes: Iterable[str], membership: Membership) -> dict[str, tuple[str, ...]]:
+    """Return the nodes of each group: groups by the numbers in their names, and nodes in none at the end."""
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        for group in membership.of(node) or ("",):
+            found.setdefault(group, []).append(node)
+
+    def key(name: str) -> tuple[bool, list[tuple[int, str]]]:
+        parts = re.split("([0-9]+)", name)
+        return not name, [(int(part) if part.isdecimal() else -1, part) for part in parts]
+
+    return {group: tuple(sorted(found[group])) for group in sorted(found, key=key)}
+
+
+def _notes_on(
+    groups: Mapping[str, Sequence[str]], membership: Membership | None, baselines: Mapping[str, Baseline]
+) -> Iterable[str]:
+    if membership is None:
+        return
+    if lone := groups.get("", ()):
+        nodes, verb = counted(len(lone), "node"), "is" if len(lone) == 1 else "are"
+        yield f"{nodes} {verb} in no group of {membership.source}: {folded(lone, _MOST_RANGES)}"
+    counts = Counter(chain.from_iterable(groups.values()))
+    if several := [node for node, count in counts.items() if count > 1]:
+        nodes, verb = counted(len(several), "node"), "is" if len(several) == 1 else "are"
+        yield f"{nodes} {verb} in several groups, and compared in each: {folded(several, _MOST_RANGES)}"
+    for group in baselines:
+        if group not in groups:
+            yield f"no node is in group {group}, which has a baseline"
 
 
 def _notes(collection: Collection, view: "_View", unexpected: Sequence[str]) -> Iterable[str]:
@@ -181,6 +233,17 @@ class _View:
         self.nodes: dict[int, list[str]] = {machine: [] for machine in self.machines}
         for node, machine in collection.nodes.items():
             self.nodes[machine].append(node)
+        self.titles: dict[int, dict[str, FactValue | None]] = {}
+
+    def only(self, names: Iterable[str]) -> "_View":
+        """Return the view of these nodes alone, of those that have a report."""
+        view = copy(self)
+        view.nodes = {}
+        for name in names:
+            if (machine := self.collection.nodes.get(name)) is not None:
+                view.nodes.setdefault(machine, []).append(name)
+        view.machines = {machine: self.machines[machine] for machine in sorted(view.nodes)}
+        return view
 
     def names(self) -> dict[str, None]:
         """Return the name of every fact."""
@@ -190,7 +253,7 @@ class _View:
 def _kinds(view: _View, by: Sequence[str]) -> Iterable[tuple[dict[str, FactValue | None], list[int]]]:
     """Yield the kinds of nodes: their title, and the machines of each."""
     found: dict[bytes, tuple[dict[str, FactValue | None], list[int]]] = {}
-    titles: dict[int, dict[str, FactValue | None]] = {}
+    titles = view.titles
     for machine, sections in view.machines.items():
         title: dict[str, FactValue | None] = {name: None for name in by if "*" not in name}
         if sections and all(section.probe != HEAD for section in sections):
@@ -248,6 +311,7 @@ class _Comparison:
     ) -> None:
         self._view, self._machines = view, [*machines, *others]
         self._golden = baseline.collection if baseline else None
+        self._compared_with = baseline.name if baseline else MAJORITY
         self._others = frozenset(others)
         self._sizes = {machine: len(view.nodes[machine]) for machine in self._machines}
         self._total = sum(self._sizes.values())
@@ -308,6 +372,7 @@ class _Comparison:
                 for groups, facts in sorted(splits.items(), key=lambda pair: (len(pair[0]), pair[0]))
             ),
             others,
+            compared_with=self._compared_with,
         )
 
     def values(self, names: Names[str] | None = None) -> dict[str, list[tuple[Any, frozenset[int]]]]:

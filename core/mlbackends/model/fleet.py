@@ -14,6 +14,10 @@ DIFFERENCE_SCHEMA = "backends.fleet-difference/1"
 
 #: In the title of a kind what its records are, as "sdpa-check"; nodes with reports have it not.
 RECORD = "record"
+#: In the title of a kind the group of its nodes, where they were grouped; null for those in none.
+GROUP = "group"
+#: What nodes are compared with where there is no baseline.
+MAJORITY = "the majority"
 
 
 class Status(StrEnum):
@@ -110,11 +114,13 @@ class Expectation(Struct, frozen=True):
 class Kind(Struct, frozen=True):
     """Nodes that are compared with each other.
 
-    title: what they have in common, by dotted name; `record` is present for records other than reports.
+    title: what they have in common, by dotted name; `record` is present for records other than reports, and
+    `group` with --by-group.
     nodes: how many. alike: how many agree with the majority in all facts that have one. deviations: those of
     `others` first, then the smallest. not_compared: facts with so many values that many nodes are
     presumed to have each its own. splits: facts without a majority. others: nodes of other kinds, which have
     few nodes, and of which this kind is the nearest. expected: deviations that are accepted.
+    compared_with: as in the fleet, or the group's baseline.
     """
 
     title: dict[str, FactValue | None]
@@ -125,6 +131,12 @@ class Kind(Struct, frozen=True):
     splits: tuple[Split, ...] = ()
     others: tuple[str, ...] = ()
     expected: tuple[Deviation, ...] = ()
+    compared_with: str = MAJORITY
+
+    @property
+    def drifts(self) -> bool:
+        """Whether a node differs from what it is compared with."""
+        return bool(self.deviations or self.splits)
 
 
 class Configuration(Struct, frozen=True):
@@ -155,7 +167,8 @@ class Outlier(Struct, frozen=True):
 class Fleet(Struct, frozen=True):
     """A whole fleet. Two fleets can be merged by the fields from `expected` on; the others follow from these.
 
-    compared_with: "the majority", or the name of a baseline. expected: the names of nodes, or how
+    compared_with: "the majority", or the name of a baseline. groups: with --by-group the nodes of each group,
+    with and without a report; "" for those in none. expected: the names of nodes, or how
     many; null if that was not given. repeated: how often a node reported beyond its first report.
     sections: each canonical form, by probe and fingerprint. ranges: the least and the greatest
     value behind each rounded value of a metric. varying: facts with more values than are counted.
@@ -186,6 +199,7 @@ class Fleet(Struct, frozen=True):
     unchecked: int = 0
     flagged: dict[str, str] = {}
     expectations: tuple[Expectation, ...] = ()
+    groups: dict[str, tuple[str, ...]] = {}
 
     @property
     def reported(self) -> int:
@@ -195,7 +209,7 @@ class Fleet(Struct, frozen=True):
     @property
     def drifts(self) -> bool:
         """Whether a node differs from what it is compared with."""
-        return any(kind.deviations or kind.splits for kind in self.kinds)
+        return any(kind.drifts for kind in self.kinds)
 
 
 class Holders(Struct, frozen=True):

@@ -390,4 +390,4 @@ def test_a_baseline_is_not_called_others() -> None:
     collection = Collection()
     collection.add(node("n1", gpus=7))
     fleet = fleet_of(collection, baseline=baseline)
-    assert blocks(fleet.kinds[0], fleet.compared_with) == [(("n1",), ["nvidia.devices: 7 (baseline 8)"])]
+    assert blocks(fleet.kinds[0]) == [(("n1",), ["nvidia.devices: 7 (baseline 8)"])]

@@ -10,6 +10,9 @@ that split the nodes in the same way are one deviation, the smallest first. Vola
 are not compared, and metrics may differ by 1 %. The transport's label takes precedence over the name in a
 report. A second report of a node is counted, and the first one is used.
 
+With --by-group each group is compared by itself, and one in which all nodes agree is one line. A node of
+several groups is compared in each of them; nodes of none are compared with each other.
+
 If one reader is too slow, the workers of a running Dask or Ray cluster can read the files in parts: they
 need this version of mlbackends, and the files at the same paths.
 
@@ -17,6 +20,8 @@ Examples:
   srun -N8 --ntasks-per-node=1 backends info --format frame | backends fleet summarize --expect 8
   backends fleet summarize reports/ --expect 'node[001-064]' --fail-on any
   backends fleet summarize reports/ --baseline good.json --fail-on drift
+  backends fleet summarize reports/ --by-group @rack --format prometheus --output fleet.prom
+  backends fleet summarize reports/ --by-group partition --baseline gpu=gpu.json --baseline cpu=cpu.json
   backends fleet summarize rack1.json rack2.json --format html --output fleet.html
   backends fleet summarize reports/ --hazards --plot fleet.svg
   backends fleet summarize /shared/reports/ --dask tcp://head:8786
@@ -44,7 +49,7 @@ def command(
     **options: Any,
 ) -> int:
     summary = Summary(**options)
-    if summary.baseline == LIVE and LIVE in (sources or (LIVE,)):
+    if LIVE in summary.baselines and LIVE in (sources or (LIVE,)):
         raise BadInput("- is standard input here; the baseline needs a file")
     if not (found := named(engine, ray=ray, dask=dask)):
         return summary.of(lambda visit: collected(sources, expect, visit))
