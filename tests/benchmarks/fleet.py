@@ -1,13 +1,15 @@
 """How much processor time and memory a summary of many nodes takes.
 
-    python tests/benchmarks/fleet.py [COUNT] [--form json|frame|label] [--kib 17]
+    python tests/benchmarks/fleet.py [COUNT] [--form json|frame|label] [--kib 17] [--by-group 'node(....)']
     python tests/benchmarks/fleet.py [COUNT] --engine dask|ray [--workers 2]
+    python tests/benchmarks/fleet.py [COUNT] --parts [--by-group 'p(....)']
     python tests/benchmarks/fleet.py [COUNT] --keep RUNS
 
 A generator makes reports of a recorded HGX H100, cut to a size by leaving out probes, each with volatile
 values of its own and a few with faults, and pipes them into `backends fleet summarize`, whose time and memory
-are printed; or writes them to files, which one reader and the workers of a cluster read in turn; or keeps
-them, as so many runs, and reads the newest and the history.
+are printed; or writes them to files, which one reader and the workers of a cluster read in turn; or reads
+one part as a worker does, and merges its result as often as there would be parts; or keeps them, as so many
+runs, and reads the newest and the history.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import random
+import re
 import resource
 import statistics
 import subprocess
@@ -95,9 +98,9 @@ def lines(count: int, kib: float, form: str) -> Iterator[bytes]:
             yield from (line.encode() for line in frames(envelope))
 
 
-def piped(count: int, kib: float, form: str, hazards: bool) -> None:
-    """Pipe the reports into one reader, and print what it took."""
-    command = [*SUMMARIZE, *(["--hazards"] if hazards else [])]
+def piped(count: int, kib: float, form: str, *options: str) -> None:
+    """Pipe the reports into one reader with these options, and print what it took."""
+    command = [*SUMMARIZE, *options]
     size = 0
     start = time.perf_counter()
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -158,6 +161,53 @@ def read_by_workers(engine: str, workers: int, count: int, kib: float, form: str
         print(f"{name}: {statistics.median(seconds):.1f} s, the median of {len(seconds)}")
 
 
+def by_parts(count: int, kib: float, by_group: str) -> None:
+    """Print what so many reports would take on workers: one part is read, and copies of it are merged."""
+    from mlbackends.fleet.collection import Collection
+    from mlbackends.fleet.groups import fleet_of
+    from mlbackends.fleet.membership import membership_of
+    from mlbackends.fleet.parts import PART_BYTES, part_of, parts_of
+    from mlbackends.fleet.sources import fleet_in
+
+    def seconds(start: float) -> float:
+        return time.process_time() - start
+
+    with tempfile.TemporaryDirectory() as folder:
+        file, nodes = Path(folder) / "part.jsonl", 0
+        with file.open("wb") as output:
+            for line in lines(count, kib, "json"):
+                if output.tell() + len(line) >= PART_BYTES:
+                    break
+                output.write(line + b"\n")
+                nodes += 1
+        (sources,) = parts_of([str(file)])
+        start = time.process_time()
+        data = part_of(sources, looks=False)
+        reading = seconds(start)
+    parts = -(-count // nodes)
+    collection, merging = Collection(), 0.0
+    for at in range(parts):
+        part = re.sub(rb'"node(?=[0-9])', b'"p%04d-node' % at, data)
+        start = time.process_time()
+        collection.merge(fleet_in(part, "a part"))
+        merging += seconds(start)
+    start = time.process_time()
+    fleet = fleet_of(collection, membership=membership_of(by_group) if by_group else None)
+    text = msgspec.json.encode(fleet)
+    comparing = seconds(start)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{parts} parts of {nodes:,}: {fleet.reported:,} reports; seconds of CPU, on this machine:")
+    print(
+        f"workers: {reading:.1f} for a part, {reading * parts:.0f} for all; a result has {len(data):,} bytes"
+    )
+    print(
+        f"one process: {merging:.1f} to merge them, {comparing:.1f} to compare and write {len(text):,} bytes;"
+    )
+    print(f"it takes {peak:.0f} MiB at most, with {len(fleet.groups):,} groups")
+    for workers in (16, 64):
+        print(f"{workers} workers: {reading * parts / workers + merging + comparing:.0f} s")
+
+
 def kept(count: int, kib: float, runs: int) -> None:
     """Keep the reports of runs, in the middle of which a driver is rolled out; print what each part took."""
     from mlbackends.fleet.collection import Collection
@@ -209,16 +259,22 @@ def main() -> None:
     parser.add_argument("--form", choices=["json", "frame", "label"], default="json")
     parser.add_argument("--kib", type=float, default=17)
     parser.add_argument("--hazards", action="store_true")
+    parser.add_argument("--by-group", help="of the fleet command; nodes are node000000 and so on")
     parser.add_argument("--engine", choices=["dask", "ray"], help="read files by its workers too")
+    parser.add_argument("--parts", action="store_true", help="from one part, what all would take on workers")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--keep", type=int, metavar="RUNS", help="keep so many runs, and read them")
     given = parser.parse_args()
     if given.keep:
         kept(given.count, given.kib, given.keep)
+    elif given.parts:
+        by_parts(given.count, given.kib, given.by_group or "")
     elif given.engine:
         read_by_workers(given.engine, given.workers, given.count, given.kib, given.form)
     else:
-        piped(given.count, given.kib, given.form, given.hazards)
+        options = ["--hazards"] if given.hazards else []
+        options += [f"--by-group={given.by_group}"] if given.by_group else []
+        piped(given.count, given.kib, given.form, *options)
 
 
 if __name__ == "__main__":

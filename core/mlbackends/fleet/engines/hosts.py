@@ -5,12 +5,14 @@ import time
 from typing import Any
 
 from mlbackends.base.errors import BadInput
-from mlbackends.fleet.engines import GRACE_SECONDS, Job, Take, envelopes_of, limited
+from mlbackends.fleet.engines import Job, Take, envelopes_of, limited
 from mlbackends.fleet.frames import REPORT_LIMIT
 from mlbackends.fleet.labels import explained
 from mlbackends.model.fleet import Envelope, Status
 
 _CONNECT_SECONDS = 10
+#: A connection is closed so long before the node's own limit, which ends what the connection leaves there.
+_CLOSING_SECONDS = 5.0
 #: What the exit codes of coreutils' timeout and of ssh mean.
 _STATUSES = {255: Status.UNREACHABLE, **dict.fromkeys((None, 124, 137), Status.TIMEOUT)}
 
@@ -86,7 +88,7 @@ def run(job: Job, take: Take) -> None:
             shlex.join(limited(job)),
             nodes=",".join(job.nodes),
             handler=Handler(),
-            timeout=job.node_seconds + GRACE_SECONDS,
+            timeout=job.node_seconds - _CLOSING_SECONDS,
             stderr=True,
         )
         task.resume()
