@@ -7,6 +7,7 @@ Look:
   backends info                               what was found, on one page
   backends info torch cudnn                   everything about two things
   backends top                                what uses the machine now
+  backends bench                              how fast it is
   backends snapshot then.json                 save a report
   backends diff then.json -                   what has changed since
 

@@ -38,6 +38,13 @@ _DEVIATIONS = 5.0
 #: The standard deviation of a normal distribution by its median absolute deviation.
 _DEVIATION_OF_NORMAL = 1.4826
 _LEAST_SHARE = 0.1
+#: Few nodes estimate their spread badly: among 10 twice the deviations are allowed, among 1,000 1 % more.
+_DOUBT = 10
+#: From this number of nodes on a spread is known well enough for the kind's own limits.
+_MANY = 30
+#: The least spread, as a share of the median: more digits than this are no steadiness.
+_STEADIEST = 0.002
+_TOGETHER = "together"
 
 
 def contents(data: Raw) -> tuple[str, Facts, Figures]:
@@ -202,24 +209,67 @@ def _values_by_nodes(values: Sequence[tuple[Any, Sequence[str]]]) -> list[tuple[
 
 @cache
 def _patterns(kind: str, what: str) -> re.Pattern[str]:
+    return re.compile("|".join(map(fnmatch.translate, _rows(kind)[what])) or r"(?!)")
+
+
+def _rows(kind: str) -> dict[str, list[Any]]:
+    """Return what is compared of a kind of records."""
     rows = table("fleet/records.toml")
-    globs = rows.get(kind, rows["others"])[what]
-    return re.compile("|".join(map(fnmatch.translate, globs)) or r"(?!)")
+    found: dict[str, list[Any]] = rows.get(kind, rows["others"])
+    return found
 
 
 def outliers(figures: Mapping[str, Mapping[str, float]], nodes: Sequence[str]) -> Iterator[Outlier]:
     """Yield the outliers: figures of these nodes, all of one kind, that are far from their median.
 
     Far is more than 5 standard deviations, estimated by the median absolute deviation, and more than a
-    tenth. figures: by name, of each node.
+    tenth; among many nodes, some kinds of records have lower limits. Their figures are also judged together:
+    a node that is a little slow in all of them is an outlier although no single figure is. figures: by name,
+    of each node.
     """
+    together: dict[str, dict[str, dict[str, float]]] = {}
     for name, values in figures.items():
         own = {node: values[node] for node in nodes if node in values}
-        if len(own) < _FEWEST:
+        kind = name.partition(".")[0]
+        if len(own) >= _MANY and "outlier" in _rows(kind):
+            together.setdefault(kind, {})[name] = own
+        yield from _far(name, own)
+    for kind, several in together.items():
+        if len(several) > 1:
+            yield from _far(f"{kind}.{_TOGETHER}", _together(several))
+
+
+def _far(name: str, own: Mapping[str, float]) -> Iterator[Outlier]:
+    """Yield the values that are far from their median."""
+    if len(own) < _FEWEST:
+        return
+    rows = _rows(name.partition(".")[0]) if len(own) >= _MANY else {}
+    deviations, share = rows.get("outlier", (_DEVIATIONS, _LEAST_SHARE))
+    usual, spread = _middle(own)
+    allowed = max(deviations * (1 + _DOUBT / len(own)) * spread, share * abs(usual))
+    for node, value in own.items():
+        if abs(value - usual) > allowed:
+            yield Outlier(node, name, value, usual, len(own))
+
+
+def _middle(own: Mapping[str, float]) -> tuple[float, float]:
+    """Return the median, and the standard deviation that the median absolute deviation stands for."""
+    usual = median(own.values())
+    return usual, _DEVIATION_OF_NORMAL * median(abs(value - usual) for value in own.values())
+
+
+def _together(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each node's figures as shares of their medians, the steadier ones with more weight.
+
+    The weight is the inverse variance, with which a mean of independent figures varies least.
+    """
+    sums: dict[str, tuple[float, float]] = {}
+    for own in figures.values():
+        usual, spread = _middle(own)
+        if not usual:
             continue
-        usual = median(own.values())
-        spread = _DEVIATION_OF_NORMAL * median(abs(value - usual) for value in own.values())
-        allowed = max(_DEVIATIONS * spread, _LEAST_SHARE * abs(usual))
+        weight = min(max(spread / abs(usual), _STEADIEST), 1.0) ** -2
         for node, value in own.items():
-            if abs(value - usual) > allowed:
-                yield Outlier(node, name, value, usual, len(own))
+            total, weights = sums.get(node, (0.0, 0.0))
+            sums[node] = total + weight * value / usual, weights + weight
+    return {node: total / weights for node, (total, weights) in sums.items()}

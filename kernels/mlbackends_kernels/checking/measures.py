@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from mlbackends.base.errors import counted
+from mlbackends.base.errors import MlBackendsError, counted
 from mlbackends_kernels.attention_cpu.library import NotBuilt, library
 from mlbackends_kernels.attention_cpu.threads import get_num_threads
 from mlbackends_kernels.checking import serving
@@ -65,14 +65,14 @@ def peak() -> Measure:
     return Measure(lambda: threads.run(lambda _: function(_ROUNDS)), by, flops=flops, threads=threads.count)
 
 
-def product() -> Measure:
+def product(size: int = SIZE) -> Measure:
     """Return a square matrix product by numpy's BLAS, which is close to the peak."""
     np = numpy()
     random = np.random.default_rng(0)
-    left, right = (random.standard_normal((SIZE, SIZE), "float32") for _ in range(2))
+    left, right = (random.standard_normal((size, size), "float32") for _ in range(2))
     out = np.empty_like(left)
-    by = f"numpy's float32 product of {SIZE} x {SIZE}"
-    return Measure(lambda: np.matmul(left, right, out=out), by, flops=2 * SIZE**3)
+    by = f"numpy's float32 product of {size} x {size}"
+    return Measure(lambda: np.matmul(left, right, out=out), by, flops=2 * size**3)
 
 
 def bandwidth() -> Measure:
@@ -82,13 +82,18 @@ def bandwidth() -> Measure:
         return copy()
     threads = Threads()
     part = READ // threads.count // _STEP * _STEP
-    source = numpy().ones(part * threads.count, "uint8")
+    size = part * threads.count
+    try:
+        source = numpy().ones(size, "uint8")  # in huge pages
+    except MlBackendsError:
+        source = bytearray(b"\1") * size
+    first = ctypes.c_char.from_buffer(source)
 
     def read(number: int) -> None:
-        function(source.ctypes.data + number * part, part)
+        function(ctypes.addressof(first) + number * part, part)
 
     by = f"reading {READ >> 20} MiB, {threads}"
-    return Measure(lambda: threads.run(read), by, bytes=source.nbytes, threads=threads.count)
+    return Measure(lambda: threads.run(read), by, bytes=size, threads=threads.count)
 
 
 def copy() -> Measure:

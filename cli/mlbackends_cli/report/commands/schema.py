@@ -3,10 +3,10 @@
 RECORD is one of: report (`backends info --format json`), device (`backends info --device`), flags
 (`backends flags list --format json`), outcome (`backends doctor --format json` and `backends audit`),
 difference (`backends diff --format json`), devices (`backends explain device --format json`), sdpa-explain,
-sdpa-engine, sdpa-list, sdpa-check and sdpa-bench (the commands of these names), conform, fleet, fleet-facts,
-fleet-difference and fleet-history (`backends fleet` summarize, facts, diff and history), envelope (what one
-node sends to them), top (`backends top --once`), resolution (`backends resolve`), or policy (the TOML that
-`backends audit --policy` reads, for editors that check it).
+sdpa-engine, sdpa-list, sdpa-check, sdpa-bench, bench and conform (the commands of these names), fleet,
+fleet-facts, fleet-difference and fleet-history (`backends fleet` summarize, facts, diff and history),
+envelope (what one node sends to them), top (`backends top --once`), resolution (`backends resolve`), or
+policy (the TOML that `backends audit --policy` reads, for editors that check it).
 
 The dialect is 2020-12. Each field of a report has an x-role: fact, metric, identity or volatile.
 Within a major version of the schema, which is the number after the slash in "backends.report/1",
@@ -38,6 +38,7 @@ from mlbackends.model import (
     fleet,
     history,
     loading,
+    machine_speed,
     switches,
     usage,
 )
@@ -127,6 +128,7 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "sdpa-list": partial(_of, explanation.BackendList, explanation.LIST_SCHEMA),
     "sdpa-check": partial(_of, checked.Checked, checked.SCHEMA),
     "sdpa-bench": partial(_of, benched.Benched, benched.SCHEMA),
+    "bench": partial(_of, machine_speed.MachineSpeed, machine_speed.SCHEMA),
     "conform": partial(_of, conformity.Conformities, conformity.SCHEMA),
     "envelope": partial(_of, fleet.Envelope, fleet.ENVELOPE_SCHEMA),
     "fleet": partial(_of, fleet.Fleet, fleet.SCHEMA),

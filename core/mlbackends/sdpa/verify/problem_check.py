@@ -47,7 +47,7 @@ _SAMPLE = {"do": "time", "seconds": 0.05, "calls": 10_000}
 #:
 #: On a quiet machine it is at most 0.03. A thread that waits for a CPU makes its whole pool wait: at a value
 #: of 1 the median of a call of 0.3 ms was 8 ms.
-_LARGEST_WAIT = 0.1
+LARGEST_WAIT = 0.1
 #: How long a disturbed round is repeated.
 _PATIENCE_SECONDS = 0.25
 #: The largest useful ratio of the third to the first quartile of the rounds' medians.
@@ -228,7 +228,7 @@ class ProblemCheck:
         end = time.monotonic() + (_PATIENCE_SECONDS if turn else 0.0)
         while True:
             answer = self.processes.send_alone(name, lowered, _SAMPLE)
-            is_disturbed = answer.get("waited", 0.0) > _LARGEST_WAIT
+            is_disturbed = answer.get("waited", 0.0) > LARGEST_WAIT
             if not is_disturbed or time.monotonic() >= end:
                 break
         if turn:

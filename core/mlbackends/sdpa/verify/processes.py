@@ -25,11 +25,18 @@ _PREFIX, _LOCK = "backends-sdpa-", "lock"
 #: The processes without a backend: inputs and exact result, and the machine's speeds.
 VALUES, PEAK, BANDWIDTH = "the values", "the peak", "the bandwidth"
 
+#: Those of `backends bench`.
+PRODUCT, ATTENTION, WRITE, READ = "the product", "attention", "writing", "reading"
+
 #: What answers requests there: a function of the package `checking` of the kernels.
 _RESPONDERS = {
     VALUES: "values.responder()",
     PEAK: "measures.responder('peak')",
     BANDWIDTH: "measures.responder('bandwidth')",
+    PRODUCT: "machine.responder('product')",
+    ATTENTION: "machine.responder('attention')",
+    WRITE: "machine.responder('write')",
+    READ: "machine.responder('read')",
 }
 
 
@@ -109,14 +116,17 @@ class Processes:
         """Return the answer of one process. Raises Lost."""
         return self.start(name, lowered).send(request, self.plan.timeout)
 
-    def send_alone(self, name: str, lowered: str, request: dict[str, Any]) -> dict[str, Any]:
+    def send_alone(
+        self, name: str, lowered: str, request: dict[str, Any], timeout: float | None = None
+    ) -> dict[str, Any]:
         """Return the answer of one process while the others are paused. Raises Lost.
 
-        Idle threads of OpenMP's pools and of ours spin, and would take CPUs from it.
+        Idle threads of OpenMP's pools and of ours spin, and would take CPUs from it. timeout: the plan's by
+        default.
         """
         for service in self._services.values():
             service.pause()
-        return self.send(name, lowered, request)
+        return self.start(name, lowered).send(request, self.plan.timeout if timeout is None else timeout)
 
     def start(self, name: str, lowered: str) -> Service:
         """Return a process, which may still be loading. lowered: its ATEN_CPU_CAPABILITY, if any."""

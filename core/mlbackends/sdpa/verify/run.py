@@ -40,7 +40,7 @@ def check(wordings: Sequence[Wording], plan: Plan, progress: Progress | None = N
     """
     with started(plan) as processes:
         problems = [checked for _, checked, _ in _results(processes, wordings, progress)]
-    return Checked(schema=SCHEMA, problems=tuple(problems), **_machine())
+    return Checked(schema=SCHEMA, problems=tuple(problems), **machine())
 
 
 def bench(wordings: Sequence[Wording], plan: Plan, progress: Progress | None = None) -> Benched:
@@ -57,7 +57,7 @@ def bench(wordings: Sequence[Wording], plan: Plan, progress: Progress | None = N
         problems=tuple(problems),
         bandwidth_bytes_per_second=rate,
         bandwidth_by=by,
-        **_machine(),
+        **machine(),
     )
 
 
@@ -119,8 +119,8 @@ def local_device(name: str) -> NamedDevice:
     return msgspec.structs.replace(place, source="")
 
 
-def _machine() -> dict[str, Any]:
-    """Return the fields that the records of all runs have."""
+def machine() -> dict[str, Any]:
+    """Return the fields that the records of all runs have: tool, created, processor and threads."""
     threads = registry.load(f"{registry.KERNELS}.attention_cpu", "threads")
     return {
         "tool": f"backends {__version__}",

@@ -20,6 +20,7 @@ Examples:
   backends fleet run --slurm --fail-on any
   backends fleet run --ray
   backends fleet run --dask tcp://head:8786 --timeout 30
+  backends fleet run --hosts @compute -- bench --quick
   backends fleet run --hosts @compute --timeout 600 -- sdpa bench --shape 1,8,4096,64
 """
 
