@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from running import backends
 
+from mlbackends.fleet.frames import frames
 from mlbackends.model.fleet import Envelope
 from mlbackends_cli.report.commands.schema import SCHEMAS
 
@@ -124,6 +126,33 @@ def test_prometheus_counts_by_group_and_names_the_nodes(racks: Path, tmp_path: P
     assert {group: count for (group, code, _), count in hazards.items() if code == "known-wrong-numbers"} == {
         "r1": 4, "r2": 4, "r3": 4,
     }  # fmt: skip
+
+
+def test_a_group_that_is_divided_has_facts_without_a_majority(racks: Path) -> None:
+    text = backends(
+        "fleet", "summarize", str(racks), "--by-group", "(r)[13]n[01]", "--format", "prometheus"
+    ).stdout
+    assert samples(text, "backends_fleet_deviating_nodes")["r",] == 0
+    assert samples(text, "backends_fleet_facts_without_majority") == {("r",): 1, ("",): 0}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the stub of ssh is a shell script")
+def test_a_run_and_its_kept_reports_are_grouped(tmp_path: Path) -> None:
+    ssh = tmp_path / "ssh"
+    frame = "\n".join(frames(Envelope(report=msgspec.Raw(report()))))
+    (tmp_path / "report").write_text(f"{frame}\n")
+    ssh.write_text(f'#!/bin/sh\ncase "$*" in *b2*) exit 255 ;; *) cat {tmp_path}/report ;; esac\n')
+    ssh.chmod(0o755)
+    options = ("--by-group", "([ab])", "--format", "json")
+    kept = str(tmp_path / "kept")
+    done = backends(
+        "fleet", "run", "--hosts", "a[1-2],b[1-2]", "--keep", kept, *options,
+        environment={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+    )  # fmt: skip
+    for text in (done.stdout, backends("fleet", "summarize", kept, *options).stdout):
+        fleet = json.loads(text)
+        assert fleet["groups"] == {"a": ["a1", "a2"], "b": ["b1", "b2"]}
+        assert [(kind["title"]["group"], kind["nodes"]) for kind in fleet["kinds"]] == [("a", 2), ("b", 1)]
 
 
 def test_prometheus_without_groups_and_with_hostile_names() -> None:

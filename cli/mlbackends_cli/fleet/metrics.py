@@ -35,7 +35,9 @@ def fleet_metrics(fleet: Fleet, _page: Page) -> str:
         here = Counter(statuses.get(node, Status.OK) for node in nodes)
         numbers.update({labels(group, status=str(status)): here[status] for status in Status})
     facts: Counter[Labels] = Counter()
+    split = Counter({labels(group): 0 for group in groups})
     for kind in fleet.kinds:
+        split[labels(str(kind.title.get(GROUP) or ""))] += sum(len(part.facts) for part in kind.splits)
         for deviation in kind.deviations:
             for node in deviation.nodes:
                 facts[labels(str(kind.title.get(GROUP) or ""), node=node)] += len(deviation.differences)
@@ -54,6 +56,7 @@ def fleet_metrics(fleet: Fleet, _page: Page) -> str:
             "backends_fleet_info": {tuple((key, one_line(text)) for key, text in info.items()): 1},
             "backends_fleet_nodes": numbers,
             "backends_fleet_deviating_nodes": {labels(group): deviating[labels(group)] for group in groups},
+            "backends_fleet_facts_without_majority": split,
             "backends_fleet_node_deviations": facts,
             "backends_fleet_node_silent": silent,
             "backends_fleet_node_suspect": by_node(fleet.flagged),
