@@ -14,6 +14,7 @@ from typing import Any
 from mlbackends.base.patterns import pattern
 from mlbackends.base.quantities import one_line, whole_number, word
 from mlbackends.base.reasons import Reason
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.pci import PciDevice, pci_devices
 from mlbackends.model.records import Finding, Presence, nonempty
@@ -24,15 +25,6 @@ _NET, _RDMA = "/sys/class/net", "/sys/class/infiniband"
 _MOST = 64
 _STATES = pattern(r"(\d{1,2}): (\w{1,40})")
 _RATE = pattern(r"(\d{1,5}(?:\.\d)?) Gb/sec(?: \((\d{1,2})X)?")
-_COUNTERS = (
-    "excessive_buffer_overrun_errors", "link_downed", "link_error_recovery", "local_link_integrity_errors",
-    "port_rcv_errors", "port_rcv_remote_physical_errors", "port_xmit_discards", "symbol_error",
-    "VL15_dropped",
-)  # fmt: skip
-_HARDWARE_COUNTERS = (
-    "local_ack_timeout_err", "out_of_sequence", "packet_seq_err", "roce_adp_retrans", "rnr_nak_retry_err",
-)  # fmt: skip
-_STATISTICS = ("rx_crc_errors", "rx_errors", "rx_missed_errors", "tx_errors")
 
 
 def find(host: Host) -> Finding:
@@ -48,8 +40,14 @@ def find(host: Host) -> Finding:
     facts = {
         "interfaces": [_interface(host, name, cards) for name in names],
         "rdma_ports": [_port(host, port) for port in ports],
-        "interface_errors": [row for name in names if (row := _interface_errors(host, name))],
-        "rdma_errors": [row for port in ports if (row := _port_errors(host, port))],
+        "interface_errors": [
+            row for name in names if (row := _counted(host, f"{_NET}/{name}", name, "interface"))
+        ],
+        "rdma_errors": [
+            row
+            for port in ports
+            if (row := _counted(host, port, port.removeprefix(f"{_RDMA}/").replace("/ports/", "/"), "rdma"))
+        ],
     }
     return Finding(presence=Presence.FOUND, facts=nonempty(facts))
 
@@ -100,19 +98,9 @@ def _port(host: Host, folder: str) -> dict[str, Any]:
     return nonempty(row)
 
 
-def _port_errors(host: Host, folder: str) -> dict[str, Any]:
-    counted = _counted(host, f"{folder}/counters", _COUNTERS)
-    counted |= _counted(host, f"{folder}/hw_counters", _HARDWARE_COUNTERS)
-    return {"name": folder.removeprefix(f"{_RDMA}/").replace("/ports/", "/"), **counted} if counted else {}
-
-
-def _interface_errors(host: Host, name: str) -> dict[str, Any]:
-    counted = _counted(host, f"{_NET}/{name}/statistics", _STATISTICS)
-    counted |= _counted(host, f"{_NET}/{name}", ("carrier_down_count",))
-    return {"name": name, **counted} if counted else {}
-
-
-def _counted(host: Host, folder: str, names: tuple[str, ...]) -> dict[str, int]:
-    """Return the counters that are not 0."""
-    counts = {name: whole_number(host.read(f"{folder}/{name}", 64), lowest=1) for name in names}
-    return {name: count for name, count in counts.items() if count is not None}
+def _counted(host: Host, folder: str, name: str, kind: str) -> dict[str, Any]:
+    """Return the counters of error_counters.json that are not 0, with whose they are; {} without any."""
+    paths = table("host/system/error_counters")[kind]
+    counts = {path: whole_number(host.read(f"{folder}/{path}", 64), lowest=1) for path in paths}
+    counted = {path.rpartition("/")[2]: count for path, count in counts.items() if count is not None}
+    return {"name": one_line(name, 64), **counted} if counted else {}

@@ -1,7 +1,7 @@
 """Services: what a node of a cluster runs besides jobs, and the versions of its packages.
 
 Finds:    running services of batch systems, containers, GPUs, InfiniBand, storage and the clock; versions of
-          container runtimes, Slurm, OFED and others, as dpkg, rpm, apk or pacman has them; what containers
+          container runtimes, Slurm, OFED and others, as dpkg or rpm has them; what containers
           start with.
 Caveats:  services are those of systemd; a container does not see them. RHEL 8 and older keep packages in a
           format that is not read. Programs that no package installed have no version here.

@@ -10,6 +10,7 @@ Source:   slurm.conf(5); gres.conf(5); https://slurm.schedmd.com/configless_slur
 import posixpath
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from mlbackends.base.patterns import pattern
@@ -22,14 +23,15 @@ GROUP = "machine"
 SUMMARY = ("{configuration}", "GRES: {gres_configured}")
 
 _PLACES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
-_FILES, _LINES, _BYTES = 16, 100_000, 8 << 20
+_FILES, _LINES, _BYTES = 16, 30_000, 8 << 20
 _COMMENT = pattern(r"(?<!\\)#.*")
 _PAIR = pattern(r"""([A-Za-z]\w*)\s*=\s*("[^"]*"|\S+)""")
 _NODE_VALUES = (
     "CPUs", "Boards", "Sockets", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore", "RealMemory",
     "Feature", "Features", "MemSpecLimit", "CoreSpecCount",
 )  # fmt: skip
-_MOST_DEVICES = 256
+_MOST_DEVICES, _MOST_LINES = 256, 64
+_COMMA, _BRACKETS = pattern(r",(?![^\[\]]*\])"), pattern(r"\[([^\[\]]*)\]")
 
 
 def find(host: Host) -> Finding:
@@ -50,12 +52,13 @@ def find(host: Host) -> Finding:
             node = defaults | row
     gres_path = posixpath.join(posixpath.dirname(path), "gres.conf")
     rows = [row for row in _rows(host, gres_path) if "nodename" not in row or is_in(name, row["nodename"])]
+    with_files = [row for row in rows if "name" in row and "file" in row]
     modes = [row["autodetect"].lower() for row in rows if "autodetect" in row]
     facts = {
         "configuration": path,
         "node": {key: one_line(node[key.lower()], 200) for key in _NODE_VALUES if key.lower() in node},
         "gres_configured": _configured(node.get("gres", "")),
-        "gres_files": [_files(host, row) for row in rows if "name" in row and "file" in row],
+        "gres_files": [_files(host, row) for row in with_files[:_MOST_LINES]],
         "autodetect": one_line(modes[-1], 40) if modes else "",
     }
     return Finding(presence=Presence.FOUND, facts=nonempty(facts))
@@ -76,12 +79,12 @@ def _configured(text: str) -> list[dict[str, Any]]:
                 "count": 1 if count is None else count,
             }
             entries.append(nonempty(row))
-    return entries[:64]
+    return entries[:_MOST_LINES]
 
 
 def _files(host: Host, row: dict[str, str]) -> dict[str, Any]:
     """Return the device files of a line of gres.conf: how many, and those that do not exist."""
-    paths = [path for text in _separate(row["file"]) for path in _expanded(text)][:_MOST_DEVICES]
+    paths = list(islice(filter(None, _expanded(row["file"])), _MOST_DEVICES))
     described = {
         "name": one_line(row["name"], 64),
         "type": one_line(row.get("type", ""), 64),
@@ -109,51 +112,37 @@ def _rows(host: Host, path: str, opened: list[str] | None = None) -> Iterator[di
 
 
 def is_in(name: str, names: str) -> bool:
-    """Return whether a name is in a list such as node[01-16,20],login1 of Slurm's."""
-    return any(_matches(name, pieces) for pieces in map(_pieces, _separate(names)))
+    """Return whether a name is in a list such as node[01-16,20],login1 of Slurm's, which is not expanded."""
+    for part in _COMMA.split(names):
+        pieces = _BRACKETS.split(part)  # every second one is what brackets hold
+        form = "".join(r"(\d{1,18})" if at % 2 else re.escape(piece) for at, piece in enumerate(pieces))
+        match = re.fullmatch(form, name, re.ASCII) if part and len(pieces) < 8 else None
+        if match and all(map(_covers, pieces[1::2], match.groups())):
+            return True
+    return False
 
 
-def _separate(text: str) -> list[str]:
-    """Split a list at the commas outside brackets."""
-    return [part for part in re.split(r",(?![^\[\]]*\])", text) if part]
-
-
-def _pieces(text: str) -> list[str]:
-    """Return a name's parts: every second one is what brackets hold."""
-    return re.split(r"\[([^\[\]]*)\]", text)
-
-
-def _matches(name: str, pieces: list[str]) -> bool:
-    form = "".join("([0-9]{1,18})" if at % 2 else re.escape(piece) for at, piece in enumerate(pieces))
-    match = re.fullmatch(form, name) if len(pieces) < 12 else None
-    if not match:
-        return False
-    return all(
-        any(_covers(number, part) for part in piece.split(","))
-        for number, piece in zip(match.groups(), pieces[1::2], strict=True)
+def _covers(ranges: str, number: str) -> bool:
+    """Return whether 01-16,20 has a number, which has as many digits as the first of its range, or more."""
+    return any(
+        low <= int(number) <= high and number == str(int(number)).zfill(digits)
+        for low, high, digits in _ranges(ranges)
     )
 
 
-def _covers(number: str, part: str) -> bool:
-    first, _, last = part.partition("-")
-    last = last or first
-    if not (first.isdecimal() and last.isdecimal()):
-        return False
-    # 01-16 has two digits in each; 1-16 has none before the number.
-    is_padded = len(number) == len(first) if first[0] == "0" else number[0] != "0" or number == "0"
-    return is_padded and int(first) <= int(number) <= int(last)
-
-
-def _expanded(text: str) -> list[str]:
-    """Return the paths of /dev/nvidia[0-7], as many as are looked at."""
-    pieces = _pieces(text)
-    if len(pieces) != 3:
-        return [text] if len(pieces) == 1 else []
-    numbers: list[str] = []
-    for part in pieces[1].split(","):
+def _ranges(text: str) -> Iterator[tuple[int, int, int]]:
+    for part in text.split(","):
         first, _, last = part.partition("-")
-        low, high = whole_number(first), whole_number(last or first)
-        if low is not None and high is not None:
-            high = min(high, low + _MOST_DEVICES)
-            numbers += [str(number).zfill(len(first)) for number in range(low, high + 1)]
-    return [f"{pieces[0]}{number}{pieces[2]}" for number in numbers]
+        if first.isdecimal() and (last or first).isdecimal() and len(part) < 40:
+            yield int(first), int(last or first), len(first)
+
+
+def _expanded(text: str) -> Iterator[str]:
+    """Yield the paths of /dev/nvidia[0-7],/dev/nvidia9."""
+    for part in _COMMA.split(text):
+        before, *rest = _BRACKETS.split(part)
+        if not rest:
+            yield before
+        for low, high, digits in _ranges(rest[0]) if len(rest) == 2 else ():
+            numbers = range(low, min(high, low + _MOST_DEVICES) + 1)
+            yield from (f"{before}{str(number).zfill(digits)}{rest[1]}" for number in numbers)

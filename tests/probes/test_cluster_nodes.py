@@ -332,17 +332,9 @@ Version: 9
 """
 
 
-def test_packages_of_dpkg_apk_and_pacman(machine: Machine) -> None:
-    files: dict[str, str | bytes] = {
-        "var/lib/dpkg/status": DPKG,
-        "lib/apk/db/installed": "C:Q1\nP:containerd\nV:2.0.5-r0\n\nP:musl\nV:1\n",
-        "var/lib/pacman/local/podman-5.4.1-1/desc": "",
-    }
-    assert found(services, machine(files))["package_versions"] == {
-        "containerd": "2.0.5-r0",
-        "docker.io": "20.10.24+dfsg1-1+b3",
-        "podman": "5.4.1-1",
-    }
+def test_installed_packages_of_dpkg(machine: Machine) -> None:
+    facts = found(services, machine({"var/lib/dpkg/status": DPKG}))
+    assert facts["package_versions"] == {"docker.io": "20.10.24+dfsg1-1+b3"}
 
 
 @pytest.mark.skipif(not shutil.which("dpkg-query"), reason="needs dpkg")
@@ -452,6 +444,13 @@ def test_files_that_include_each_other_are_read_some_times(machine: Machine) -> 
     files: dict[str, str | bytes] = {"etc/slurm/slurm.conf": text, "etc/slurm/gres.conf": f"Name=gpu {text}"}
     facts = found(slurm, machine(files, uname={"nodename": "b"}))
     assert facts["configuration"] == "/etc/slurm/slurm.conf"
+
+
+def test_of_many_devices_that_are_missing_some_are_looked_for(machine: Machine) -> None:
+    lines = "Name=gpu File=/dev/x[0-99999999]\n" * 500
+    files: dict[str, str | bytes] = {"etc/slurm/slurm.conf": "", "etc/slurm/gres.conf": lines}
+    rows = found(slurm, machine(files))["gres_files"]
+    assert [row["count"] for row in rows] == [256] * 64
 
 
 @given(

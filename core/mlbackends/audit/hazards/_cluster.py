@@ -1,6 +1,7 @@
 """Hazards of nodes in clusters: mounts, network cards, InfiniBand and RoCE, and what Slurm expects."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
@@ -8,6 +9,7 @@ from mlbackends.base.quantities import whole_number
 from mlbackends.base.tables import table
 
 _Row = dict[str, Any]
+_ENDS = ("max_pcie_width", "max_pcie_slot_width")
 
 
 def _ports(report: ReportView) -> list[_Row]:
@@ -16,8 +18,21 @@ def _ports(report: ReportView) -> list[_Row]:
     return list(ports)
 
 
-def _evidence(fact: str, *rows: _Row) -> dict[str, Any]:
-    return {f"network.{fact}": list(rows)}
+def _alike(row: _Row, rows: list[_Row]) -> list[_Row]:
+    """Return the active ports of the same kind of card and link layer."""
+    kind = ("board", "card", "link_layer")
+    return [other for other in rows if other.get("state") == "ACTIVE" and _has_same(row, other, *kind)]
+
+
+def _has_same(row: _Row, other: _Row, *names: str) -> bool:
+    return all(row.get(name) == other.get(name) for name in names)
+
+
+def _seen(
+    message: str, *rows: _Row, fact: str = "rdma_ports", is_note: bool = False, hint: str = ""
+) -> Symptom:
+    evidence: dict[str, Any] = {f"network.{fact}": list(rows)}
+    return Symptom(message, hint, evidence=evidence, severity=Severity.NOTE if is_note else None)
 
 
 def _number(port: _Row) -> str:
@@ -28,53 +43,33 @@ def rdma_port_down(report: ReportView) -> Symptoms:
     """Yield one for each port that is not active; a note if no such port of another card is."""
     ports = _ports(report)
     for port in ports:
-        state, physical = port.get("state"), port.get("physical_state")
-        if state in (None, "ACTIVE"):
-            continue
+        state = port.get("state", "ACTIVE")
+        others = [other for other in _alike(port, ports) if _number(other) == _number(port)][:1]
         if state == "INIT" and port.get("link_layer") == "InfiniBand":
-            yield Symptom(
-                f"{port['name']} has a link, and no subnet manager has configured it",
-                hint="start a subnet manager (opensm) on one node or switch of the fabric",
-                evidence=_evidence("rdma_ports", port),
+            message = f"{port['name']} has a link, and no subnet manager has configured it"
+            yield _seen(
+                message, port, hint="start a subnet manager (opensm) on a node or switch of the fabric"
             )
-            continue
-        others = [
-            other
-            for other in ports
-            if other.get("state") == "ACTIVE"
-            and all(other.get(key) == port.get(key) for key in ("board", "card", "link_layer"))
-            and _number(other) == _number(port)
-        ]
-        yield Symptom(
-            f"{port['name']} is {state}"
-            + (f" ({physical})" if physical else "")
-            + (f"; {others[0]['name']}, of a card of the same kind, is ACTIVE" if others else ""),
-            evidence=_evidence("rdma_ports", port, *others[:1]),
-            severity=None if others else Severity.NOTE,
-        )
+        elif state != "ACTIVE":
+            physical = f" ({port['physical_state']})" if "physical_state" in port else ""
+            rest = f"; {others[0]['name']}, of a card of the same kind, is ACTIVE" if others else ""
+            yield _seen(f"{port['name']} is {state}{physical}{rest}", port, *others, is_note=not others)
 
 
 def rdma_port_slow(report: ReportView) -> Symptoms:
     """Yield one for each active port that is slower than one of the same board, or has a single lane."""
     active = [port for port in _ports(report) if port.get("state") == "ACTIVE" and "bits_per_second" in port]
     for port in active:
-        alike = [
-            other
-            for other in active
-            if all(other.get(key) == port.get(key) for key in ("board", "card", "link_layer"))
-        ]
-        best = max(alike, key=lambda other: int(other["bits_per_second"]))
-        if port["bits_per_second"] < best["bits_per_second"]:
-            yield Symptom(
-                f"{port['name']} runs at {port['bits_per_second'] / 1e9:g} Gbit/s, {best['name']} of the same"
-                f" kind at {best['bits_per_second'] / 1e9:g}",
-                evidence=_evidence("rdma_ports", port, best),
-            )
+        best = max(_alike(port, active), key=_speed)
+        speed = f"{port['name']} runs at {_speed(port) / 1e9:g} Gbit/s"
+        if _speed(port) < _speed(best):
+            yield _seen(f"{speed}, {best['name']} of the same kind at {_speed(best) / 1e9:g}", port, best)
         elif port.get("lanes") == 1 and port.get("link_layer") == "InfiniBand":
-            yield Symptom(
-                f"{port['name']} uses one lane, at {port['bits_per_second'] / 1e9:g} Gbit/s",
-                evidence=_evidence("rdma_ports", port),
-            )
+            yield _seen(f"{speed}, on one lane", port)
+
+
+def _speed(row: _Row) -> int:
+    return int(row.get("bits_per_second", 0))
 
 
 def rdma_port_errors(report: ReportView) -> Symptoms:
@@ -82,14 +77,13 @@ def rdma_port_errors(report: ReportView) -> Symptoms:
     _ports(report)
     limits = table("audit/hazards/rdma_thresholds")
     for row in report.fact("network.rdma_errors", []):
-        high = {
-            name: count
-            for name, count in row.items()
-            if name in limits and isinstance(count, int) and count >= limits[name]
-        }
+        high = [
+            f"{name} {row[name]:,} (threshold {least})"
+            for name, least in limits.items()
+            if isinstance(row.get(name), int) and row[name] >= least
+        ]
         if high:
-            counts = ", ".join(f"{name} {count:,} (threshold {limits[name]})" for name, count in high.items())
-            yield Symptom(f"{row['name']}: {counts}", evidence=_evidence("rdma_errors", row))
+            yield _seen(f"{row['name']}: {', '.join(high)}", row, fact="rdma_errors")
 
 
 def network_link_slow(report: ReportView) -> Symptoms:
@@ -99,25 +93,17 @@ def network_link_slow(report: ReportView) -> Symptoms:
     is_virtual = report.fact("host.virtualisation", "none") != "none"
     up = [row for row in rows if row.get("state") == "up"]
     for row in up:
+        see = partial(_seen, fact="interfaces")
         if row.get("duplex") == "half":
-            yield Symptom(f"{row['name']} is half duplex", evidence=_evidence("interfaces", row))
-        speed = row.get("bits_per_second")
-        alike = [other for other in up if "pci_id" in row and other.get("pci_id") == row["pci_id"]]
-        best = max((other.get("bits_per_second", 0) for other in alike), default=0)
-        if speed and speed < best:
-            yield Symptom(
-                f"{row['name']} runs at {speed / 1e9:g} Gbit/s, another port of the same kind at"
-                f" {best / 1e9:g}",
-                evidence=_evidence("interfaces", row),
-                severity=Severity.NOTE,  # two ports may be meant for two networks
-            )
-        lanes, ends = row.get("pcie_width"), (row.get("max_pcie_width"), row.get("max_pcie_slot_width"))
-        if lanes and not is_virtual and all(ends) and lanes < min(filter(None, ends)):
-            yield Symptom(
-                f"the PCIe link of {row['name']} has {lanes} lanes; card and slot support"
-                f" {min(filter(None, ends))}",
-                evidence=_evidence("interfaces", row),
-            )
+            yield see(f"{row['name']} is half duplex", row)
+        best = max(up, key=lambda other: _speed(other) if _has_same(row, other, "pci_id") else 0)
+        if "pci_id" in row and 0 < _speed(row) < _speed(best):
+            rates = f"{_speed(row) / 1e9:g} Gbit/s, {best['name']} of the same kind at {_speed(best) / 1e9:g}"
+            # Two ports may be meant for two networks.
+            yield see(f"{row['name']} runs at {rates}", row, best, is_note=True)
+        lanes, most = row.get("pcie_width", 0), min(row.get(name, 0) for name in _ENDS)
+        if 0 < lanes < most and not is_virtual:
+            yield see(f"the PCIe link of {row['name']} has {lanes} lanes; card and slot support {most}", row)
 
 
 def file_system_read_only(report: ReportView) -> Symptoms:
@@ -147,25 +133,18 @@ def slurm_node_differs(report: ReportView) -> Symptoms:
     yield from _gpus(report)
     for row in report.fact("slurm.gres_files", []):
         if missing := row.get("missing"):
-            yield Symptom(
-                f"gres.conf names {missing[0]}"
-                + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
-                + f" for {row['name']}, which does not exist",
-                evidence={"slurm.gres_files": [row]},
-            )
-    node = report.fact("slurm.node", {})
-    memory, cpus = whole_number(node.get("RealMemory", "")), whole_number(node.get("CPUs", ""))
-    total, online = report.fact("memory.total_bytes"), report.fact("limits.online_cpus")
-    if memory and total and memory > total >> 20:
-        yield Symptom(
-            f"slurm.conf promises {memory:,} MiB of memory; the node has {total >> 20:,}",
-            evidence={"slurm.node": node, "memory.total_bytes": total},
-        )
-    if cpus and online and cpus > online:
-        yield Symptom(
-            f"slurm.conf promises {cpus} CPUs; the node has {online}",
-            evidence={"slurm.node": node, "limits.online_cpus": online},
-        )
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            message = f"gres.conf names {missing[0]}{more} for {row['name']}, which does not exist"
+            yield Symptom(message, evidence={"slurm.gres_files": [row]})
+    node, memory = report.fact("slurm.node", {}), report.fact("memory.total_bytes")
+    for name, has, unit in (
+        ("RealMemory", memory >> 20 if memory else None, "MiB of memory"),
+        ("CPUs", report.fact("limits.online_cpus"), "CPUs"),
+    ):
+        promised = whole_number(node.get(name, ""))
+        if promised and has and promised > has:
+            message = f"slurm.conf promises {promised:,} {unit}; the node has {has:,}"
+            yield Symptom(message, evidence={"slurm.node": node})
 
 
 def _gpus(report: ReportView) -> Iterator[Symptom]:

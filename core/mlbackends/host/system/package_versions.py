@@ -1,8 +1,7 @@
-"""Versions of the packages that clusters depend on, from the databases of dpkg, rpm, apk and pacman.
+"""Versions of the packages that clusters depend on, from the databases of dpkg and rpm.
 
 Each reads a database on the disk and returns versions by name, of the packages in package_versions.json.
-Sources: deb-control(5); rpm, docs/manual/format_header.md, and lib/backend/sqlite.cc for the tables;
-Alpine's wiki, "Apk spec".
+Sources: deb-control(5); rpm, docs/manual/format_header.md, and lib/backend/sqlite.cc for the tables.
 """
 
 import os
@@ -10,19 +9,11 @@ import struct
 from contextlib import closing, suppress
 
 from mlbackends.base.mounts import NotAnswering
-from mlbackends.base.patterns import bytes_pattern
 from mlbackends.base.quantities import one_line
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 
 _LIMIT = 64 << 20
-_DATABASES = {
-    "/var/lib/dpkg/status": "dpkg_versions",
-    "/usr/lib/sysimage/rpm/rpmdb.sqlite": "rpm_versions",
-    "/var/lib/rpm/rpmdb.sqlite": "rpm_versions",
-    "/lib/apk/db/installed": "apk_versions",
-}
-_PACMAN = "/var/lib/pacman/local"
 #: RPMTAG_VERSION, RPMTAG_RELEASE.
 _VERSION, _RELEASE = 1001, 1002
 
@@ -31,38 +22,27 @@ _VERSION, _RELEASE = 1001, 1002
 def package_versions(host: Host) -> dict[str, str]:
     """Return the versions by package; {} if no database is there or readable, as RHEL 8's is not."""
     names, found = table("host/system/package_versions"), dict[str, str]()
-    for path, reader in _DATABASES.items():
+    for path, read in (
+        ("/var/lib/dpkg/status", dpkg_versions),
+        ("/usr/lib/sysimage/rpm/rpmdb.sqlite", rpm_versions),
+        ("/var/lib/rpm/rpmdb.sqlite", rpm_versions),
+    ):
         if host.is_file(path) or not host.is_live:
             with suppress(OSError, ValueError, NotAnswering):
-                found |= host.extracted(path, globals()[reader], dict[str, str])
-    for entry in host.listdir(_PACMAN):
-        name, *version = entry.rsplit("-", 2)
-        if name in names:
-            found[name] = "-".join(version)
+                found |= host.extracted(path, read, dict[str, str])
     return {name: one_line(version, 80) for name, version in sorted(found.items()) if name in names}
 
 
 def dpkg_versions(path: str) -> dict[str, str]:
     """Return those of dpkg's list of packages that are installed. Raises OSError."""
-    return _of_stanzas(path, rb"Package: ", rb"Version: ", b"\nStatus: install ok installed\n")
-
-
-def apk_versions(path: str) -> dict[str, str]:
-    """Return those of apk's list. Raises OSError."""
-    return _of_stanzas(path, b"P:", b"V:", b"")
-
-
-def _of_stanzas(path: str, name_field: bytes, version_field: bytes, needed: bytes) -> dict[str, str]:
     with open(path, "rb") as file:
-        data = b"\n\n" + file.read(_LIMIT)
-    names = b"|".join(name.replace(".", "\\.").encode() for name in table("host/system/package_versions"))
-    found = {}
-    for match in bytes_pattern(rb"\n%b(%b)\n" % (name_field, names)).finditer(data):
-        start, end = data.rfind(b"\n\n", 0, match.start() + 1), data.find(b"\n\n", match.end())
-        stanza = data[start : end if end >= 0 else len(data)] + b"\n"
-        version = stanza.partition(b"\n" + version_field)[2].partition(b"\n")[0]
-        if version and needed in stanza:
-            found[match[1].decode()] = version.decode(errors="replace")
+        stanzas = file.read(_LIMIT).split(b"\n\n")
+    names, found = {name.encode() for name in table("host/system/package_versions")}, {}
+    for stanza in stanzas:
+        name = stanza.removeprefix(b"Package: ").partition(b"\n")[0]
+        version = stanza.partition(b"\nVersion: ")[2].partition(b"\n")[0] if name in names else b""
+        if version and b"\nStatus: install ok installed\n" in stanza:
+            found[name.decode()] = version.decode(errors="replace")
     return found
 
 
