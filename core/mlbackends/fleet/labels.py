@@ -24,11 +24,15 @@ class Line(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A transport's own report on a node: that it failed, or could not be reached."""
+    """A transport's own report on a node: that it failed, or could not be reached.
+
+    is_reason: it is from the node itself, and names the reason of the exit code that another report has.
+    """
 
     node: bytes
     status: Status
     error: str
+    is_reason: bool = False
 
 
 _LABEL = bytes_pattern(
@@ -49,7 +53,7 @@ _ANSIBLE = bytes_pattern(
     re.DOTALL,
 )
 _OWN = bytes_pattern(
-    rb"(?:clush|pdsh@[\w.-]+|srun: error|parallel-ssh|mpirun): "
+    rb"(?:clush|pdsh@[\w.-]+|srun: error|parallel-ssh|mpirun|backends-push): "
     rb"(?P<nodes>[\w.-]+(?:\[[\d,-]+\][\w.-]*)?(?:,[\w.-]+(?:\[[\d,-]+\][\w.-]*)?)*)"
     rb"(?: \(\d+\))?: (?P<what>.*)"
 )
@@ -115,7 +119,8 @@ def failures_in(line: bytes) -> list[Failure]:
         names = expanded(match["nodes"].decode())
     except BadInput:
         return []
-    return [Failure(name.encode(), status_of(error), error) for name in names]
+    is_reason = line.startswith(b"backends-push")
+    return [Failure(name.encode(), status_of(error), error, is_reason) for name in names]
 
 
 def explained(error: str) -> str:

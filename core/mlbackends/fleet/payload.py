@@ -5,6 +5,7 @@ only the program itself. Both import the standard library alone.
 """
 
 import os
+import sys
 import tempfile
 from collections.abc import Sequence
 
@@ -26,15 +27,24 @@ def node_name() -> str:
     return os.uname().nodename if hasattr(os, "uname") else platform.node()
 
 
-def run(command: Sequence[str], seconds: float) -> tuple[str, str, str, str]:
+def run(command: Sequence[str], seconds: float, given: bytes = b"") -> tuple[str, str, str, str]:
     """Run a command of this node.
 
     Returns the node's name, "ok", "timeout" or "error", the reason where the command did not end with 0, and
     its output. Does not wait for a process that hangs in a driver and cannot be killed.
+
+    given: what the command gets on its standard input; it then also finds this Python, after those on PATH.
     """
     node = node_name()
-    with tempfile.TemporaryFile() as errors:
-        outcome = outcome_of(command, seconds, os.environ, errors.fileno(), inherits=True)
+    environment = dict(os.environ)
+    if given:
+        environment["PATH"] = f"{os.environ.get('PATH', os.defpath)}:{os.path.dirname(sys.executable)}"
+    with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as file:
+        file.write(given)
+        file.seek(0)
+        outcome = outcome_of(
+            command, seconds, environment, errors.fileno(), inherits=True, given=file.fileno()
+        )
         errors.seek(max(0, errors.seek(0, os.SEEK_END) - _LAST_BYTES))
         lines = errors.read(_LAST_BYTES).decode(errors="replace").split("\n")
     if outcome.timed_out:

@@ -169,7 +169,9 @@ class Reader:
                 return self._text(labelled) if labelled.text else []
             if failures := labels.failures_in(line):
                 for failure in failures:
-                    self._stream(Line(failure.node, True, b"")).failure = failure
+                    stream = self._stream(Line(failure.node, True, b""))
+                    if stream.failure is None or not stream.failure.is_reason:
+                        stream.failure = failure
                 return []
         labelled = labels.split(line)
         if 0 <= mark < len(line) - len(labelled.text):  # the label is text in front of a frame

@@ -54,11 +54,12 @@ def outcome_of(
     *,
     inherits: bool = False,
     running: "set[subprocess.Popen[bytes]] | None" = None,
+    given: int = subprocess.DEVNULL,
 ) -> Outcome:
     """Run a command to its end or for `timeout` seconds, whichever comes first.
 
     errors: the file descriptor of its standard error. inherits: as in `start_group`. running: has its process
-    while it runs.
+    while it runs. given: the file descriptor of its standard input.
     """
     running = set() if running is None else running
     try:
@@ -66,7 +67,7 @@ def outcome_of(
             command,
             environment,
             inherits=inherits,
-            stdin=subprocess.DEVNULL,
+            stdin=given,
             stdout=subprocess.PIPE,
             stderr=errors,
         )

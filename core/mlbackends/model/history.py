@@ -11,7 +11,10 @@ SCHEMA = "backends.fleet-history/1"
 
 
 class Asked(Struct, frozen=True):
-    """What a run asks of its nodes. words: the command; program: the path of backends on the nodes."""
+    """What a run asks of its nodes. words: the command; program: the path of backends on the nodes.
+
+    push: the file of a bundle, "" for one of what is installed here; None if none was pushed.
+    """
 
     engine: str
     where: str
@@ -20,6 +23,7 @@ class Asked(Struct, frozen=True):
     program: str
     timeout: float
     fanout: int
+    push: str | None = None
 
     @property
     def command(self) -> str:

@@ -39,6 +39,8 @@ from mlbackends.host.command import kill_group, start_group
 from mlbackends.model.fleet import Envelope, Status
 
 Take = Callable[[Envelope], None]
+#: The further time for a bundle to arrive on a node, and to be unpacked.
+PUSH_SECONDS = 50.0
 #: The time that starting and watching the command on a node may take in addition to the command.
 GRACE_SECONDS = 10.0
 _ENDING_SECONDS = 5.0
@@ -57,7 +59,8 @@ class Job(Struct, frozen=True):
     """A command to run on each node. command: it prints frames, and ends by itself at the limit.
 
     seconds: the limit of the command. where: the engine's address, "" for the default. nodes: the names of
-    the nodes, () for all of the engine's. fanout: the number of simultaneous connections.
+    the nodes, () for all of the engine's. fanout: the number of simultaneous connections. given: what each
+    command gets on its standard input, a bundle. given_file: the path of the bundle here, "" for none.
     """
 
     command: tuple[str, ...]
@@ -65,11 +68,13 @@ class Job(Struct, frozen=True):
     where: str = ""
     nodes: tuple[str, ...] = ()
     fanout: int = 64
+    given: bytes = b""
+    given_file: str = ""
 
     @property
     def node_seconds(self) -> float:
         """The limit of all that runs on a node."""
-        return self.seconds + GRACE_SECONDS
+        return self.seconds + GRACE_SECONDS + (PUSH_SECONDS if self.given else 0.0)
 
 
 def record_of(command: Sequence[str], seconds: float) -> Envelope:
@@ -128,21 +133,24 @@ def run_launcher(
     take: Take,
     nodes: Sequence[str],
     environment: Mapping[str, str] | None = None,
+    given: bytes = b"",
 ) -> None:
     """Run srun or mpirun, which starts the job's command on every node and prints the output of all.
 
     Its output is read for frames, and its errors for failures of nodes. At the end of the job's time it is
-    stopped, and `nodes` from which nothing came have timed out. Raises BadInput where it cannot be started,
-    and MlBackendsError where no node reported.
+    stopped, and `nodes` from which nothing came have timed out. given: its standard input. Raises BadInput
+    where it cannot be started, and MlBackendsError where no node reported.
     """
     command = [*launcher, *limited(job)]
-    with tempfile.TemporaryFile() as errors:
+    with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as file:
+        file.write(given)
+        file.seek(0)
         try:
             process = start_group(
                 command,
                 {**os.environ, **(environment or {})},
                 inherits=True,
-                stdin=subprocess.DEVNULL,
+                stdin=file,
                 stdout=subprocess.PIPE,
                 stderr=errors,
             )

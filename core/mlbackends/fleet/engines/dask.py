@@ -31,9 +31,11 @@ def run(job: Job, take: Take) -> None:
         for address, worker in client.scheduler_info(n_workers=-1)["workers"].items():
             if not job.nodes or worker["host"] in job.nodes:
                 hosts.setdefault(worker["host"], address)
+        addresses = [*hosts.values()]
+        given = client.scatter(job.given, workers=addresses, broadcast=True) if job.given else b""
         tasks: dict[Any, str] = {
             client.submit(
-                payload.run, job.command, job.node_seconds,
+                payload.run, job.command, job.node_seconds, given,
                 workers=[address], allow_other_workers=False, pure=False, retries=0, priority=1000,
             ): host
             for host, address in hosts.items()

@@ -1,5 +1,6 @@
 """ssh, by ClusterShell: its connections at once, tree of gateways, time limits and sets of nodes."""
 
+import logging
 import shlex
 import time
 from typing import Any
@@ -7,12 +8,14 @@ from typing import Any
 from mlbackends.base.errors import BadInput
 from mlbackends.fleet.engines import Job, Take, envelopes_of, limited
 from mlbackends.fleet.frames import REPORT_LIMIT
-from mlbackends.fleet.labels import explained
+from mlbackends.fleet.labels import explained, failures_in
 from mlbackends.model.fleet import Envelope, Status
 
 _CONNECT_SECONDS = 10
 #: A connection is closed so long before the node's own limit, which ends what the connection leaves there.
 _CLOSING_SECONDS = 5.0
+#: The most bytes of a bundle that wait for the connection to a node.
+_PIECE = 1 << 18
 #: What the exit codes of coreutils' timeout and of ssh mean.
 _STATUSES = {255: Status.UNREACHABLE, **dict.fromkeys((None, 124, 137), Status.TIMEOUT)}
 
@@ -39,11 +42,39 @@ def run(job: Job, take: Take) -> None:
             self.sizes: dict[str, int] = {}
             self.last: dict[str, str] = {}
             self.begun: dict[str, float] = {}
+            #: By node, the bytes of the bundle that were handed over, and those that have arrived.
+            self.given: dict[str, int] = {}
+            self.arrived: dict[str, int] = {}
+            self.waiting: list[tuple[Any, str]] = []
 
         def ev_pickup(self, worker: Any, node: str) -> None:
             """Keep when the command of a node began."""
-            del worker
             self.begun[node] = time.monotonic()
+            self.wants(worker, node)
+
+        def ev_written(self, worker: Any, node: str, sname: str, size: int) -> None:
+            """Hand over more of the bundle where what was handed over has arrived."""
+            del sname
+            self.arrived[node] = self.arrived.get(node, 0) + size
+            if self.arrived[node] >= self.given.get(node, 0):
+                self.wants(worker, node)
+
+        def wants(self, worker: Any, node: str) -> None:
+            """Hand over the next piece soon: in these calls ClusterShell expects no write that fails."""
+            if not together:
+                self.waiting.append((worker, node))
+                if len(self.waiting) == 1:
+                    task.timer(0.0, handler=self)
+
+        def ev_timer(self, timer: Any) -> None:
+            """Hand over the next piece to the nodes that want one; all that waits is copied at each write."""
+            del timer
+            waiting, self.waiting = self.waiting, []
+            for worker, node in waiting:
+                at = self.given.get(node, 0)
+                if piece := job.given[at : at + _PIECE]:
+                    self.given[node] = at + len(piece)
+                    worker.write(piece)
 
         def ev_read(self, worker: Any, node: str, sname: str, msg: bytes) -> None:
             """Keep a line of output, and of errors the last."""
@@ -69,6 +100,7 @@ def run(job: Job, take: Take) -> None:
         def done(self, node: str, code: int | None) -> None:
             """Make envelopes of all that a node printed; code: None where it was stopped."""
             text = self.last.pop(node, "")
+            text = next((failure.error for failure in failures_in(text.encode())), text)
             ending = "it was stopped" if code is None else f"exit code {code}"
             error = explained(f"{ending}: {text}".removesuffix(": "))
             status = _STATUSES.get(code, Status.ERROR)
@@ -80,17 +112,27 @@ def run(job: Job, take: Take) -> None:
             for envelope in envelopes_of(b"\n".join(self.lines.pop(node, [])), node, failure):
                 take(envelope)
 
+    logging.getLogger("ClusterShell").setLevel(
+        logging.ERROR
+    )  # not of a node that ends before it has read all
     task = task_self()
     task.set_info("fanout", job.fanout)
     task.set_info("connect_timeout", _CONNECT_SECONDS)
+    is_tree = task._default_tree_is_enabled()  # noqa: SLF001  nothing public says it
+    # A worker writes to all of its nodes. Gateways get one copy each; without them, each node its pieces.
+    together = is_tree or not job.given
+    handler = Handler()
     try:
-        task.shell(
-            shlex.join(limited(job)),
-            nodes=",".join(job.nodes),
-            handler=Handler(),
-            timeout=job.node_seconds - _CLOSING_SECONDS,
-            stderr=True,
-        )
+        for nodes in [",".join(job.nodes)] if together else job.nodes:
+            worker = task.shell(
+                shlex.join(limited(job)),
+                nodes=nodes,
+                handler=handler,
+                timeout=job.node_seconds - _CLOSING_SECONDS,
+                stderr=True,
+            )
+            if together and job.given:
+                worker.write(job.given)
         task.resume()
     except (WorkerError, OSError) as error:
         raise BadInput(f"ClusterShell could not start: {error}") from None

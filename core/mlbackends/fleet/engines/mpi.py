@@ -16,15 +16,19 @@ _OPEN_MPI = {
     "OMPI_MCA_orte_abort_on_non_zero_status": "0",
     "PRTE_MCA_prte_abort_on_non_zero_status": "0",
 }
+_NODE = "${SLURMD_NODENAME:-${NODE_NAME:-$(uname -n)}}"
 #: Runs a command on a node and reports a failure, which mpirun itself describes for one rank or for none.
-_REPORTING = (
-    '"$@" || { code=$?; echo "mpirun: ${SLURMD_NODENAME:-${NODE_NAME:-$(uname -n)}}: exit code $code" >&2; }'
-)
+_REPORTING = f'"$@" || {{ code=$?; echo "mpirun: {_NODE}: exit code $code" >&2; }}'
+#: Standard input for the command, which mpirun itself gives to one rank.
+_GIVING = f'[ -r "$0" ] || {{ echo "mpirun: {_NODE}: $0 cannot be read here" >&2; exit; }}; exec <"$0"; '
 _VERSION_SECONDS = 20.0
 
 
 def run(job: Job, take: Take) -> None:
     """Run one rank on each node that mpirun knows, or on those that are named."""
+    if job.given and not job.given_file:
+        hint = "backends fleet bundle --output /shared/backends.pyz, and --push /shared/backends.pyz"
+        raise BadInput("--mpi needs --push FILE in a folder that the nodes share", hint)
     launcher = job.where or shutil.which("mpirun") or shutil.which("mpiexec")
     if launcher is None:
         raise BadInput("neither mpirun nor mpiexec is on PATH", "load the module of your MPI")
@@ -39,7 +43,8 @@ def run(job: Job, take: Take) -> None:
         else:
             options = [*lasting, "-ppn", "1"]
             options += ["-hosts", hosts, "-n", str(len(nodes))] if hosts else []
-        run_launcher([launcher, *options, "sh", "-c", _REPORTING, "sh"], job, take, nodes, _OPEN_MPI)
+        node = [_GIVING + _REPORTING, job.given_file] if job.given else [_REPORTING, "sh"]
+        run_launcher([launcher, *options, "sh", "-c", *node], job, take, nodes, _OPEN_MPI)
 
     def attempt(nodes: Sequence[str]) -> None:
         """Run on nodes; again without those that refused, or on each half: one keeps all from starting."""

@@ -21,6 +21,7 @@ def run(job: Job, take: Take) -> None:
         for module in (payload, command):
             ray.cloudpickle.register_pickle_by_value(module)
         task = ray.remote(num_cpus=0, max_retries=0)(payload.run)
+        given = ray.put(job.given)
         pending: dict[Any, str] = {}
         for node in ray.nodes():
             name = node["NodeManagerHostname"]
@@ -31,7 +32,7 @@ def run(job: Job, take: Take) -> None:
                 take(Envelope(node=name, status=Status.UNREACHABLE, error=lost))
                 continue
             here = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            reference = task.options(scheduling_strategy=here).remote(job.command, job.node_seconds)
+            reference = task.options(scheduling_strategy=here).remote(job.command, job.node_seconds, given)
             pending[reference] = name
         taken: set[str] = set()
         end = time.monotonic() + job.node_seconds + GRACE_SECONDS

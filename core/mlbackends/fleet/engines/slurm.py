@@ -39,7 +39,7 @@ def run(job: Job, take: Take) -> None:
     for node, error in lost.items():
         take(Envelope(node=node, status=Status.UNREACHABLE, error=error))
     if left := [node for node in nodes if node not in lost]:
-        run_launcher(_srun(left), job, take, left)
+        run_launcher(_srun(left), job, take, left, given=job.given)  # srun gives it to all tasks
 
 
 def _srun(nodes: Sequence[str]) -> list[str]:

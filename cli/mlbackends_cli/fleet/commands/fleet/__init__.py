@@ -73,12 +73,7 @@ def as_json(words: Sequence[str], program: click.Command) -> tuple[str, ...]:
     Raises UnknownName for an unknown command, and BadInput for a command that cannot print JSON.
     """
     words = tuple(words) or ("info",)
-    found: click.Command | None = program
-    at = 0
-    with click.Context(program, info_name="backends", color=False) as context:
-        while isinstance(found, FolderGroup) and at < len(words):
-            _, found, _ = found.resolve_command(context, list(words[at:]))[0:3]
-            at += 1
+    at, found = _name_in(words, program)
     name = " ".join(words[:at])
     options = words[at:][: words[at:].index("--")] if "--" in words[at:] else words[at:]
     if any(option.partition("=")[0] == "--format" for option in options):
@@ -93,6 +88,28 @@ def as_json(words: Sequence[str], program: click.Command) -> tuple[str, ...]:
         hint = "info, doctor, audit, sdpa check, sdpa bench and others do"
         raise BadInput(f"`backends {name}` has no --format json, which a node must print", hint)
     return (*words[:at], "--format", "json", *words[at:])
+
+
+def of_python(words: Sequence[str], program: click.Command, python: str) -> tuple[str, ...]:
+    """Return a command with --python, if it has this option and its words do not choose what is inspected."""
+    words = tuple(words) or ("info",)
+    at, found = _name_in(words, program)
+    typed = {word.partition("=")[0] for word in words[at:]}
+    if found is None or typed & {"--python", "--pid", "--root"}:
+        return words
+    has = any(option.name == "python" for option in found.params)
+    return (*words[:at], *(("--python", python) if has else ()), *words[at:])
+
+
+def _name_in(words: Sequence[str], program: click.Command) -> tuple[int, click.Command | None]:
+    """Return the number of words that name a command, and the command. Raises UnknownName."""
+    found: click.Command | None = program
+    at = 0
+    with click.Context(program, info_name="backends", color=False) as context:
+        while isinstance(found, FolderGroup) and at < len(words):
+            _, found, _ = found.resolve_command(context, list(words[at:]))[0:3]
+            at += 1
+    return at, found
 
 
 #: The options that name a cluster with workers.

@@ -9,6 +9,11 @@ are compared as backends fleet summarize does. On each node it runs in a process
 --timeout, so that a node that hangs or crashes does not affect the others. The nodes need backends at the
 path that it has here, or at --program.
 
+With --push the nodes need only Python: each gets a bundle on standard input, checks its SHA-256, runs it
+from a private temporary folder, and removes the folder. `backends fleet bundle` writes such a FILE; without
+one, the bundle has what is installed here, for nodes with this version of Python and this kind of processor.
+info and other commands with --python then inspect the Python of the node, and --program names it.
+
 --keep DIR stores each raw report in a folder as it arrives, with its time and exit code. If the run is
 interrupted, what came is summarised and stays there; --resume DIR asks the nodes that have no report in the
 last run of the folder. `backends fleet summarize DIR`, doctor, audit, facts, diff and history read it.
@@ -17,6 +22,7 @@ Examples:
   backends fleet run --hosts 'node[001-064]'
   backends fleet run --hosts @compute --keep reports/
   backends fleet run --resume reports/
+  backends fleet run --hosts @compute --push
   backends fleet run --slurm --fail-on any
   backends fleet run --ray
   backends fleet run --dask tcp://head:8786 --timeout 30
@@ -38,10 +44,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlbackends.base.errors import BadInput, MlBackendsError, counted
+from mlbackends.fleet import bundle
 from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.engines import Job, Take
 from mlbackends.fleet.nodesets import expanded, folded
 from mlbackends.fleet.sources import opened_kept
+from mlbackends.fleet.unpacker import PYTHON
 from mlbackends.model.fleet import Envelope
 from mlbackends.model.history import Asked
 from mlbackends_cli import exits
@@ -51,6 +59,7 @@ from mlbackends_cli.fleet.commands.fleet import (
     as_json,
     loaded,
     named,
+    of_python,
     root_command,
 )
 from mlbackends_cli.fleet.sources import EXPECT, HELP, SUMMARY, Summary, expected_nodes
@@ -65,7 +74,7 @@ if TYPE_CHECKING:
 #: From this number of late nodes on, progress names them.
 _MOST_LATE = 8
 #: The options that --resume takes from the run, unless they are typed again.
-_TYPED = ("hosts", "program", "timeout", "fanout")
+_TYPED = ("hosts", "program", "timeout", "fanout", "push")
 
 
 @documented(context_settings={"allow_interspersed_args": False})
@@ -75,7 +84,8 @@ _TYPED = ("hosts", "program", "timeout", "fanout")
 @CLUSTER
 @timeout_option(60.0, "Time limit of the command on a node before it is killed.", most=86400)
 @option("--fanout N", HELP["fanout"], usual=64, kind=click.IntRange(min=1, max=65536))
-@option("--program PATH", "Path of backends on the nodes.  [default: the path of this one]", usual="")
+@option("--program PATH", HELP["program"], usual="")
+@option("--push [FILE]", HELP["push"], is_flag=False, flag_value="", kind=TypedPath())
 @option("--keep DIR", HELP["keep"], usual="", kind=TypedPath())
 @option("--resume DIR", HELP["resume"], usual="", kind=TypedPath())
 @EXPECT
@@ -91,6 +101,7 @@ def command(
     timeout: float,
     fanout: int,
     program: str,
+    push: str | None,
     keep: str,
     resume: str,
     expect: str,
@@ -102,7 +113,7 @@ def command(
     flags = {"slurm": "" if slurm else None, "mpi": "" if mpi else None}
     found = named(engine, **flags, ray=ray, dask=dask)
     name, where = found[0] if found else ("hosts" if hosts and not resume else "", "")
-    asked = Asked(name, where, command_line, hosts, program, timeout, fanout)
+    asked = Asked(name, where, command_line, hosts, program, timeout, fanout, push)
     with ExitStack() as stack:
         folder, earlier = None, None
         if keep or resume:
@@ -145,15 +156,23 @@ def _again(asked: Asked, stored: Asked, *, is_typed: bool) -> Asked:
 
 
 def _job_of(asked: Asked) -> Job:
-    envelope = ("fleet", "envelope", "--timeout", f"{asked.timeout:g}", "--", *asked.words)
-    beside = os.path.join(os.path.dirname(sys.executable), "backends")
-    itself = beside if os.path.isfile(beside) else shutil.which("backends") or "backends"
+    envelope = ("fleet", "envelope", "--timeout", f"{asked.timeout:g}", "--")
+    if asked.push is not None:
+        given = bundle.opened(asked.push) if asked.push else bundle.installed()
+        words = of_python(asked.words, root_command(), PYTHON)
+        command = bundle.pushing(given, (*envelope, *words), asked.program)
+    else:
+        beside = os.path.join(os.path.dirname(sys.executable), "backends")
+        itself = beside if os.path.isfile(beside) else shutil.which("backends") or "backends"
+        given, command = b"", (asked.program or itself, *envelope, *asked.words)
     return Job(
-        command=(asked.program or itself, *envelope),
+        command=command,
         seconds=asked.timeout,
         where=asked.where,
         nodes=expanded(asked.hosts),
         fanout=asked.fanout,
+        given=given,
+        given_file=os.path.abspath(asked.push) if asked.push else "",
     )
 
 
