@@ -94,19 +94,19 @@ def disk(action: str, folder: str) -> Measure:
         file = Disk(folder)
     except OSError as error:
         raise serving.Refused(f"no file could be written there: {error.strerror or error}") from None
-    how = "O_DIRECT" if file.is_direct else "fsync after each block" if action == "write" else "after fadvise"
+    how = "" if file.is_direct else ", through the page cache"
     run = file.read if action == "read" else file.write
-    return Measure(run, f"sequential {action} in blocks of 1 MiB, {how}", bytes=file.size)
+    return Measure(run, f"sequential {action} in blocks of 1 MiB{how}", bytes=file.size)
 
 
 def responder(name: str) -> serving.Responder:
-    """Return what answers requests for "product" or "attention", or for "write" or "read" in a "folder"."""
+    """Return what answers requests: "product", "attention", or "disk-write" and "disk-read" in a "folder"."""
 
     def prepare(request: dict[str, Any]) -> Measure:
         try:
             if name == "product":
                 return product(PRODUCT_SIZE)
-            return attention() if name == "attention" else disk(name, request["folder"])
+            return attention() if name == "attention" else disk(name.removeprefix("disk-"), request["folder"])
         except MlBackendsError as error:  # numpy is missing
             raise serving.Refused(str(error)) from None
 

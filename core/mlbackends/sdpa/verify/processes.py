@@ -25,18 +25,13 @@ _PREFIX, _LOCK = "backends-sdpa-", "lock"
 #: The processes without a backend: inputs and exact result, and the machine's speeds.
 VALUES, PEAK, BANDWIDTH = "the values", "the peak", "the bandwidth"
 
-#: Those of `backends bench`.
-PRODUCT, ATTENTION, WRITE, READ = "the product", "attention", "writing", "reading"
-
 #: What answers requests there: a function of the package `checking` of the kernels.
 _RESPONDERS = {
     VALUES: "values.responder()",
     PEAK: "measures.responder('peak')",
     BANDWIDTH: "measures.responder('bandwidth')",
-    PRODUCT: "machine.responder('product')",
-    ATTENTION: "machine.responder('attention')",
-    WRITE: "machine.responder('write')",
-    READ: "machine.responder('read')",
+    # Those of `backends bench`.
+    **{name: f"machine.responder({name!r})" for name in ("product", "attention", "disk-write", "disk-read")},
 }
 
 
