@@ -442,7 +442,9 @@ class _Packages:
         """
         host, faults, works = self.host, list[Fault](), False
         compiled = _compiled(host, dist)
-        names = (module_name(host, dist, path) for path in (*sources(host, dist), *compiled))
+        # A library with the name of a module counts where a module imports it, not by itself.
+        roots = (*sources(host, dist), *compiled.difference(_others(host, dist)))
+        names = (module_name(host, dist, path) for path in roots)
         for module in dict.fromkeys(names):
             is_public = module and "._" not in f".{module}" and not _IN_TESTS.search(f".{module}.")
             steps = imports_of(host, module) if is_public else ()

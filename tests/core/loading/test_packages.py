@@ -94,6 +94,14 @@ def test_what_a_function_of_the_package_opens_needs_not_be_a_module(site: Site) 
     assert site.answer("pack").verdict is Verdict.FAILS
 
 
+def test_a_library_with_the_name_of_a_module_that_none_imports_is_no_fault(site: Site) -> None:
+    tool = "import ctypes, pathlib\nctypes.CDLL(str(pathlib.Path(__file__).parent / ('co' + 'de.so')))"
+    installed(site, {"pack/__init__.py": "", "pack/tool.py": tool, "pack/code.so": ""})
+    assert python_says(site, "pack.tool") == ""
+    answer = site.answer("pack")
+    assert (answer.verdict, answer.faults, answer.parts) == (Verdict.LOADS, (), ())
+
+
 def test_a_package_without_its_init_is_empty_and_one_without_an_empty_init_is_whole(site: Site) -> None:
     installed(site, {"pack/__init__.py": "f = 1", "pack/_C.so": "_C"})
     (site.folder / "pack/__init__.py").unlink()
