@@ -39,6 +39,23 @@ def test_explain_prints_what_an_engine_would_choose(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("engine", "words"),
+    [
+        ("torch", "by scaled_dot_product_attention: it would choose FLASH_ATTENTION"),
+        ("transformer-engine", "its choice is not known: FusedAttention: from 2.20 on, cuDNN itself"),
+    ],
+)
+def test_a_long_choice_stays_within_the_terminal(tmp_path: Path, engine: str, words: str) -> None:
+    (tmp_path / "config.json").write_bytes(msgspec.json.encode(CONFIG))
+
+    page = backends("sdpa", "explain", "--engine", engine, "--model", str(tmp_path), "--device", "l4").stdout
+
+    assert words in " ".join(page.split())
+    assert max(map(len, page.splitlines()[1:])) <= 80
+    assert "9.0 to 9.0" not in page
+
+
+@pytest.mark.parametrize(
     ("words", "text"),
     [
         (("--engine", "vllm"), "--engine needs --model FILE"),

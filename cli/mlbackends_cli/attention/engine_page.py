@@ -24,8 +24,13 @@ def printed(explanation: EngineExplanation, page: Page) -> str:
         f"on {explanation.device}: {explanation.device_title}",
     ]
     for layers in explanation.layers:
-        facts = f"  {_facts(layers)}"
-        found += ["", f"  {_title(layers)} {page.styled(_choice(layers), 'bold')}", page.styled(facts, "dim")]
+        title, choice = _title(layers), _choice(layers)
+        if len(title) + len(choice) + 3 <= narrow.width:
+            found += ["", f"  {title} {page.styled(choice, 'bold')}"]
+        else:
+            found += ["", *(f"  {line}" for line in wrapped(title, narrow.width - 2))]
+            found += (page.styled(f"    {line}", "bold") for line in wrapped(choice, narrow.width - 4))
+        found += (page.styled(f"  {line}", "dim") for line in wrapped(_facts(layers), narrow.width - 2))
         rows = [[Cell(*_MARKS[can]), Cell(name), Cell(why)] for name, can, why in _verdicts(layers)]
         found += lines(rows, narrow, indent=4)
         if layers.call:

@@ -73,6 +73,9 @@ def canonical(name: str) -> str:
             return candidate
     if product := product_of(text):
         return product.slug
+    target = f"{number[1]}.{number[2]}" if number else short
+    if len(slugs := [row.slug for row in products() if row.target == target]) == 1:
+        return slugs[0]  # gfx1250, of which one product is known
     if row := device_of_product(text):
         return row.name
     if 0 < len(like := products_like(text)) <= _MOST_LIKE:

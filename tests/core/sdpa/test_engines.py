@@ -260,6 +260,8 @@ def test_a_reason_states_what_was_seen_and_what_is_needed(asked: Any) -> None:
             "quantized KV cache",
         ),
         ([], "h100", {}, "not the config.json of a model"),
+        ({"text_config": LLAMA}, "h100", {}, "in its text_config, and which attention vLLM chooses"),
+        ({"_class_name": "FluxTransformer2DModel"}, "h100", {}, "of a model of diffusers"),
         (b"{", "h100", {}, "not the config.json of a model"),
         (LLAMA, "mi300x", {}, "rules of vLLM are for others"),
         (LLAMA, "cpu", {}, "rules of vLLM are for others"),

@@ -83,6 +83,14 @@ def test_what_people_and_drivers_call_a_device_is_understood(typed: str, name: s
     assert meant is None or found.kind == "mps" or found.capability == meant.device.capability
 
 
+@pytest.mark.parametrize(
+    ("typed", "slug"),
+    [("gfx1250", "mi455x-gfx1250"), ("sm107", "rubin-r100-vr200"), ("10.7", "rubin-r100-vr200")],
+)
+def test_what_code_is_compiled_for_names_its_only_product(typed: str, slug: str) -> None:
+    assert canonical(typed) == slug
+
+
 def test_this_machine_s_cuda_devices_have_numbers() -> None:
     assert (canonical("cuda:0"), canonical("cuda:1")) == ("cuda", "cuda:1")
 

@@ -235,9 +235,8 @@ def reasons(
         elif only and row.get(fact) and not facts[fact]:
             found.append(Reason(fact, only))
     if "capability" in row and not _is(row["capability"], facts["capability"]):
-        span = " to ".join(
-            f"{row['capability'][end] / 10}" for end in ("min", "max") if end in row["capability"]
-        )
+        ends = (row["capability"][end] for end in ("min", "max") if end in row["capability"])
+        span = " to ".join(dict.fromkeys(f"{end / 10}" for end in ends))
         at_least = "" if "max" in row["capability"] else " or newer"
         seen = facts["capability"] / 10
         found.append(Reason("wrong-capability", f"compute capability {seen}; needs {span}{at_least}"))
@@ -319,6 +318,15 @@ def _config(
         raw |= {"dtype": given["dtype"]} if given.get("dtype") else {}
         if isinstance(raw.get("architectures"), str):
             raw["architectures"] = [raw["architectures"]]
+        inner = next((key for key in ("text_config", "llm_config") if isinstance(raw.get(key), dict)), "")
+        if inner and "num_attention_heads" not in raw:
+            raise BadInput(
+                f"the language model of this config.json is in its {inner}, and which attention "
+                f"{rules['name']} chooses for a model of several parts is not recorded",
+                f"write {inner} to a file, and add dtype and the language model's architectures",
+            )
+        if "_class_name" in raw and "architectures" not in raw:
+            raise BadInput("this is the config.json of a model of diffusers", "ask with --engine diffusers")
     try:
         config = msgspec.convert(raw, _Config)
     except msgspec.ValidationError as error:
