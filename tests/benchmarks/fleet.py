@@ -236,9 +236,9 @@ def kept(count: int, kib: float, runs: int) -> None:
                     for envelope in envelopes:
                         node = collection.add(envelope)
                         if keeper is not None:
-                            keeper.add(node, envelope, collection)
+                            keeper.add(node, envelope, collection, is_new=True)
                     if keeper is not None:
-                        keeper.finish(is_whole=True)
+                        keeper.finish(collection)
                 cpu[keeps] += time.process_time() - start
         size = sum(file.stat().st_size for file in Path(folder).iterdir())
         added = 1e6 * (cpu[True] - cpu[False]) / count / runs

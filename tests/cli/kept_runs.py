@@ -43,10 +43,11 @@ def keep(
     with opened(str(folder), writes=True, creates=True) as kept:
         kept.db.execute("PRAGMA synchronous = OFF")  # or a disk is waited for
         for answers in runs:
-            collection = Collection()
+            names = tuple(answers) if expected is None else expected
+            collection = Collection(names)
             asked = Asked("hosts", "", words, "", "", 60.0, 64)
             number = len(kept.runs()) + 1
-            keeper = Keeper(kept, asked, tuple(answers) if expected is None else expected)
+            keeper = Keeper(kept, asked, names)
             for node, answer in answers.items():
                 if answer is None:
                     continue
@@ -56,8 +57,9 @@ def keep(
                 else:
                     envelope = Envelope(node=node, report=answer, exit_code=0)
                 collection.add(envelope)
-                keeper.add(node, envelope, None if is_failed else collection)
-            keeper.finish(is_whole=is_whole)
+                keeper.add(node, envelope, collection, is_new=not is_failed)
+            if is_whole:
+                keeper.finish(collection)
             started = FIRST + DAY * (number - 1)
             ended = started + 60.0 if is_whole else None
             assert not keeper.failure

@@ -9,7 +9,6 @@ from mlbackends.model.history import (
     FactHistory,
     Flap,
     History,
-    NodeHistory,
     RollOut,
     RunSummary,
     SilentSince,
@@ -115,30 +114,20 @@ class _Text:
             rows.append((self._times[state.run], texts))
         return f"{one_line(fact.name)}: {mixed}", self.limited(rows[::-1], "earlier state")
 
-    def node(self, node: NodeHistory) -> tuple[str, list[_Row]]:
-        """Return nodes and what was new on them, by run."""
-        rows = []
-        for event in node.events:
-            status = ": ".join(filter(None, (event.status, one_line(event.error))))
-            rows.append((self._times[event.run], [*filter(None, [status]), *self.steps(event.steps)]))
-        return f"{counted(len(node.nodes), 'node')}: {self.nodes(node.nodes)}", rows
-
 
 def history_parts(history: History, page: Page) -> Parts:
-    """Return the parts of a history: runs, roll-outs, flapping and silent nodes, values, single nodes."""
+    """Return the parts of a history: runs, roll-outs, flapping and silent nodes, values."""
     text = _Text(history, page)
     runs = [text.run(run) for run in reversed(history.runs)]
     title = f"{counted(len(runs), 'run')} of `{history.command}`"
     parts = [(title, text.limited(runs, "earlier run", _MOST_RUNS))]
-    if not history.nodes:
-        rows = [text.rollout(rollout) for rollout in history.rollouts]
-        parts.append(("Changes", text.limited(rows, "earlier change")))
-        rows = [text.flap(flap) for flap in history.flaps]
-        parts.append(("Nodes that changed back and forth", text.limited(rows, "other group")))
-        rows = [text.silent(silent) for silent in history.silent]
-        parts.append(("Without a report in the newest run", text.limited(rows, "earlier silence")))
+    rows = [text.rollout(rollout) for rollout in history.rollouts]
+    parts.append(("Changes", text.limited(rows, "earlier change")))
+    rows = [text.flap(flap) for flap in history.flaps]
+    parts.append(("Nodes that changed back and forth", text.limited(rows, "other group")))
+    rows = [text.silent(silent) for silent in history.silent]
+    parts.append(("Without a report in the newest run", text.limited(rows, "earlier silence")))
     parts += [text.fact(fact) for fact in history.facts]
-    parts += [text.node(node) for node in history.nodes]
     notes = [*history.notes]
     if names := history.not_compared:
         notes.append(f"not compared, since each node is presumed to have its own: {', '.join(names)}")

@@ -29,7 +29,7 @@ STANDARD_INPUT = "-"
 FILE = "fleet.sqlite3"
 #: Files in a folder that are not a node's, unless they begin with a report.
 _NOT_OF_NODES = pattern(r"\.(?:bak|cfg|conf|csv|err|html|ini|md|pdf|png|py|sh|svg|tmp|toml|xml|ya?ml)$")
-_RUN = pattern(r"(.+)@(\d{4}-\d\d(?:-\d\d)?|\d{1,18})")
+_RUN = pattern(r"(.+)@(\d{4}-\d\d-\d\d|\d{1,18})")
 _OF_A_FILE = pattern(r"(\.(?:frames?|jsonl?|log|out|txt|machine|tar|tgz|gz))+$")
 _FLEET = bytes_pattern(rb'\s*\{\s*"schema"\s*:\s*"backends\.fleet/')
 _REPORT = bytes_pattern(rb'BK1 |\s*\{\s*"schema"\s*:\s*"backends\.')

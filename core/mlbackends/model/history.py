@@ -32,13 +32,17 @@ class Asked(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
-    """A kept run. started, ended: seconds since 1970; ended is None if it was interrupted or still runs."""
+    """A kept run. started, ended: seconds since 1970; ended is None if it was interrupted or still runs.
+
+    varying: the facts that had too many values to be compared.
+    """
 
     number: int
     started: float
     ended: float | None
     asked: Asked
     expected: tuple[str, ...] | int | None
+    varying: tuple[str, ...]
 
 
 class RunSummary(Struct, frozen=True):
@@ -119,26 +123,10 @@ class FactHistory(Struct, frozen=True):
     states: tuple[State, ...]
 
 
-class Event(Struct, frozen=True):
-    """What was new in a run. status: null where it did not change. error: the reason of a silence."""
-
-    run: int
-    status: str | None
-    error: str
-    steps: tuple[Step, ...]
-
-
-class NodeHistory(Struct, frozen=True):
-    """Nodes with the same history, which begins with the first run that asked them."""
-
-    nodes: tuple[str, ...]
-    events: tuple[Event, ...]
-
-
 class History(Struct, frozen=True):
     """The history of a fleet over kept runs of one command.
 
-    not_compared: facts that each node is presumed to have otherwise. facts: of --fact. nodes: of --node.
+    not_compared: facts that each node is presumed to have otherwise. facts: of --fact.
     """
 
     schema: str
@@ -152,4 +140,3 @@ class History(Struct, frozen=True):
     not_compared: tuple[str, ...]
     notes: tuple[str, ...] = ()
     facts: tuple[FactHistory, ...] = ()
-    nodes: tuple[NodeHistory, ...] = ()

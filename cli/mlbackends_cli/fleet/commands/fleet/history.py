@@ -7,7 +7,7 @@ have not yet if that is the smaller part. A node flaps if a fact returned to an 
 without a report twice or more.
 
 NAME and NODESET are as in `backends fleet facts` and --expect. With --fact the values after each run are
-shown, and since when nodes differ; with --node what was new on these nodes, run by run.
+shown, and since when nodes differ; with --node only the changes of these nodes.
 
 Examples:
   backends fleet history reports/

@@ -140,7 +140,6 @@ def command(
             from mlbackends.fleet.store import Keeper  # with SQLite
 
             work.keeper = Keeper(folder, asked, expected, earlier.number if earlier else None)
-            stack.callback(work.keeper.close)
         code = Summary(**options).of(work.gather)
         return work.ended(keep or resume) or code
 
@@ -225,7 +224,7 @@ class _Work(Struct):
                 node, is_new = added(envelope)
                 came += 1
                 if self.keeper is not None:
-                    self.keeper.add(node, envelope, collection if is_new else None)
+                    self.keeper.add(node, envelope, collection, is_new=is_new)
                 waiting.discard(node)
                 is_near = 0 < len(waiting) <= _MOST_LATE
                 which = f"waiting for {folded(waiting)}" if is_near else f"the last {node}"
@@ -239,8 +238,8 @@ class _Work(Struct):
                     raise
                 self.stop = stop
             self.reported = len(collection.nodes)
-            if self.keeper is not None:
-                self.keeper.finish(is_whole=self.stop is None)
+            if self.keeper is not None and self.stop is None:
+                self.keeper.finish(collection)
         return collection
 
     def ended(self, folder: str) -> int:
