@@ -112,9 +112,8 @@ def run(job: Job, take: Take) -> None:
             for envelope in envelopes_of(b"\n".join(self.lines.pop(node, [])), node, failure):
                 take(envelope)
 
-    logging.getLogger("ClusterShell").setLevel(
-        logging.ERROR
-    )  # not of a node that ends before it has read all
+    # It warns of each node that ends before it has read all of the bundle; its error has an own line.
+    logging.getLogger("ClusterShell").setLevel(logging.ERROR)
     task = task_self()
     task.set_info("fanout", job.fanout)
     task.set_info("connect_timeout", _CONNECT_SECONDS)
