@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING
 
 import msgspec
-import pytest
 from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 from running import backends
@@ -49,7 +48,6 @@ def test_a_folder_that_is_none_is_one_line_and_exit_2() -> None:
     assert "--disk: '/nowhere/at/all' is not a folder" in done.stderr
 
 
-@pytest.mark.slow
 def test_a_quick_run_prints_a_record_of_the_schema(tmp_path: Path) -> None:
     done = backends("bench", "--quick", "--disk", str(tmp_path), "--format", "json")
     record = json.loads(done.stdout)
