@@ -5,7 +5,6 @@ answers) or usable (it computed a correct result). If something is not usable, t
 
 Look:
   backends info                               what was found, on one page
-  backends info torch cudnn                   everything about two things
   backends top                                what uses the machine now
   backends bench                              how fast it is
   backends snapshot then.json                 save a report
