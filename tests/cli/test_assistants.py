@@ -43,6 +43,7 @@ def test_tools_answer_with_the_json_of_their_commands() -> None:
         ("explain", {"shape": "2,8,1024,64", "device": "h100", "causal": True}, "backends.sdpa-explain/"),
         ("explain", {"shape": "--output=/tmp/no"}, "is not a whole number"),
         ("fleet_summarize", {"paths": ["/there/is/none"]}, "cannot be read"),
+        ("resolve", {"package": "msgspec"}, "package"),  # not an answer about all packages
     ]
 
     async def talk() -> None:

@@ -30,12 +30,15 @@ _SECONDS = 300.0
 def command() -> int:
     try:
         from mcp.server import MCPServer
+        from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase
         from mcp.types import ToolAnnotations
     except ImportError:
         hint = "pip install 'mlbackends[mcp]'"
         raise BadInput("`backends mcp` needs the package mcp, version 2 or newer", hint) from None
     instructions = "Reports on this machine's hardware and machine-learning backends. Nothing is changed."
     server = MCPServer("backends", version=__version__, instructions=instructions)
+    # The SDK ignores an argument that a tool does not have, and would answer another question.
+    ArgModelBase.model_config["extra"] = "forbid"
     for tool in (info, doctor, resolve, explain, fleet_summarize):
         server.tool(annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))(tool)
     server.run("stdio")
