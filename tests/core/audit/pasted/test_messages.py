@@ -8,6 +8,7 @@ import pytest
 
 from mlbackends.audit import catalogue, paste
 from mlbackends.audit.messages import diagnose, messages
+from mlbackends.base.errors import BadInput
 from mlbackends.model.audit import Severity, Status
 
 CODES = tuple(messages())
@@ -108,6 +109,16 @@ def test_what_a_message_means_depends_on_the_machine() -> None:
     assert "--index-url" in diagnose(paste.of_text(message)).checks[0].command
 
 
+@pytest.mark.parametrize(("target", "words"), [("gfx1151", "RDNA 3.5"), ("gfx1103", "RDNA 3.")])
+def test_rdna_3_5_is_not_treated_as_rdna_3(target: str, words: str) -> None:
+    gpu = f"PyTorch version: 2.8.0+rocm6.4\nGPU models and configuration: AMD Radeon Graphics ({target})\n\n"
+    line = f":1:hip_fatbin.cpp :687 : 1143 us:  No compatible code objects found for: {target}, value of X: 0"
+    check = diagnose(paste.of_text(f"{gpu}{line}")).checks[0]
+    assert check.code == "hip-no-code-for-gpu"
+    assert words in check.why
+    assert ("11.5.0" in check.hint) == (target == "gfx1151")
+
+
 def test_a_value_of_the_text_is_quoted_in_a_command() -> None:
     text = "Package Version\n------- -------\nsetuptools 82.0\nwebrtcvad 2.0.10\n"
     check = diagnose(paste.of_text(text)).checks[0]
@@ -184,6 +195,16 @@ def test_no_cuda_is_a_finding_only_where_there_is_a_gpu(text: str, expected: lis
 )
 def test_a_message_is_found_behind_prefixes_and_wrapped(text: str) -> None:
     assert codes(f"```text\n{text}\n```")[0] == "no-kernel-image"
+
+
+def test_torch_s_warning_about_a_gpu_is_an_error_but_for_gb10() -> None:
+    line = "UserWarning: Found GPU0 {} which is of compute capability (CC) {}."
+    assert codes(line.format("Tesla V100-PCIE-32GB", "7.0")) == ["gpu-not-in-torch-build"]
+    assert codes("    PyTorch no longer supports this GPU because it is too old.") == [
+        "gpu-not-in-torch-build"
+    ]
+    with pytest.raises(BadInput):
+        codes(line.format("NVIDIA GB10", "12.1"))
 
 
 def test_the_version_of_the_driver_is_that_of_cuda() -> None:
