@@ -20,13 +20,12 @@ from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.reader import Head, Reader, lines_of
 from mlbackends.host.files import as_utf8, open_named, read_regular
 from mlbackends.model.fleet import SCHEMA, Envelope, Fleet, Status
+from mlbackends.model.history import FILE
 
 if TYPE_CHECKING:
     from mlbackends.fleet.store import Folder
 
 STANDARD_INPUT = "-"
-#: The database in a folder of kept reports.
-FILE = "fleet.sqlite3"
 #: Files in a folder that are not a node's, unless they begin with a report.
 _NOT_OF_NODES = pattern(r"\.(?:bak|cfg|conf|csv|err|html|ini|md|pdf|png|py|sh|svg|tmp|toml|xml|ya?ml)$")
 _RUN = pattern(r"(.+)@(\d{4}-\d\d-\d\d|\d{1,18})")

@@ -29,10 +29,9 @@ from mlbackends.base.version import __version__
 from mlbackends.base.writable import clean
 from mlbackends.fleet.collection import MISSING, Collection, Section, fit_name
 from mlbackends.fleet.frames import REPORT_LIMIT
-from mlbackends.fleet.sources import FILE
 from mlbackends.host.files import flags
 from mlbackends.model.fleet import Envelope, Status
-from mlbackends.model.history import Asked, Run
+from mlbackends.model.history import FILE, Asked, Run
 from mlbackends.model.records import FactValue
 
 #: The version of the tables, and what marks the file as ours.

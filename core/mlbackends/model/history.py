@@ -8,6 +8,8 @@ from mlbackends.model.fleet import Step
 from mlbackends.model.records import FactValue
 
 SCHEMA = "backends.fleet-history/1"
+#: The database in a folder of kept reports.
+FILE = "fleet.sqlite3"
 
 
 class Asked(Struct, frozen=True):
