@@ -70,4 +70,4 @@ def test_without_the_package_it_says_what_to_install() -> None:
 
     done = subprocess.run([sys.executable, "-c", program, "mcp"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "pip install 'mlbackends[mcp]'" in done.stderr
+    assert "pip install 'mcp>=2,<3'" in done.stderr

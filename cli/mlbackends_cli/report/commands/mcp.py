@@ -33,7 +33,7 @@ def command() -> int:
         from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase
         from mcp.types import ToolAnnotations
     except ImportError:
-        hint = "pip install 'mlbackends[mcp]'"
+        hint = "pip install 'mcp>=2,<3'"
         raise BadInput("`backends mcp` needs the package mcp, version 2 or newer", hint) from None
     instructions = "Reports on this machine's hardware and machine-learning backends. Nothing is changed."
     server = MCPServer("backends", version=__version__, instructions=instructions)
