@@ -455,7 +455,7 @@ def test_promtool_gets_the_alerts_and_what_the_panels_show(tmp_path: Path) -> No
 
 
 def test_the_dashboard_asks_for_what_the_metrics_have() -> None:
-    metrics = json.loads((ROOT / "cli/mlbackends_cli/formats/prometheus.json").read_text(encoding="utf-8"))
+    metrics = json.loads((ROOT / "cli/mlbackends_cli/text/exposition.json").read_text(encoding="utf-8"))
     variables = {variable["name"] for variable in DASHBOARD["templating"]["list"]}
     panels = DASHBOARD["panels"]
     text = json.dumps(DASHBOARD)

@@ -34,7 +34,9 @@ def outcome(outcome: Outcome, _page: Page) -> str:
     families: dict[str, dict[Labels, float]] = {
         "backends_check_failed": _failed(outcome),
         "backends_check_unknown": {(("code", checks.code(check)),): 1 for check in unknown},
-        "backends_checks": {(("status", str(Statu)),): len(outcome.with_status(Statu)) for Statu in Status},
+        "backends_checks": {
+            (("status", str(status)),): len(outcome.with_status(status)) for status in Status
+        },
         "backends_findings": {
             (("severity", str(severity)),): sum(check.severity is severity for check in failed)
             for severity in Severity

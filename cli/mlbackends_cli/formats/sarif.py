@@ -54,7 +54,7 @@ def outcome(outcome: Outcome, _page: Page) -> str:
             "title": checks.line(outcome.title),
             "subject": checks.line(outcome.subject),
             "created": checks.line(outcome.created),
-            **{str(Statu): len(outcome.with_status(Statu)) for Statu in Status},
+            **{str(status): len(outcome.with_status(status)) for status in Status},
         },
     }
     return indented({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})

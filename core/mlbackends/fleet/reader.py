@@ -65,8 +65,8 @@ def lines_of(file: BinaryIO) -> Iterator[bytes]:
             yield from (line.rstrip(b"\r") for line in lines)
         elif len(rest) > _LONGEST_LINE:
             rest, is_skipping = rest[:_LONGEST_LINE], True
-    if rest:
-        yield rest.rstrip(b"\r")
+    if last := rest.rstrip(b"\r"):
+        yield last
 
 
 class Text:

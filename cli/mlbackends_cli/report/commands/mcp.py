@@ -2,7 +2,7 @@
 
 The tools are info, doctor, resolve, explain and fleet_summarize. They only read, and answer with the JSON of
 the command of the same name, whose schema `backends schema` prints. Needs the extra mcp:
-pip install 'mlbackends[mcp]'.
+pip install 'mcp>=2,<3'.
 
 Examples:
   backends mcp                                  what an assistant's configuration starts
