@@ -351,9 +351,8 @@ def _config(
     if config.kv_lora_rank and rules.get("need_v_head_dim") and not config.v_head_dim:
         lacking = "v_head_dim"
     if lacking:
-        raise BadInput(
-            f"config.json has no {lacking}, and what is assumed then is not recorded", f"add {lacking} to it"
-        )
+        hint = f"add {lacking} to it{', or pass --dtype' if lacking == 'dtype' else ''}"
+        raise BadInput(f"config.json has no {lacking}, and what is assumed then is not recorded", hint)
     return config
 
 

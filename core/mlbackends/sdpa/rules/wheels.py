@@ -16,8 +16,8 @@ from mlbackends.base.tables import table
 from mlbackends.libraries.cuda import cudnn_release
 from mlbackends.model.problem import AttentionProblem
 
-#: The GPUs of Tegra systems, which have wheels of their own.
-_TEGRA = ("5.3", "6.2", "7.2", "8.7", "10.1", "11.0")
+#: The GPUs that only Arm systems have (Jetson, Thor, GB10), for which other wheels are built.
+_ARM_SYSTEMS = ("5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1")
 
 
 class Wheel(Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,7 +31,7 @@ class Wheel(Struct, frozen=True, forbid_unknown_fields=True):
     def has_code_for(self, chip: str, versions: Mapping[str, str]) -> bool | None:
         """Return whether it has code for a compute capability; None for other systems' or another CUDA."""
         cuda = dotted_numbers(versions.get("cuda", self.cuda))
-        if not chip or chip in _TEGRA or cuda[:2] != dotted_numbers(self.cuda):
+        if not chip or chip in _ARM_SYSTEMS or cuda[:2] != dotted_numbers(self.cuda):
             return None
         major, minor = map(int, chip.split("."))
         return any(code[0] == major and code[1] <= minor for code in map(dotted_numbers, self.code))
