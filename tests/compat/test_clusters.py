@@ -368,7 +368,7 @@ def test_kubectl_taints_the_sick_nodes(tmp_path: Path) -> None:
     arguments = ("fleet", "doctor", tmp_path / "reports", "--format", "kubernetes")
     script = run(sys.executable, "-m", "mlbackends", *arguments).stdout
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         command = f"{kubectl} -s http://127.0.0.1:{server.server_port} "
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
         done = run("sh", "-ec", script.replace("\nkubectl ", f"\n{command}"), env=environment)
