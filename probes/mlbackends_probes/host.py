@@ -18,13 +18,7 @@ from mlbackends.base.quantities import decimal, one_line, word
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.pci import PciDevice, pci_devices
-from mlbackends.host.system.kernel import (
-    kernel_parameters,
-    mounted_at,
-    mounts,
-    other_parameters,
-    system_controls,
-)
+from mlbackends.host.system.kernel import kernel_parameters, mounted_at, mounts, system_controls
 from mlbackends.host.system.surroundings import container_signs, virtual_machine, wsl_version
 from mlbackends.libraries.c_runtime import c_library, cxx_library
 from mlbackends.model.records import FactValue, Finding, Presence, nonempty
@@ -115,9 +109,6 @@ def find(host: Host) -> Finding:
             **_around(host),
             **_shared_memory(host),
             "kernel_parameters": kernel_parameters(host.read("/proc/cmdline", 65536)),
-            "other_kernel_parameters": other_parameters(host.read("/proc/cmdline", 65536))[:100] or None,
-            **_modules(host),
-            **_firmware(host),
             # What computes among the PCI devices, where there is PCI.
             "pci_accelerators": [row for device in devices if (row := _accelerator(device))]
             if devices
@@ -175,44 +166,6 @@ def _shared_memory(host: Host) -> dict[str, FactValue]:
     if size is None or not 0 <= size[1] <= size[0] or not size[0]:
         return {}
     return {"shared_memory_bytes": size[0], "shared_memory_free_bytes": size[1]}
-
-
-def _modules(host: Host) -> dict[str, Any]:
-    """Return the versions of loaded drivers, and which modules are not the kernel's own.
-
-    A module without a version has the hash of its source. In brackets at the end of a line of /proc/modules
-    are letters; O is for out of tree. Source: Linux Documentation/admin-guide/tainted-kernels.rst.
-    """
-    drivers, versions, foreign = table("host/system/drivers"), {}, []
-    for line in host.read("/proc/modules", 1 << 20).splitlines()[:2048]:
-        name, _, rest = line.partition(" ")
-        if not (name := word(name)):
-            continue
-        flags = rest.rpartition("(")[2] if rest.endswith(")") else ""
-        if "O" in flags:
-            foreign.append(name)
-        if ("O" in flags and len(foreign) <= 64) or name in drivers:
-            sources = (host.read(f"/sys/module/{name}/{field}", 256) for field in ("version", "srcversion"))
-            if version := next(filter(None, sources), ""):
-                versions[name] = one_line(version, 64)
-    return {"module_versions": versions, "out_of_tree_modules": sorted(foreign)[:256] or None}
-
-
-def _firmware(host: Host) -> dict[str, Any]:
-    """Return the versions of the firmware and of the board's controller (BMC), which IPMI's driver reads.
-
-    Source: Linux Documentation/ABI/testing/sysfs-devices-platform-ipmi; SMBIOS 3.7, 7.1.
-    """
-    controllers = host.glob("/sys/bus/platform/devices/ipmi_bmc*")[:1]
-    read = {
-        **{name: f"/sys/class/dmi/id/{name}" for name in ("bios_vendor", "bios_version", "bios_date")},
-        **{
-            f"bmc_{name}": f"{folder}/{field}"
-            for folder in controllers
-            for name, field in (("firmware", "firmware_revision"), ("ipmi_version", "ipmi_version"))
-        },
-    }
-    return {name: one_line(host.read(path, 256), 80) for name, path in read.items()}
 
 
 def _accelerator(device: PciDevice) -> dict[str, FactValue]:

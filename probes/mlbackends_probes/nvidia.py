@@ -59,7 +59,6 @@ def find(host: Host) -> Finding:
         "persistence_daemon": host.exists("/run/nvidia-persistenced/socket")
         if on_bus and host.platform == "linux"
         else None,
-        "mps_daemon": _has_mps(host) if on_bus and host.platform == "linux" else None,
         "wsl": driver.on_wsl(host) or None,
         "jetson_model": host.read("/proc/device-tree/model", 256) if is_jetson else "",
         "environment": environment(host),
@@ -139,14 +138,6 @@ def use(opened: CDLL, library: Library) -> Answer:
         reason = devices[0].reasons[0]
         raise NotUsable(reason.code, f"GPU 0: {reason.message}", reason.hint, learned)
     return learned
-
-
-def _has_mps(host: Host) -> bool:
-    """Return whether the daemon of the multi-process service has its pipe, which one that was killed leaves.
-
-    Source: NVIDIA, "Multi-Process Service", CUDA_MPS_PIPE_DIRECTORY.
-    """
-    return host.exists(f"{host.env('CUDA_MPS_PIPE_DIRECTORY') or '/tmp/nvidia-mps'}/control")  # noqa: S108
 
 
 def _docker_passes_gpus(host: Host) -> bool | None:

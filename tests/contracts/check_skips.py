@@ -35,7 +35,6 @@ NEEDS_MORE = {
     "tests.gpu": ("", "a GPU"),
     "tests.kernels.attention_cuda": ("is not installed", "NVRTC, which .ci/systems nvrtc installs"),
     "tests.kernels.peers": ("could not import", "jax, and libraries that need CUDA"),
-    "tests.probes.test_cluster_nodes": ("needs rpmbuild", "Debian's or Fedora's package of rpmbuild"),
     "tests.probes.test_vulkan": ("Debian's", "packages that .ci/systems vendors unpacks"),
     "tests.kernels.native.test_emulated": (
         "EMULATE",

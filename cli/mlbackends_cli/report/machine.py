@@ -152,26 +152,9 @@ def disks(facts: Facts) -> Iterator[str]:
         yield joined(path, f"{binary_size(left.get(path, 0))} free of {size}", text(row, "used_for"))
 
 
-def network(facts: Facts) -> Iterator[str]:
-    """Yield the first cards that have a link, and the first ports that do RDMA."""
-    up = [row for row in rows(facts, "interfaces") if text(row, "state") == "up"]
-    ports = rows(facts, "rdma_ports")
-    for row in up[:4]:
-        yield joined(text(row, "name"), _gigabits(row), text(row, "driver"))
-    for row in ports[:8]:
-        yield joined(text(row, "name"), _gigabits(row), text(row, "link_layer"), text(row, "state"))
-    if hidden := len(up[4:]) + len(ports[8:]):
-        yield f"{hidden} more"
-
-
-def _gigabits(row: Facts) -> str:
-    speed = number(row, "bits_per_second")
-    return f"{speed / 1e9:g} Gbit/s" if speed else ""
-
-
 def _count(facts: Facts, fact: str, word: str) -> str:
     return counted(number(facts, fact), word) if number(facts, fact) else ""
 
 
 #: The function that describes a probe in lines, by the probe's name.
-ASPECTS = {"cpu": cpu, "memory": memory, "limits": limits, "disks": disks, "network": network}
+ASPECTS = {"cpu": cpu, "memory": memory, "limits": limits, "disks": disks}

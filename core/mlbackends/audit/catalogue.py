@@ -7,14 +7,14 @@ from msgspec import Struct
 
 from mlbackends.audit import hazard_table
 from mlbackends.audit.hazard import ReportView, Symptoms
-from mlbackends.audit.hazards import _cluster, _devices, _libraries, _machine, _numbers, _nvidia, _packages
+from mlbackends.audit.hazards import _devices, _libraries, _machine, _numbers, _nvidia, _packages
 from mlbackends.base import registry
 from mlbackends.base.errors import UnknownName
 from mlbackends.model.audit import Problem, Severity
 
 REGISTRY = "mlbackends.audit.hazards"
 #: The files whose functions are named by the codes of hazards.
-WITH_LOGIC = (_cluster, _devices, _libraries, _machine, _numbers, _nvidia, _packages)
+WITH_LOGIC = (_devices, _libraries, _machine, _numbers, _nvidia, _packages)
 _LONGEST_WORD = 20
 
 

@@ -68,12 +68,6 @@ _SERVER_VARIABLES = (
 _WITH_VARIABLES = ("variables", "environment")
 
 
-#: Facts whose rows have a server in their `source`.
-_WITH_SOURCES = ("mounted",)
-#: The server in //SERVER/FOLDER, SERVER:/FOLDER or SERVER@tcp:SERVER@tcp:/FOLDER.
-_SOURCE = pattern(r"(//)?([^/\s]{1,200}?)(?=:?/|:$)")
-
-
 class Names(Struct, frozen=True):
     """What identifies the machine and its user: the host's name, the user's name, and the home folder."""
 
@@ -302,23 +296,10 @@ class _Replacer:
                 key: self.addresses(fact, item, key if with_variables else "") for key, item in value.items()
             }
         if isinstance(value, list):
-            return [
-                self._without_server(row) if fact in _WITH_SOURCES else self.addresses(fact, row)
-                for row in value
-            ]
+            return [self.addresses(fact, item) for item in value]
         if isinstance(value, str) and (variable or "://" in value):
             return without_addresses(value, self._address, self._address, variable)
         return value
-
-    def _without_server(self, row: Any) -> Any:
-        """Replace the server in a mount's source, as that of a URL in other texts."""
-        if not isinstance(row, dict) or not isinstance(source := row.get("source"), str):
-            return row
-        if "://" in source:
-            return {**row, "source": without_addresses(source, self._address, self._address)}
-        match = _SOURCE.match(source)
-        hidden = f"{match[1] or ''}{self._address(match[2])}{source[match.end() :]}" if match else source
-        return {**row, "source": hidden}
 
     def _address(self, text: str) -> str:
         """Replace an address, here and everywhere else, unless it is a word."""

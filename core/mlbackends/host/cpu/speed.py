@@ -129,10 +129,6 @@ def frequency_facts(
         "scaling_driver": word(host.read(f"{policy}/scaling_driver", 64)),
         "energy_preference": word(host.read(f"{policy}/energy_performance_preference", 64)),
         "idle_driver": word(host.read(f"{CPU}/cpuidle/current_driver", 64)),
-        "idle_governor": word(host.read(f"{CPU}/cpuidle/current_governor", 64)),
-        "idle_states": _idle_states(host, f"{CPU}/cpu{cpu}/cpuidle"),
-        "power_limits": _power_limits(host),
-        "platform_profile": word(host.read("/sys/firmware/acpi/platform_profile", 64)),
         # What CPPC counts in: steps of the processor's own.
         **{
             f"{name}_performance": whole_number(host.read(f"{CPU}/cpu{cpu}/acpi_cppc/{name}_perf", 16), 1)
@@ -141,42 +137,6 @@ def frequency_facts(
         "boost": next((text == on for text, on in boosts if text in ("0", "1")), None),
     }
     return nonempty(facts)
-
-
-def _idle_states(host: Host, folder: str) -> list[dict[str, FactValue]]:
-    """Return the states that a CPU may sleep in, with the time that waking takes.
-
-    Source: Linux Documentation/admin-guide/pm/cpuidle.rst.
-    """
-    states: list[dict[str, FactValue]] = []
-    for number in range(len(host.listdir(folder)[:16])):
-        at = f"{folder}/state{number}"
-        latency = whole_number(host.read(f"{at}/latency", 32))
-        row = {
-            "name": one_line(host.read(f"{at}/name", 64), 32),
-            "latency_microseconds": latency,
-            "is_disabled": {"0": False, "1": True}.get(host.read(f"{at}/disable", 8)),
-        }
-        if row["name"]:
-            states.append(nonempty(row))
-    return states
-
-
-def _power_limits(host: Host) -> list[dict[str, FactValue]]:
-    """Return the limits of RAPL on each package, in watts.
-
-    Source: Linux Documentation/power/powercap/powercap.rst.
-    """
-    limits: list[dict[str, FactValue]] = []
-    for zone in host.glob("/sys/class/powercap/intel-rapl:*")[:256]:
-        name = one_line(host.read(f"{zone}/name", 64), 32)
-        for number in range(3) if zone.count(":") == 1 and name else ():
-            at = f"{zone}/constraint_{number}"
-            microwatts = whole_number(host.read(f"{at}_power_limit_uw", 32), lowest=1)
-            kind = word(host.read(f"{at}_name", 64))
-            if microwatts is not None and kind:
-                limits.append({"zone": name, "limit": kind, "watts": microwatts / 1e6})
-    return sorted(limits, key=lambda row: (str(row["zone"]), str(row["limit"])))
 
 
 def governor_warning(facts: dict[str, FactValue]) -> Reason | None:

@@ -156,8 +156,6 @@ _FILES: tuple[tuple[re.Pattern[str], Callable[[bytes], bytes]], ...] = (
     (pattern(r"/proc/sys/kernel/hostname"), lambda data: b"host\n" if data else b""),
     (pattern(r"/proc/sys/kernel/domainname"), lambda _: b""),
     (pattern(r"/etc/group"), _groups),
-    # Their nodes are named, as are people and the database's password.
-    (pattern(r".*/(?:slurm|gres|slurmd)\.conf"), lambda _: b""),
     (pattern(r"/var/lib/dpkg/status"),
      _lines(bytes_pattern(rb"(?:Package|Status|Architecture|Multi-Arch|Version):|\n"))),
     (pattern(r"/sys/class/dmi/id/chassis_asset_tag"), _asset_tag),

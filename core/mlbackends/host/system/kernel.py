@@ -14,10 +14,6 @@ from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 
 _MOUNTS_LIMIT = 16384
-_PARAMETERS = "host/system/kernel_parameters"
-#: Words of a kernel's command line, and names of parameters in it.
-_WORDS = pattern(r'(?:[^\s"]|"[^"]*(?:"|$))+')
-_NAME = pattern(r"[A-Za-z][\w.-]{1,60}")
 _ESCAPED = pattern(r"\\([0-7]{3})")
 
 PAGE_SIZE = 6
@@ -32,15 +28,12 @@ class Mount(Struct, frozen=True):
 
     root: the folder of the file system that is mounted, "/" for all of it. point: where.
     options: those of the file system, such as the controllers of a cgroup hierarchy.
-    flags: those of the mount, such as noatime. source: a device, a server's folder, or any word.
     """
 
     root: str
     point: str
     kind: str
     options: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-    source: str = ""
 
 
 @once_per_host
@@ -59,15 +52,13 @@ def mounts(host: Host) -> tuple[Mount, ...]:
         fields, kinds = mount.split(" "), source.split(" ", 2)
         if len(fields) > 5 and len(kinds) > 2 and fields[4].startswith("/"):
             options = tuple(kinds[2].split(","))
-            place = (_unescaped(fields[3]), _unescaped(fields[4]))
-            flags = tuple(fields[5].split(","))
-            mounted.append(Mount(*place, kinds[0], options, flags, _unescaped(kinds[1])))
+            mounted.append(Mount(_unescaped(fields[3]), _unescaped(fields[4]), kinds[0], options))
     # Older kernels and recordings have only this file, which lacks the mounted folder of the file system.
     for line in host.read("/proc/mounts").splitlines()[:_MOUNTS_LIMIT] if not mounted else ():
         fields = line.split(" ")
         if len(fields) > 3 and fields[1].startswith("/"):
             options = tuple(fields[3].split(","))
-            mounted.append(Mount("/", _unescaped(fields[1]), fields[2], options, (), _unescaped(fields[0])))
+            mounted.append(Mount("/", _unescaped(fields[1]), fields[2], options))
     return tuple(mounted)
 
 
@@ -116,38 +107,18 @@ def kernel_parameters(line: str) -> dict[str, str]:
     The others contain disks, servers, addresses and keys.
     """
     parameters: dict[str, str] = {}
-    names = table(_PARAMETERS)
-    for word in _WORDS.findall(known_parameters(line)):
+    for word in known_parameters(line).split():
         name, _, value = word.partition("=")
-        if name not in names:
-            continue
         parameters[name] = f"{parameters[name]} {value}" if name in parameters else value[:200]
     return parameters
 
 
-def other_parameters(line: str) -> list[str]:
-    """Return the names of the other boot parameters that have a value, sorted, each once."""
-    words = _WORDS.findall(known_parameters(line))
-    return sorted({word[:-1] for word in words if word.endswith("=")} - {*table(_PARAMETERS)})
-
-
 def known_parameters(line: str) -> str:
-    """Return a kernel's command line with the parameters of kernel_parameters.json, and names of others.
-
-    Of a parameter with an unknown name only "NAME=" is left; a word without "=" could be a part of anything.
-    A quoted value may hold blanks.
-    """
-    names = table(_PARAMETERS)
+    """Return a kernel's command line without all parameters but those of kernel_parameters.json."""
+    names = table("host/system/kernel_parameters")
     # What follows "--" is for init.
-    words = f" {line} ".split(" -- ")[0]
-    kept = []
-    for word in _WORDS.findall(words):
-        name, sign, _ = word.partition("=")
-        if name in names:
-            kept.append(word)
-        elif sign and _NAME.fullmatch(name):
-            kept.append(f"{name}=")
-    return " ".join(kept)
+    words = f" {line} ".split(" -- ")[0].split()
+    return " ".join(word for word in words if word.partition("=")[0] in names)
 
 
 @once_per_host
