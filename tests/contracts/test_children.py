@@ -23,8 +23,10 @@ STARTS = re.compile(
 )
 #: Where our children are started; with `inherits=True` they have the environment of the user's programs.
 OURS = {"core/mlbackends/host/command.py", "core/mlbackends/base/reader.py"}
-#: What starts the programs of users, and man.
+#: What starts the programs of users, man and pip, and what runs on nodes, where nothing of ours is installed.
 OF_USERS = {
+    "core/mlbackends/fleet/bundle.py",
+    "core/mlbackends/fleet/unpacker.py",
     "core/mlbackends/inject/start.py",
     "core/mlbackends/launch/launcher.py",
     "core/mlbackends/launch/processes.py",

@@ -86,10 +86,12 @@ STANDS_FOR = {
     "1,8,2048,64": "1,2,64,16",
     "2,8,1024,64": "1,2,64,16",
 }
-#: These watch, trace or start what is not here, need a GPU or a cluster, or are files of a page of its own.
+#: These watch, trace or start what is not here, need a GPU, a cluster or an index, or are files of a page.
 LEFT_OUT = {
     *("train.py", "serve.py", "top", "cuda", "cuda:1", "./build/_C.so"),
-    *("--hosts", "--slurm", "--mpi", "--ray", "--dask"),
+    *("--hosts", "--slurm", "--mpi", "--ray", "--dask", "--platform"),
+    *("--resume", "history", "prune", "reports/@41", "reports/@2026-11-03"),  # of kept runs
+    *("@rack", "@local:rack*", "partition", "feature", "partition=nodes.txt"),  # of ClusterShell and Slurm
 }
 #: So that a machine with much to do is not timed.
 FASTER = {"check": ["--rounds", "0"], "bench": ["--rounds", "1"]}
@@ -109,9 +111,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     model |= {"num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096, "head_dim": 128}
     (folder / "config.json").write_text(json.dumps(model))
+    (folder / "transformer").mkdir()
+    model = {"_class_name": "FluxTransformer2DModel", "num_attention_heads": 24, "attention_head_dim": 128}
+    (folder / "transformer/config.json").write_text(json.dumps(model))
     for name in ("issue.txt", "issue.md"):
         (folder / name).write_text("ModuleNotFoundError: No module named 'torch'\n")
     (folder / "run.toml").write_text("[cudnn]\nbenchmark = true\n")
+    waived = '[[waive]]\nhazard = "cpu-quota-below-threads"\nreason = "planned"\n'
+    (folder / "expected.toml").write_text(waived)
     run(["audit", "--init", "--output", "before.toml", "--depth", "found"], folder)
     shutil.copy(folder / "before.toml", folder / "backends.toml")
     run(["info", "--depth=found", "--format=json", "--output", "report.json"], folder)
