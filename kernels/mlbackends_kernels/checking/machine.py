@@ -15,6 +15,9 @@ from mlbackends_kernels.checking import serving
 from mlbackends_kernels.checking.measures import Measure, product
 from mlbackends_kernels.tensors.arithmetic import numpy
 
+if os.name != "nt":
+    import fcntl
+
 PRODUCT_SIZE = 1536
 _SHAPE = (1, 8, 1024, 64)
 _FILE, _BLOCK = 64 << 20, 1 << 20
@@ -52,9 +55,7 @@ class Disk:
         self._block = mmap.mmap(-1, _BLOCK)  # aligned, as O_DIRECT requires
         self._block.write(os.urandom(_BLOCK))  # file systems compress or skip zeros
         self.is_direct = False
-        with contextlib.suppress(ImportError, AttributeError, OSError):  # not Linux, or not this file system
-            import fcntl
-
+        with contextlib.suppress(NameError, AttributeError, OSError):  # not Linux, or not this file system
             flags = fcntl.fcntl(self._file, fcntl.F_GETFL)
             fcntl.fcntl(self._file, fcntl.F_SETFL, flags | os.O_DIRECT)
             self.is_direct = True
