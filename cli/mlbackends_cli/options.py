@@ -194,6 +194,16 @@ def written(*kinds: str, **how: Any) -> Callable[[Command], Command]:
     return together(format_option(*kinds, **how), OUTPUT, COLOR)
 
 
+def typed() -> dict[str, str]:
+    """Return the parameters of the current command that were typed, each with the name of its option."""
+    context = click.get_current_context()
+    return {
+        name: param.opts[0]
+        for param in context.command.params
+        if context.get_parameter_source(name := param.name or "") is ParameterSource.COMMANDLINE
+    }
+
+
 #: Versions to assume; `versions_of` of attention's options reads them.
 VERSIONS = together(
     option(

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from mlbackends.base.errors import BadInput
 from mlbackends.base.quantities import dotted_numbers
@@ -14,7 +13,7 @@ from mlbackends.sdpa.avoiding import reported_problems
 from mlbackends.sdpa.dispatch import backends
 from mlbackends.sdpa.problem_text import WORDS, Wording
 from mlbackends.sdpa.rules.environment import RECORDED
-from mlbackends_cli.options import Command, completing, option, timeout_option, together, written
+from mlbackends_cli.options import Command, completing, option, timeout_option, together, typed, written
 
 _VALUES = {
     "device": named_devices.NAMES,
@@ -95,11 +94,9 @@ def _releases(text: str) -> tuple[str, ...]:
 
 def refuse_beside_saved(options: dict[str, Any]) -> None:
     """Raise BadInput if an option of a new run is combined with --from."""
-    context = click.get_current_context()
-    for param in context.command.params:
-        source = context.get_parameter_source(param.name or "")
-        if param.name in options and source is ParameterSource.COMMANDLINE:
-            message = f"--from shows a saved run, {param.opts[0]} is for a new one"
+    for name, typed_option in typed().items():
+        if name in options:
+            message = f"--from shows a saved run, {typed_option} is for a new one"
             raise BadInput(message, "leave one of them out")
 
 

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import click
-from click.core import ParameterSource
 from msgspec.structs import replace
 
 from mlbackends.base.errors import BadInput
@@ -12,6 +10,7 @@ from mlbackends.sdpa import explaining, named_devices
 from mlbackends_cli import exits, formats
 from mlbackends_cli.attention.commands.sdpa.explain import matrix_text
 from mlbackends_cli.attention.options import versions_of
+from mlbackends_cli.options import typed
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text import plain
 from mlbackends_cli.text.plain import Passage, binary_size
@@ -21,11 +20,9 @@ _WITH_DEVICE = {"device", "torch", "cudnn", "cuda", "rocm", "driver", "form", "o
 
 def show(name: str, versions: dict[str, Any], form: str, output: str, color: str) -> int:
     """Write what is stated of a device. Raises BadInput, and UnknownName for no device."""
-    context = click.get_current_context()
-    for param in context.command.params:
-        typed = context.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
-        if typed and param.name not in _WITH_DEVICE:
-            raise BadInput("--device describes a device, without this machine", f"leave {param.opts[0]} out")
+    for parameter, typed_option in typed().items():
+        if parameter not in _WITH_DEVICE:
+            raise BadInput("--device describes a device, without this machine", f"leave {typed_option} out")
     own = {"table": printed, "markdown": markdown}
     if form not in own and not formats.has(form, "record"):
         raise BadInput(f"--device has no format {form}", "use table, markdown or json")

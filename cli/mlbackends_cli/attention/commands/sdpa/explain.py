@@ -23,7 +23,6 @@ from itertools import groupby
 from typing import Any
 
 import click
-from click.core import ParameterSource
 from msgspec.structs import replace
 
 from mlbackends.base.errors import BadInput, some
@@ -42,7 +41,7 @@ from mlbackends_cli.attention.options import (
     wordings_of,
 )
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import VERSIONS, completing, option
+from mlbackends_cli.options import VERSIONS, completing, option, typed
 from mlbackends_cli.output import log
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import code, literal, table
@@ -130,12 +129,10 @@ def _engine(
     engine: str, model: str | None, versions: dict[str, str], packages: Sequence[str], given: dict[str, Any]
 ) -> int:
     """Print what an engine chooses for a model."""
-    context = click.get_current_context()
-    for param in context.command.params:
-        typed = context.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
-        if typed and param.name not in _WITH_ENGINE:
-            raise BadInput(f"{param.opts[0]} is for a problem, --engine for a model", "leave one of them out")
-    words = context.params
+    for name, typed_option in typed().items():
+        if name not in _WITH_ENGINE:
+            raise BadInput(f"{typed_option} is for a problem, --engine for a model", "leave one of them out")
+    words = click.get_current_context().params
     typed_words = {
         name: list(words[name.replace("-", "_")]) for name in ("device", "dtype", "kv-len", "mask")
     }

@@ -39,7 +39,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -64,7 +63,7 @@ from mlbackends_cli.fleet.commands.fleet import (
 )
 from mlbackends_cli.fleet.sources import EXPECT, HELP, SUMMARY, Summary, expected_nodes
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import TypedPath, option, timeout_option
+from mlbackends_cli.options import TypedPath, option, timeout_option, typed
 from mlbackends_cli.output import log
 from mlbackends_cli.terminal import ProgressLine
 
@@ -74,7 +73,7 @@ if TYPE_CHECKING:
 #: From this number of late nodes on, progress names them.
 _MOST_LATE = 8
 #: The options that --resume takes from the run, unless they are typed again.
-_TYPED = ("hosts", "program", "timeout", "fanout", "push")
+_STORED = ("hosts", "program", "timeout", "fanout", "push")
 
 
 @documented(context_settings={"allow_interspersed_args": False})
@@ -148,8 +147,7 @@ def _again(asked: Asked, stored: Asked, *, is_typed: bool) -> Asked:
     """Return what an earlier run asked, with the options that were typed now. Raises BadInput."""
     if is_typed and asked.command != stored.command:
         raise BadInput(f"the last run asked for `{stored.command}`", "--keep begins another run")
-    source = click.get_current_context().get_parameter_source
-    names = [name for name in _TYPED if source(name) is ParameterSource.COMMANDLINE]
+    names = [name for name in typed() if name in _STORED]
     names += ["engine", "where"] if asked.engine else []
     return replace(stored, **{name: getattr(asked, name) for name in names})
 
