@@ -6,19 +6,17 @@ from msgspec.structs import replace
 
 from mlbackends.base.reasons import Reason
 from mlbackends.model.explanation import EngineCall, EngineExplanation, EngineLayers
-from mlbackends_cli.attention.bounds import bound_text
+from mlbackends_cli.attention.explain_page import MARKS, WIDEST, bound_text
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import literal, table
 from mlbackends_cli.text.plain import binary_size
-
-_WIDEST = 110
 
 
 def printed(explanation: EngineExplanation, page: Page) -> str:
     """Return the verdicts for a terminal."""
     from mlbackends_cli.text.layout import Cell, lines, wrapped  # with rich
 
-    narrow = replace(page, width=min(page.width, _WIDEST))
+    narrow = replace(page, width=min(page.width, WIDEST))
     found = [
         page.styled(f"{explanation.engine} {explanation.release} with {explanation.model}", "bold"),
         f"on {explanation.device}: {explanation.device_title}",
@@ -31,7 +29,7 @@ def printed(explanation: EngineExplanation, page: Page) -> str:
             found += ["", *(f"  {line}" for line in wrapped(title, narrow.width - 2))]
             found += (page.styled(f"    {line}", "bold") for line in wrapped(choice, narrow.width - 4))
         found += (page.styled(f"  {line}", "dim") for line in wrapped(_facts(layers), narrow.width - 2))
-        rows = [[Cell(*_MARKS[can]), Cell(name), Cell(why)] for name, can, why in _verdicts(layers)]
+        rows = [[Cell(*MARKS[can]), Cell(name), Cell(why)] for name, can, why in _verdicts(layers)]
         found += lines(rows, narrow, indent=4)
         if layers.call:
             found += (f"  {line}" for line in wrapped(_call(layers.call), narrow.width - 2))
@@ -56,11 +54,6 @@ def markdown(explanation: EngineExplanation, _page: Page) -> str:
         ]
         parts += [literal(_call(layers.call))] if layers.call else []
     return "\n\n".join([*parts, literal(f"Assumed: {explanation.assumed}.")]) + "\n"
-
-
-#: How a verdict is shown: with a sign and a colour.
-_MARKS = {"yes": ("✓", "green"), "yes, but": ("!", "yellow"), "no": ("✗", "red")}
-_MARKS |= {"not known": ("?", "yellow")}
 
 
 def _verdicts(layers: EngineLayers) -> list[tuple[str, str, str]]:

@@ -2,13 +2,11 @@
 
 from typing import Any
 
-from msgspec.structs import replace
-
 from mlbackends.base.errors import BadInput
 from mlbackends.model.explanation import DescribedDevice
 from mlbackends.sdpa import explaining, named_devices
 from mlbackends_cli import exits, formats
-from mlbackends_cli.attention.commands.sdpa.explain import matrix_text
+from mlbackends_cli.attention.explain_page import matrix_markdown, matrix_text
 from mlbackends_cli.attention.options import versions_of
 from mlbackends_cli.options import typed
 from mlbackends_cli.terminal import Page
@@ -70,5 +68,4 @@ def printed(described: DescribedDevice, page: Page) -> str:
 
 def markdown(described: DescribedDevice, page: Page) -> str:
     """Return the same as Markdown."""
-    table = matrix_text(described.torch, replace(page, color=False))
-    return f"{plain.passages_markdown(_passages(described))}\n```text\n{table}```\n"
+    return f"{plain.passages_markdown(_passages(described))}\n{matrix_markdown(described.torch, page)}"

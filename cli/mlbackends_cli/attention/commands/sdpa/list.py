@@ -19,7 +19,7 @@ from mlbackends.sdpa.listing import listing
 from mlbackends.sdpa.named_devices import GPUS, HERE, NAMED, products_by_target
 from mlbackends.sdpa.problem_text import parse
 from mlbackends_cli import exits, formats
-from mlbackends_cli.attention.commands.sdpa.explain import matrix_text
+from mlbackends_cli.attention.explain_page import matrix_text
 from mlbackends_cli.attention.options import FORMAT, PYTHON, versions_of
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import VERSIONS, option
