@@ -3,7 +3,6 @@
 The names of nodes and the words of reasons come from the nodes, so every one is checked or quoted.
 """
 
-import datetime as dt
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
@@ -12,6 +11,7 @@ from shlex import quote
 from msgspec import Struct
 
 from mlbackends.base.errors import counted
+from mlbackends.base.quantities import utc
 from mlbackends.base.version import __version__
 from mlbackends.fleet.nodesets import folded
 from mlbackends.model.audit import Check, Problem, Severity, Status
@@ -142,7 +142,7 @@ def nvsentinel(health: Health) -> str:
         "componentClass": "Node",
         "checkName": f"backends-{health.kind}",
         "recommendedAction": "NONE",
-        "generatedTimestamp": dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "generatedTimestamp": utc(),
         "metadata": {"tool": f"backends {__version__}"},
     }
     events = [

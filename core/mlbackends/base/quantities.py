@@ -1,9 +1,10 @@
-"""Numbers, sizes, durations, rates and lists of CPUs: as files and tools write them, and as people type them.
+"""Numbers, sizes, durations, times, rates and lists of CPUs, as files, tools and people write them.
 
 The kernel's K is 1024 (`size_in_bytes`); what people type has k for 1000 and Ki for 1024 (`amount`).
 """
 
 import re
+import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -236,3 +237,8 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
         else:
             pieces.append([cpu, cpu])
     return ",".join(f"{low}-{high}" if high > low else f"{low}" for low, high in pieces)
+
+
+def utc(seconds: float | None = None) -> str:
+    """Return a time as records have it, 2026-11-03T14:05:00Z. seconds: since 1970; None for now."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

@@ -5,7 +5,6 @@ sections in which the two differ. Nodes with the same changes in the same runs s
 else is computed once for each path: memory grows with the nodes and the distinct changes, not the reports.
 """
 
-import time
 from collections import Counter
 from collections.abc import Collection as Names
 from collections.abc import Iterable, Sequence
@@ -17,6 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from mlbackends.base.errors import Incomplete, counted
+from mlbackends.base.quantities import utc
 from mlbackends.base.version import __version__
 from mlbackends.fleet.collection import HEAD, are_near, roles_of, sentence
 from mlbackends.fleet.fingerprint import leaves, of_all_devices
@@ -204,9 +204,9 @@ class _Past:
     def summary(self, run: Run) -> RunSummary:
         """Return when a run was and how many nodes answered."""
         reported = self._reported[run.number]
-        ended = None if run.ended is None else _iso(run.ended)
+        ended = None if run.ended is None else utc(run.ended)
         return RunSummary(
-            run.number, _iso(run.started), ended, reported, self._answered[run.number] - reported
+            run.number, utc(run.started), ended, reported, self._answered[run.number] - reported
         )
 
     def changes(self) -> tuple[tuple[RollOut, ...], tuple[Flap, ...]]:
@@ -319,7 +319,3 @@ def _report_order(step: Step) -> tuple[bool, bool, int, str]:
 
 def _text(value: object) -> bytes:
     return msgspec.json.encode(value, order="deterministic")
-
-
-def _iso(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

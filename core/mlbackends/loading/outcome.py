@@ -1,7 +1,6 @@
 """A resolution as an Outcome, from which every CI format is made."""
 
-import time
-
+from mlbackends.base.quantities import utc
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
 from mlbackends.model.loading import FAULTS, Fault, PackageLoading, Resolution, Verdict
 from mlbackends.model.records import nonempty
@@ -15,7 +14,7 @@ def outcome_of(resolution: Resolution) -> Outcome:
         kind="resolve",
         title="Packages load",
         subject=resolution.target or resolution.python,
-        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        created=utc(),
         checks=tuple(check for package in resolution.packages for check in _checks(package)),
     )
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from mlbackends.base import registry
 from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.quantities import utc
 from mlbackends.base.reasons import shared_codes
 from mlbackends.base.version import __version__
 from mlbackends.base.writable import clean
@@ -152,7 +153,7 @@ def survey(
         tool=f"backends {__version__}",
         depth=depth,
         root=clean(host.root or "/"),
-        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        created=utc(),
         duration_seconds=round(time.perf_counter() - start, 6),
         redacted=False,
         probes={name: reports[name] for name in requested},

@@ -14,7 +14,7 @@ from typing import Any, Self
 from msgspec.structs import replace
 
 from mlbackends.base.errors import BadInput, some
-from mlbackends.base.quantities import numbers_by_name, whole_number
+from mlbackends.base.quantities import numbers_by_name, utc, whole_number
 from mlbackends.base.reasons import Reason
 from mlbackends.base.version import __version__
 from mlbackends.host.host import Host
@@ -71,7 +71,7 @@ class Sampler:
         return Usage(
             schema=SCHEMA,
             tool=f"backends {__version__}",
-            created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            created=utc(),
             interval_seconds=round(seconds, 3),
             redacted=False,
             machine=_machine(is_first=not seconds),

@@ -1,7 +1,6 @@
 """`sdpa check` and `sdpa bench`: backends compute the problems in turn."""
 
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ import msgspec
 
 from mlbackends.base import registry
 from mlbackends.base.errors import BadInput
+from mlbackends.base.quantities import utc
 from mlbackends.base.version import __version__
 from mlbackends.host.host import Host
 from mlbackends.isolation.service import Lost
@@ -124,7 +124,7 @@ def machine() -> dict[str, Any]:
     threads = registry.load(f"{registry.KERNELS}.attention_cpu", "threads")
     return {
         "tool": f"backends {__version__}",
-        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "created": utc(),
         "processor": str(_cpu().get("model_name", "")),
         "threads": threads.get_num_threads(),
     }
