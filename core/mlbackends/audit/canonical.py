@@ -3,6 +3,8 @@
 import re
 from typing import Any
 
+import msgspec
+
 from mlbackends.base.patterns import pattern
 from mlbackends.model.records import Device, Library, Presence, ProbeReport, Report
 
@@ -15,6 +17,11 @@ _IDENTITY = pattern(r"redacted-\d+|\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-
 _OF_THE_SYSTEM = ("", "/", "/usr", "/usr/local")
 _OF_LIBRARY = ("soname", "version", "presence", "found_by", "owner", "wins")
 _OF_DEVICE = ("name", "presence", "memory_bytes", "capability", "driver", "numa_node", "features")
+
+
+def encoded(value: object) -> bytes:
+    """Return a value as bytes, which are equal for equal values."""
+    return msgspec.json.encode(value, order="deterministic")
 
 
 def prefix_of(python: ProbeReport | None) -> str:

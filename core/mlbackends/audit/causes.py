@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from mlbackends.audit.canonical import encoded
 from mlbackends.model.difference import Change, Kind
 
 _PACKAGES = "packages.distributions."
@@ -65,7 +66,7 @@ def _values(change: Change) -> tuple[object, ...]:
     is_plain = (isinstance(value, str | int | float) for value in (change.before, change.after))
     if all(is_plain) and not isinstance(change.before, bool):
         return change.kind, change.before, change.after  # 64 is 64.0
-    return change.kind, msgspec.json.encode((change.before, change.after), order="deterministic")
+    return change.kind, encoded((change.before, change.after))
 
 
 def _is_telling(change: Change) -> bool:

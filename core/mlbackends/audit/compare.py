@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from mlbackends.audit.canonical import UNDETERMINED, ComparedReport, Values, prefix_of
+from mlbackends.audit.canonical import UNDETERMINED, ComparedReport, Values, encoded, prefix_of
 from mlbackends.audit.causes import causes, joined, records, text_of
 from mlbackends.audit.pairs import devices, libraries
 from mlbackends.audit.weights import weighed
@@ -211,10 +211,7 @@ class _Comparison:
             yield from self._values(name, was, now, dict.fromkeys({**was, **now}, role))
         elif isinstance(was, list) and isinstance(now, list) and role != "metric":
             # What left a list and what came to it; its order is nothing.
-            old, new = (
-                Counter(msgspec.json.encode(value, order="deterministic") for value in values)
-                for values in (was, now)
-            )
+            old, new = (Counter(encoded(value) for value in values) for values in (was, now))
             removed = [msgspec.json.decode(key) for key in (old - new).elements()]
             added = [msgspec.json.decode(key) for key in (new - old).elements()]
             kind = Kind.CHANGED if removed and added else Kind.REMOVED if removed else Kind.ADDED

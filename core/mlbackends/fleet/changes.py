@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
+from mlbackends.audit.canonical import encoded
 from mlbackends.base.version import __version__
 from mlbackends.fleet.collection import MISSING, MOST_VALUES, Collection, Section
 from mlbackends.fleet.fingerprint import Facts, of_all_devices
@@ -64,7 +64,7 @@ def _changes(
     changed: dict[tuple[str, bytes], dict[bytes, tuple[Step, Any, list[tuple[int, int]]]]] = {}
     for pair, differing in steps.items():
         for name, (was, now) in differing.items():
-            before, after = (msgspec.json.encode(value, order="deterministic") for value in (was, now))
+            before, after = (encoded(value) for value in (was, now))
             real = [side.real(name, value) for side, value in zip(sides, (was, now), strict=True)]
             step = Step(name, *real)
             movers = changed.setdefault((name, after), {})

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
-from mlbackends.audit.canonical import Canonical, prefix_of
+from mlbackends.audit.canonical import Canonical, encoded, prefix_of
 from mlbackends.audit.compare import TOLERANCE
 from mlbackends.audit.reports import is_deeper
 from mlbackends.base.errors import why_not
@@ -255,7 +255,7 @@ class Collection:
             new = sum(name not in self._values for name in facts)
             if len(self._values) + new > MOST_FACTS:
                 raise ValueError(f"with it the fleet would have more than {MOST_FACTS:,} facts")
-            texts = {name: msgspec.json.encode(value, order="deterministic") for name, value in facts.items()}
+            texts = {name: encoded(value) for name, value in facts.items()}
             size = sum(
                 len(text) + _ENTRY_BYTES * (1 + text.count(b",") + text.count(b"["))
                 for text in texts.values()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mlbackends.audit.canonical import UNDETERMINED, Canonical, prefix_of
+from mlbackends.audit.canonical import UNDETERMINED, Canonical, encoded, prefix_of
 from mlbackends.host.declared import facts_of
 from mlbackends.model.records import IMPORTED, OPENED, FactValue, Library, Presence, ProbeReport, Report
 from mlbackends.survey.dotted import is_certain
@@ -44,7 +44,7 @@ def whole(fingerprints: Mapping[str, str]) -> str:
 
 def fingerprint(form: Any) -> str:
     """Return the fingerprint of a canonical form: the version, a colon, and 64 bits of BLAKE2b in hex."""
-    data = msgspec.json.encode(form, order="deterministic")
+    data = encoded(form)
     return f"{VERSION}:{hashlib.blake2b(data, digest_size=8).hexdigest()}"
 
 
@@ -158,4 +158,4 @@ def leaves(name: str, value: Any) -> Iterator[tuple[str, FactValue]]:
 
 
 def _sorted(values: Iterable[Any]) -> list[Any]:
-    return sorted(values, key=lambda each: msgspec.json.encode(each, order="deterministic"))
+    return sorted(values, key=encoded)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from mlbackends.audit.canonical import UNDETERMINED
+from mlbackends.audit.canonical import UNDETERMINED, encoded
 from mlbackends.base.errors import BadInput, Incomplete, UnknownName, counted
 from mlbackends.base.version import __version__
 from mlbackends.fleet.collection import HEAD, Collection, Section, roles_of
@@ -273,7 +273,7 @@ def _kinds(view: _View, by: Sequence[str]) -> Iterable[tuple[dict[str, FactValue
                     for name in sorted(names)
                 }
             title |= titles[id(section)]
-        found.setdefault(_text(title), (title, []))[1].append(machine)
+        found.setdefault(encoded(title), (title, []))[1].append(machine)
     return found.values()
 
 
@@ -286,7 +286,7 @@ def _joined(view: _View, kinds: Sequence[tuple[dict[str, FactValue | None], list
     def facts_of(at: int) -> set[tuple[str, bytes]]:
         machine = max(kinds[at][1], key=lambda machine: len(view.nodes[machine]))
         pairs = (pair for section in view.machines[machine] for pair in section.facts.items())
-        return {(name, _text(value)) for name, value in pairs}
+        return {(name, encoded(value)) for name, value in pairs}
 
     for record in {title.get(RECORD) for title, _ in kinds}:
         alike = [at for at, (title, _) in enumerate(kinds) if title.get(RECORD) == record]
@@ -456,7 +456,7 @@ def values_of(
             facts = of_all_devices(facts)
         for name, value in facts.items():
             if names is None or name in names:
-                by_name.setdefault(name, {}).setdefault(_text(value), (value, set()))[1].update(machines)
+                by_name.setdefault(name, {}).setdefault(encoded(value), (value, set()))[1].update(machines)
     if names is None:
         by_name.pop(f"{HEAD}.depth", None)
     found: dict[str, list[tuple[Any, frozenset[int]]]] = {}
@@ -481,11 +481,7 @@ def values_of(
 def _ascending(value: FactValue | None) -> tuple[bool, float, bytes]:
     """Return the sort key of a value: numbers first."""
     is_number = isinstance(value, int | float)
-    return (not is_number, value if isinstance(value, int | float) else 0, _text(value))
-
-
-def _text(value: object) -> bytes:
-    return msgspec.json.encode(value, order="deterministic")
+    return (not is_number, value if isinstance(value, int | float) else 0, encoded(value))
 
 
 def _report_order(name: str, title: Names[str]) -> tuple[bool, bool, bool, int, str]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
+from mlbackends.audit.canonical import encoded
 from mlbackends.base.errors import Incomplete, counted
 from mlbackends.base.quantities import utc
 from mlbackends.base.version import __version__
@@ -220,21 +221,23 @@ class _Past:
                 for name, (was, now) in self._steps[number].items():
                     chains.setdefault(name, []).append(_Change(run, was, now, nodes))
             for name, chain in chains.items():
-                values = {_text(value): value for value in (chain[0].was, *(change.now for change in chain))}
+                values = {
+                    encoded(value): value for value in (chain[0].was, *(change.now for change in chain))
+                }
                 if len(values) <= len(chain):
                     key = (tuple(nodes), tuple(change.run for change in chain))
                     flaps.setdefault(key, {})[name] = tuple(values.values())
                     flapping.setdefault(name, set()).update(nodes)
                     continue
                 for change in chain:
-                    found.setdefault((name, _text(change.now)), []).append(change)
+                    found.setdefault((name, encoded(change.now)), []).append(change)
         alike: dict[tuple[tuple[Move, ...], tuple[str, ...]], list[Step]] = {}
         for (name, _), changes in found.items():
             moves: dict[int, list[str]] = {}
             formers: dict[bytes, tuple[Any, list[str]]] = {}
             for change in changes:
                 moves.setdefault(change.run, []).extend(change.nodes)
-                formers.setdefault(_text(change.was), (change.was, []))[1].extend(change.nodes)
+                formers.setdefault(encoded(change.was), (change.was, []))[1].extend(change.nodes)
             gone = flapping.get(name, set()).union(*moves.values())
             left = tuple(node for node in self._with(name, formers) if node not in gone)
             stages = tuple(Move(run, tuple(sorted(moves[run]))) for run in sorted(moves))
@@ -256,7 +259,7 @@ class _Past:
         return sorted(
             node
             for sections, nodes in present
-            if _text(self._value(sections, name)) in values
+            if encoded(self._value(sections, name)) in values
             for node in nodes
         )
 
@@ -278,8 +281,9 @@ class _Past:
             values: dict[bytes, tuple[Any, int]] = {}
             for sections, count in total.items():
                 value = self._value(sections, name)
-                values[_text(value)] = (value, values.get(_text(value), (value, 0))[1] + count)
-            ordered = sorted(values.values(), key=lambda pair: (-pair[1], _text(pair[0])))
+                key = encoded(value)
+                values[key] = (value, values.get(key, (value, 0))[1] + count)
+            ordered = sorted(values.values(), key=lambda pair: (-pair[1], encoded(pair[0])))
             counts = tuple(Count(*pair) for pair in ordered)
             is_mixed = sum(count.value is not None for count in counts) > 1
             mixed_since = (mixed_since or run) if is_mixed else None
@@ -315,7 +319,3 @@ def _report_order(step: Step) -> tuple[bool, bool, int, str]:
     """Return the sort key of a fact: numbers of devices and versions first, then short names."""
     name = step.name
     return (not name.endswith((".devices", ".version")), "[" in name, len(name), name)
-
-
-def _text(value: object) -> bytes:
-    return msgspec.json.encode(value, order="deterministic")

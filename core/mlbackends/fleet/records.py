@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
+from mlbackends.audit.canonical import encoded
 from mlbackends.base.errors import shown
 from mlbackends.base.patterns import pattern
 from mlbackends.base.tables import table
@@ -202,7 +203,7 @@ def _values_by_nodes(values: Sequence[tuple[Any, Sequence[str]]]) -> list[tuple[
         return [(values[0][0], set())]
     found: dict[bytes, tuple[Any, set[str]]] = {}
     for value, nodes in values:
-        key = msgspec.json.encode(value, order="deterministic")
+        key = encoded(value)
         found.setdefault(key, (value, set()))[1].update(nodes)
     return sorted(found.values(), key=lambda pair: (-len(pair[1]), min(pair[1])))
 
