@@ -14,6 +14,7 @@ import tempfile
 import zipfile
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib import metadata
 
 import msgspec
@@ -211,7 +212,7 @@ def _wheel_files(path: str) -> Files:
                 what = f"{os.path.basename(path)}: {name}"
                 if not digests.get(name):
                     raise BadInput(f"{what} is not in its RECORD")
-                files[inner] = _checked(lambda name=name: wheel.read(name), digests[name], what)  # type: ignore[misc]
+                files[inner] = _checked(partial(wheel.read, name), digests[name], what)
     return files
 
 

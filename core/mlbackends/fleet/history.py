@@ -111,10 +111,6 @@ class _Past:
         #: By run, how many more nodes have sections.
         self._gains: dict[int, Counter[_Sections]] = {run.number: Counter() for run in runs}
         self._steps: list[_Steps] = []
-        self._numbered = cache(self._numbered)  # type: ignore[method-assign]
-        self._differences = cache(self._differences)  # type: ignore[method-assign]
-        self._values = cache(self._values)  # type: ignore[method-assign]
-        self._section_of = cache(self._section_of)  # type: ignore[method-assign]
 
     # ---- reading -----------------------------------------------------------------------------------
 
@@ -159,11 +155,13 @@ class _Past:
         )
         return self._numbered(*sides, near)
 
+    @cache  # noqa: B019  a command reads one history
     def _numbered(self, before: _Sections, after: _Sections, near: frozenset[str]) -> int:
         steps = self._differences(before, after)
         self._steps.append({name: step for name, step in steps.items() if name not in near})
         return len(self._steps) - 1
 
+    @cache  # noqa: B019  a command reads one history
     def _differences(self, before: _Sections, after: _Sections) -> _Steps:
         """Return the facts in which sections differ, with both values."""
         sides = {
@@ -189,10 +187,12 @@ class _Past:
             for pair in pairs
         )
 
+    @cache  # noqa: B019  a command reads one history
     def _section_of(self, sections: _Sections, probe: str) -> int:
         """Return the number of a probe's section, 0 for none."""
         return next((number for number in sections if self._folder.section(number).probe == probe), 0)
 
+    @cache  # noqa: B019  a command reads one history
     def _values(self, number: int) -> dict[str, Any]:
         return of_all_devices(self._folder.section(number).facts)
 

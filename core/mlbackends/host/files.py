@@ -109,7 +109,7 @@ def named_ends(path: str, size: int, most: int, shown: str) -> tuple[bytes, int,
     Both have about `size` bytes of UTF-8; the end is empty if the start is all. Raises BadInput as
     `named_bytes` does, and for more than `most` bytes, which may be a stream without an end.
     """
-    start, skipped, ends, kept = b"", 0, deque[bytes](), 0
+    start, skipped, ends, kept, left = b"", 0, deque[bytes](), 0, most
     with _named(path, shown, "") as file:
         for chunk in as_utf8(iter(lambda: file.read(1 << 20) or b"", b"")):
             if len(start) < size:
@@ -117,12 +117,13 @@ def named_ends(path: str, size: int, most: int, shown: str) -> tuple[bytes, int,
                 continue
             ends.append(chunk)
             kept += len(chunk)
-            most -= len(chunk)
+            left -= len(chunk)
             while kept - len(ends[0]) >= size:
                 skipped += ends[0].count(b"\n")
                 kept -= len(ends.popleft())
-            if most < 0:
-                raise BadInput(f"{shown} does not end within 1 GiB", "give the part with the error")
+            if left < 0:
+                endless = f"{shown} does not end within {most >> 30} GiB"
+                raise BadInput(endless, "give the part with the error")
     return start, skipped, b"".join(ends)
 
 

@@ -200,7 +200,7 @@ class ElfImage(FileImage):
     def cut_short(self) -> NotALibrary:
         """Return the error for a file that ends before its segments do."""
         end = self.size + self.zeros
-        return NotALibrary(f"the file is cut short: it has {self.size} bytes and its segments need {end}")
+        return NotALibrary(f"the file is cut short: it has {self.size} bytes and {SEGMENTS_NEED} {end}")
 
     def chain(self, layout: str, at: int, count: int | None) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Yield position and fields of each entry of a list; the last field leads to the next one.
@@ -305,6 +305,8 @@ _LINKER_SCRIPT_WORDS = (b"GNU ld script", b"OUTPUT_FORMAT", b"GROUP", b"INPUT")
 
 #: The smallest page of any system.
 _PAGE_BYTES = 4096
+#: In the error for a file that the loader maps all the same: a process that reads its end is killed.
+SEGMENTS_NEED = "its segments need"
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP, _PT_GNU_STACK, _PF_X = 1, 2, 3, 0x6474E551, 1
 _WIDE_BITS = 64
 _SEGMENTS_LIMIT = 1024

@@ -119,15 +119,15 @@ def before(
         if not packages and not answers:
             raise BadInput("nothing would be installed", "leave --lock and --if-installed out")
 
-        def read() -> str:
-            if not wheels and not answers:
-                return "nothing would be installed: the environment has it already"
-            amount, size = (
-                sum(min(getattr(w.file, x), w.file.size) for w in wheels) for x in ("amount", "size")
-            )
-            return f"read {amount / 1e6:,.1f} MB of {size / 1e6:,.1f} MB in {counted(len(wheels), 'wheel')}"
+        done = "" if wheels or answers else "nothing would be installed: the environment has it already"
+        yield Before(planned, packages, answers, lambda: (*plan.notes, *notes, done or _read(wheels)))
 
-        yield Before(planned, packages, answers, lambda: (*plan.notes, *notes, read()))
+
+def _read(wheels: Sequence[Wheel]) -> str:
+    """Return how much of wheels has been read, in words; what is read twice is no more than the file."""
+    amount = sum(min(wheel.file.amount, wheel.file.size) for wheel in wheels)
+    size = sum(wheel.file.size for wheel in wheels)
+    return f"read {amount / 1e6:,.1f} MB of {size / 1e6:,.1f} MB in {counted(len(wheels), 'wheel')}"
 
 
 def _bare(host: Host, machine: str, glibc: str, root: str) -> Host:

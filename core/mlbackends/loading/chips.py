@@ -92,8 +92,11 @@ def code_name(chip: str) -> str:
 
 def chip_matrix(host: Host, dists: Iterable[Distribution], chips: Sequence[str]) -> ChipMatrix:
     """Return how the GPU code of packages fits chips; packages without any are left out."""
-    having = (dist for dist in dists if package_code(host, dist))
-    rows = [ChipRow(it.name, it.version, {chip: _fit(host, it, chip)[0] for chip in chips}) for it in having]
+    rows = [
+        ChipRow(dist.name, dist.version, {chip: _fit(host, dist, chip)[0] for chip in chips})
+        for dist in dists
+        if package_code(host, dist)
+    ]
     python = f"{host.python.get('executable', '')} ({host.python.get('version', '')})"
     return ChipMatrix(MATRIX_SCHEMA, f"backends {__version__}", python, tuple(chips), tuple(rows))
 

@@ -61,9 +61,14 @@ def modules_of(host: Host, dist: Distribution) -> tuple[str, ...]:
             names[top] = None
         elif not slash and any(top.endswith(suffix) for suffix in suffixes(host)):
             names[top.partition(".")[0]] = None
-        elif rest.endswith("/__init__.py") and path[:-12].replace("/", "").isidentifier():
-            inner[path[:-12].replace("/", ".")] = None
-    names = names or {it: None for it in inner if not any(it.startswith(f"{above}.") for above in inner)}
+        elif rest.endswith("/__init__.py"):
+            folder = path.removesuffix("/__init__.py")
+            if folder.replace("/", "").isidentifier():
+                inner[folder.replace("/", ".")] = None
+    outer = (
+        name for name in inner if not any(name[:i] in inner for i, sign in enumerate(name) if sign == ".")
+    )
+    names = names or dict.fromkeys(outer)
     own = dist.name.replace("-", "_")
     return tuple(sorted(names, key=lambda name: (name.startswith("_"), name.lower() != own)))
 

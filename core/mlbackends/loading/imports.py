@@ -168,7 +168,7 @@ def _imported_by(host: Host, module: str, path: str) -> tuple[Import, ...]:
                 if isinstance(statement, ast.Call) and not Import(name, file).is_extension:
                     continue
                 is_name = isinstance(statement, ast.ImportFrom) and leaf in [
-                    it.name for it in statement.names
+                    alias.name for alias in statement.names
                 ]
                 if parent and not file:
                     if lost.get(parent, "").endswith("/__init__.py"):
@@ -380,14 +380,18 @@ def _statements(
                 caught = (_caught(handler, known) for handler in statement.handlers)
                 inner = max(guard, *caught, Guard.NOTHING)
                 yield from _statements(statement.body, inner, known)
-                own = [it for it in statement.body if isinstance(it, ast.Import | ast.ImportFrom)]
                 is_package = known["__name__"] == known["__package__"]
-                tried = [name for it in own for name in _imported(it, known["__name__"], is_package)]
+                tried = [
+                    name
+                    for first in statement.body
+                    if isinstance(first, ast.Import | ast.ImportFrom)
+                    for name in _imported(first, known["__name__"], is_package)
+                ]
                 tried += [name.rpartition(".")[0] for name in tried]
                 for handler in statement.handlers:
-                    for it, caught_by, _ in _statements(handler.body, Guard.FAILURE, known):
-                        is_needed = guard is Guard.NOTHING and it in handler.body
-                        yield it, caught_by, tuple(tried) if is_needed else ()
+                    for other, caught_by, _ in _statements(handler.body, Guard.FAILURE, known):
+                        is_needed = guard is Guard.NOTHING and other in handler.body
+                        yield other, caught_by, tuple(tried) if is_needed else ()
                 yield from _statements(statement.orelse, inner, known)
                 yield from _statements(statement.finalbody, guard, known)
             case ast.If():

@@ -29,7 +29,7 @@ from mlbackends.base.errors import NotALibrary
 from mlbackends.base.quantities import dotted_numbers
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.libraries.c_runtime import c_library
-from mlbackends.libraries.elf import ElfImage, text_of
+from mlbackends.libraries.elf import SEGMENTS_NEED, ElfImage, text_of
 from mlbackends.libraries.loader_cache import cache_entries
 from mlbackends.loading.dynamic_symbols import DynamicSymbols
 from mlbackends.model.loading import Fault, LoadedFile, Need
@@ -89,7 +89,7 @@ class Opening(NamedTuple):
     @property
     def kills(self) -> bool:
         """Whether the process ends with SIGBUS: a file is mapped whose end is cut off."""
-        return any("its segments need" in fault.message for fault in self.faults[:1])
+        return any(SEGMENTS_NEED in fault.message for fault in self.faults[:1])
 
     def files(self) -> tuple[LoadedFile, ...]:
         """Return the files that were mapped, each with what it needs."""

@@ -28,8 +28,13 @@ def lookup(host: Host, packages: Iterable[PackageLoading], name: str) -> Lookup:
         asked = symbol(name)
         tables = {path: file.symbols for path in files if (file := elf(host, path))}
         paths = [path for path, table in tables.items() if table.defines(asked)]
-        lacking = ((at, it) for at in tables if at not in paths for it in tables[at].lacking.values())
-        needs = {at: Need(name, step=it.version) for at, it in lacking if it.name == asked.name}
+        needs = {
+            path: Need(name, step=lacked.version)
+            for path, table in tables.items()
+            if path not in paths
+            for lacked in table.lacking.values()
+            if lacked.name == asked.name
+        }
         started = [mapped.path for mapped in Environment(host).start.mapped]
         others = [path for path in (*started, *provided.values()) if path not in files and not paths]
         paths += [path for path in others if (file := elf(host, path)) and file.symbols.defines(asked)]

@@ -452,7 +452,9 @@ class _Packages:
                 inner = self.environment.import_module(self.environment.start.copy(), module)
                 ended = [failing for failing in inner if failing[0].is_certain]
                 works |= not ended
-                faults += [it for step, opening in ended if step.path in broken for it in opening.faults]
+                faults += [
+                    fault for step, opening in ended if step.path in broken for fault in opening.faults
+                ]
         return faults, works
 
     def _damage(self, dist: Distribution, path: str) -> Iterator[Fault]:

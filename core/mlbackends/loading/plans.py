@@ -119,7 +119,9 @@ def if_installed(host: Host, wanted: Sequence[str], index: str, *, alone: bool =
             text.endswith(".whl") or Requirement(text)
         except InvalidRequirement as error:
             raise BadInput(f"{text!r} is not a requirement: {str(error).splitlines()[0]}") from None
-    wanted = [os.path.abspath(it) if it.endswith(".whl") and ":/" not in it else it for it in wanted]
+    wanted = [
+        os.path.abspath(text) if text.endswith(".whl") and ":/" not in text else text for text in wanted
+    ]
     python = str(host.python.get("executable", ""))
     uv = which("uv", os.pathsep.join([os.path.dirname(python), os.environ.get("PATH", os.defpath)]))
     folder = local_path(index)
