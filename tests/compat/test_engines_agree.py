@@ -10,13 +10,16 @@ import random
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from mlbackends.base.quantities import dotted_numbers
 from mlbackends.base.tables import table
 from mlbackends.sdpa import engines, named_devices
+
+if TYPE_CHECKING:
+    from mlbackends.model.explanation import EngineLayers
 
 #: How many are drawn; each engine has a number of its own, by its speed.
 CONFIGURATIONS = int(os.environ.get("ENGINE_CONFIGURATIONS", "0"))
@@ -119,6 +122,12 @@ def recorded(engine: str, package: str) -> tuple[dict[str, Any], tuple[int, ...]
     if not any(release[: len(known)] == known for known in map(dotted_numbers, rules["releases"])):
         pytest.skip(f"the rules of {engine} {version} are not recorded")
     return rules, release
+
+
+def first_code(found: EngineLayers) -> str:
+    """Return the code of the first reason against what was asked for, "" where something is chosen."""
+    codes = (reason.code for verdict in found.verdicts for reason in verdict.reasons)
+    return "" if found.chosen else next(code for code in codes if code != "not-asked")
 
 
 def answers(program: str, asked: list[dict[str, Any]]) -> list[Any]:
@@ -286,8 +295,7 @@ def test_transformers_chooses_what_the_rules_say() -> None:
         (found,) = engines.layers(
             rules, release, given["config"], facts, versions={"torch": "2.15", "cudnn": "9.26"}
         )
-        codes = [reason.code for verdict in found.verdicts for reason in verdict.reasons]
-        first = "" if found.chosen else next(code for code in codes if code != "not-asked")
+        first = first_code(found)
         same = (found.chosen, first) == (answer["chosen"], answer["code"])
         if found.chosen.startswith("flash_attention_"):  # of others transformers warns of nothing
             (warnings,) = ({r.code for r in v.warnings} for v in found.verdicts if v.backend == found.chosen)
@@ -456,8 +464,7 @@ def test_diffusers_chooses_what_the_rules_say() -> None:
         (found,) = engines.layers(
             rules, release, given["config"], {"platform": "cuda", **facts}, versions=versions
         )
-        codes = [reason.code for verdict in found.verdicts for reason in verdict.reasons]
-        first = "" if found.chosen else next(code for code in codes if code != "not-asked")
+        first = first_code(found)
         is_package = (
             first == "too-old" and answer["code"] == "missing-part"
         )  # of packages one message for both
