@@ -46,6 +46,8 @@ flags\t\t: fpu sse sse2 cx16 sse4_1 sse4_2 popcnt movbe ssse3 lahf_lm avx f16c f
 #: The oldest C library that a wheel can ask for by its tag, and one newer than all.
 _GLIBC_MINORS = range(45, 4, -1)
 _PATCH = "9"
+#: The end of a stand-in for a package: what the package itself holds is not known.
+_OPEN = "__path__ += []\n\n\ndef __getattr__(name): ...\n"
 #: An import that is not inside a function or a `try`.
 _IMPORT = pattern(r"(?m)^(?:import|from)[ \t]+([A-Za-z_]\w*)")
 
@@ -251,7 +253,7 @@ class _Environment:
                     with open(os.path.join(top, name), encoding="utf-8", errors="replace") as file:
                         modules.update(dict.fromkeys(_IMPORT.findall(file.read())))
         absent = modules.keys() - present - sys.stdlib_module_names - {*self.case.uninstalled}
-        files = {f"{name}/__init__.py": "" for name in sorted(absent)}
+        files = {f"{name}/__init__.py": _OPEN for name in sorted(absent)}
         self.install(Installed("modules-of-requirements", "1.0", files))
 
 
@@ -294,7 +296,7 @@ def torch(version: str, python: str, files: dict[str, str] | None = None) -> Ins
     names += ["c10_cuda", "torch_cuda", "torch_cuda_linalg"] * bool(toolkit)
     names += ["c10_hip", "torch_hip"] * bool(hip)
     lines = f"__version__ = {version!r}\ncuda = {toolkit or None!r}\nhip = {hip or None!r}\n"
-    texts = {"torch/__init__.py": "from .version import __version__\n", "torch/version.py": lines}
+    texts = {"torch/__init__.py": f"from .version import __version__\n{_OPEN}", "torch/version.py": lines}
     libraries = [StandIn(f"SITE/torch/lib/lib{name}.so", runpath="$ORIGIN") for name in names]
     tag = python.replace(".", "")
     libraries.append(
