@@ -35,9 +35,10 @@ def test_the_table_has_speeds_reasons_and_what_disturbed() -> None:
         "GB/s",
         "1.1%",
         "30",
-        *("reading", "256", "MiB,", "8", "threads", "memory"),
+        *("reading", "256", "MiB,", "8", "threads;", "memory"),
     ]
     assert "not measured: numpy is not installed" in lines[2]
+    assert max(map(len, text(SPEED, Page(width=60)).splitlines())) <= 60
     assert "Xeon, 8 threads, 5 rounds in 6.0 s" in lines
     assert "disturbed: other work used 40% of the CPUs before the first round" in lines
 

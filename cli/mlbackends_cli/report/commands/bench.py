@@ -20,7 +20,7 @@ from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import TypedPath, option, written
 from mlbackends_cli.output import refuse_unwritable
 from mlbackends_cli.terminal import Page, ProgressLine
-from mlbackends_cli.text.layout import Cell, grid, widths, wrapped
+from mlbackends_cli.text.layout import Cell, lines, wrapped
 from mlbackends_cli.text.plain import one_line
 
 #: The number of rounds, and the limit in seconds.
@@ -49,22 +49,24 @@ def command(quick: bool, folder: str, form: str, output: str, color: str) -> int
 
 def text(found: MachineSpeed, page: Page) -> str:
     """Return a table of the speeds, and below it what disturbed the machine."""
-    heads = ("", "speed", "spread", "calls", "how", "limited by")
-    rows = [[Cell(head, "dim") for head in heads], *(_row(figure) for figure in found.figures)]
-    lines = [*grid(rows, widths(rows), page)]
+    heads = ("", "speed", "spread", "calls", "how, and what limits it")
+    rows = [[Cell(head, "dim") for head in heads], *map(_row, found.figures)]
+    found_lines = [*lines(rows, page, indent=0)]
     work = f"{counted(found.threads, 'thread')}, {counted(found.rounds, 'round')} in {found.seconds:.1f} s"
     about = f"{one_line(found.processor)}, {work}"
-    lines += ["", *wrapped(about, page.width)]
+    found_lines += ["", *wrapped(about, page.width)]
     for reason in found.disturbed:
-        lines += [page.styled(line, "yellow") for line in wrapped(f"disturbed: {reason.message}", page.width)]
-    return page.fitted("\n".join(lines)) + "\n"
+        disturbed = wrapped(f"disturbed: {reason.message}", page.width)
+        found_lines += [page.styled(line, "yellow") for line in disturbed]
+    return page.fitted("\n".join(found_lines)) + "\n"
 
 
 def _row(figure: Figure) -> list[Cell]:
     if figure.value is None:
         why = figure.reason.message if figure.reason else ""
         missing = Cell(f"not measured: {one_line(why)}", "yellow")
-        return [Cell(figure.name), Cell("–", "dim"), Cell(""), Cell(""), missing, Cell("")]
+        return [Cell(figure.name), Cell("–", "dim"), Cell(""), Cell(""), missing]
     speed, spread = f"{figure.value:.4g} {figure.unit}", f"{figure.spread or 0:.1%}"
-    texts = (figure.name, speed, spread, str(figure.repetitions), one_line(figure.by), figure.limited_by)
+    how = "; ".join(filter(None, (one_line(figure.by), figure.limited_by)))
+    texts = (figure.name, speed, spread, str(figure.repetitions), how)
     return [*map(Cell, texts)]
