@@ -25,7 +25,7 @@ from running import backends
 
 from mlbackends.audit.reports import report_of
 from mlbackends.base.version import __version__
-from mlbackends.fleet import bundle, payload
+from mlbackends.fleet import bundle, payload, unpacker
 from mlbackends.fleet.frames import frames
 from mlbackends.fleet.unpacker import PYTHON, fits
 from mlbackends.model.fleet import Envelope
@@ -119,6 +119,18 @@ def test_a_bundle_for_others_names_what_it_is_for(tmp_path: Path) -> None:
     here = f"Python {platform.python_version()} on {platform.machine()}"
     known = f"3.98 on {HERE}, 3.99 on {HERE}"
     assert done.stderr == f"backends: the bundle has nothing that fits {here}, only: {known}\n"
+
+
+def test_a_damaged_bundle_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "a.pyz"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.write(unpacker.__file__, "__main__.py")
+        archive.writestr("bundle.json", zipfile.ZipFile(io.BytesIO(small())).read("bundle.json"))
+        archive.writestr("parts/mlbackends-0/mlbackends.py", "some bytes")
+    file.write_bytes(file.read_bytes().replace(b"some bytes", b"same bytes"))
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert done.stderr.startswith("backends: Bad CRC-32 for file 'parts/mlbackends-0/mlbackends.py'")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="tags of Linux")
@@ -252,9 +264,17 @@ def test_what_cannot_be_pushed_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no bundle")
     with zipfile.ZipFile(tmp_path / "other", "w") as file:
         file.writestr("a", "b")
+    with zipfile.ZipFile(tmp_path / "changed", "w") as file:
+        file.writestr(
+            "bundle.json", '{"targets": [{"python": "3.11", "platform": "linux_x86_64", "parts": []}]}'
+        )
+        file.writestr("content", "some bytes")
+    changed = (tmp_path / "changed").read_bytes().replace(b"some bytes", b"same bytes")
+    (tmp_path / "changed").write_bytes(changed)
     for words, error in [
         (("--hosts", "n1", "--push", str(tmp_path / "text")), "is not a bundle, or is damaged"),
         (("--hosts", "n1", "--push", str(tmp_path / "other")), "is not a bundle, or is damaged"),
+        (("--hosts", "n1", "--push", str(tmp_path / "changed")), "is not a bundle, or is damaged"),
         (("--hosts", "n1", "--push", str(tmp_path)), "is not a bundle, or is damaged"),
         (("--hosts", "n1", "--push", str(tmp_path / "absent")), "cannot be read: No such file"),
     ]:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -220,11 +221,13 @@ def opened(path: str) -> bytes:
     """Return a bundle that was written to a file. Raises BadInput."""
     try:
         data = read_regular(path, MOST_BYTES)
-        _targets_of(data)
+        is_sound = bool(_targets_of(data)) and zipfile.ZipFile(io.BytesIO(data)).testzip() is None
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from None
-    except (zipfile.BadZipFile, KeyError, msgspec.DecodeError, ValueError):
-        raise BadInput(f"{path} is not a bundle, or is damaged", "backends fleet bundle makes one") from None
+    except (zipfile.BadZipFile, zlib.error, KeyError, msgspec.DecodeError, ValueError):
+        is_sound = False
+    if not is_sound:
+        raise BadInput(f"{path} is not a bundle, or is damaged", "backends fleet bundle makes one")
     return data
 
 

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import venv
 import zipfile
+import zlib
 from typing import IO, Any, NoReturn
 
 #: The word of a command that stands for the Python that unpacks.
@@ -98,7 +99,7 @@ def main(file: str | IO[bytes], words: list[str], node: str = "") -> int:
             words = [sys.executable if word == PYTHON else word for word in words]
             child = subprocess.Popen([python, "-I", "-m", "mlbackends", *words])
             code = child.wait()
-        except OSError as error:
+        except (OSError, zipfile.BadZipFile, zlib.error) as error:
             raise SystemExit(f"{label}: {error}") from None
         finally:
             signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
