@@ -93,6 +93,10 @@ def test_each_group_can_have_its_golden_node(racks: Path, tmp_path: Path) -> Non
 
     twice = summarized(racks, "--baseline", str(old), "--baseline", str(new))
     assert twice.returncode == 2 and "twice for all nodes" in twice.stderr
+    without = summarized(racks, "--baseline", "r1=")
+    assert without.returncode == 2 and "'r1=' does not name a file" in without.stderr
+    without = backends("fleet", "summarize", str(racks), "--baseline", f"r1={old}")
+    assert without.returncode == 2 and "--by-group makes groups" in without.stderr
     nodes = tmp_path / "nodes"
     nodes.write_text("r[1-3]n[0-3]|gpu|(null)\n")
     wrong = backends(

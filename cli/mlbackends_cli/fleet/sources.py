@@ -173,8 +173,12 @@ class Summary(Struct, frozen=True):
         found: dict[str, Baseline] = {}
         for text in self.baselines:
             group, sign, path = text.partition("=") if membership else ("", "", text)
+            if not membership and "=" in text and not os.path.exists(text):
+                raise BadInput(f"--baseline {shown(text)} is for a group", "--by-group makes groups")
             if not sign:
                 group, path = "", text
+            elif not path:
+                raise BadInput(f"--baseline {shown(text)} does not name a file")
             elif membership and membership.names and group not in membership.names:
                 raise UnknownName(f"group of {membership.source}", group, membership.names)
             if group in found:
