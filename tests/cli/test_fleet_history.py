@@ -89,6 +89,13 @@ def test_a_fact_has_its_values_over_time(rolled_out: Path) -> None:
     assert (done.returncode, "did you mean 'nvidia.version'" in done.stderr) == (2, True)
 
 
+def test_a_fact_that_some_nodes_lack_is_the_same_on_those_that_have_it(tmp_path: Path) -> None:
+    keep(tmp_path, [{"a": report(version="1"), "b": report()}])
+    assert "nvidia.version: the same on all nodes that have it" in history(
+        tmp_path, "--fact", "nvidia.version"
+    )
+
+
 def test_a_node_has_its_own_history(rolled_out: Path) -> None:
     found = record(rolled_out, "--node", "node[03-04,15]")
     jsonschema.validate(found, SCHEMAS["fleet-history"]())
@@ -109,8 +116,8 @@ def test_runs_of_other_commands_and_nodes_that_are_gone_are_not_mixed_in(tmp_pat
     ((rollout),) = found["rollouts"]
     assert (rollout["moves"], rollout["total"], rollout["left"]) == ([{"run": 3, "nodes": ["a"]}], 2, ["b"])
     assert found["notes"] == [
-        "1 run of other commands are left out",
-        "1 node that the newest run did not ask are not counted as left",
+        "left out, since another command was run: 1 run",
+        "not counted as left, since the newest run did not ask: 1 node",
     ]
 
 

@@ -158,6 +158,10 @@ def test_a_run_that_has_asked_everyone_has_nobody_left(cluster: Path, tmp_path: 
     done = run(cluster, "--resume", str(tmp_path))
     assert done.stdout.startswith("3 nodes: 3 reported")
     assert not (cluster / "asked").exists()
+    more = run(cluster, "--resume", str(tmp_path), "--hosts", "n[3-5]")
+    assert more.stdout.startswith("5 nodes: 4 reported, 1 unreachable")
+    assert "unexpected" not in more.stdout
+    assert backends("fleet", "summarize", str(tmp_path)).stdout == more.stdout
     other = run(cluster, "--resume", str(tmp_path), "--", "doctor")
     assert (other.returncode, "asked for `info`" in other.stderr) == (2, True)
 
@@ -222,11 +226,38 @@ def test_what_is_no_folder_of_kept_reports_is_refused(
     database(newer, "PRAGMA user_version = 2")
     assert "has version 2 of the tables; this version reads 1" in refused(newer)
     database(foreign, "CREATE TABLE other (name)")
-    assert "has no database of kept reports, but another" in refused(foreign)
+    assert "has no database of kept reports" in refused(foreign)
     (garbage / "fleet.sqlite3").write_bytes(os.urandom(20_000))
     assert "garbage is damaged: " in refused(garbage)
     if "--resume" in command:
         assert "is not a folder of kept reports" in refused(empty)
+    if "--keep" in command:
+        (tmp_path / "file").touch()
+        assert "file is not a folder" in refused(tmp_path / "file")
+
+
+def test_no_folder_is_made_for_a_run_that_is_refused(tmp_path: Path) -> None:
+    assert backends("fleet", "run", "--keep", str(tmp_path / "kept")).returncode == 2
+    assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.skipif(not shutil.which("unshare"), reason="this system has no unshare")
+def test_a_folder_that_cannot_be_written_to_is_refused_before_the_run(
+    cluster: Path, kept: Path, tmp_path: Path
+) -> None:
+    frozen = tmp_path / "frozen"
+    frozen.mkdir()
+    mount = ["unshare", "--mount", "sh", "-c", 'mount --bind -o ro "$0" "$1"; shift; exec "$@"']
+    command = [sys.executable, "-m", "mlbackends", "fleet", "run", "--hosts", "n1", "--keep", str(frozen)]
+    (cluster / "asked").unlink(missing_ok=True)
+    done = subprocess.run(
+        [*mount, str(kept), str(frozen), *command], check=False, capture_output=True, text=True,
+        env={**PLAIN, **path_with(cluster)},
+    )  # fmt: skip
+    if "unshare:" in done.stderr or "mount:" in done.stderr:
+        pytest.skip("this user may not mount")
+    assert (done.returncode, "frozen cannot be written: attempt to write" in done.stderr) == (2, True)
+    assert not (cluster / "asked").exists()
 
 
 def test_a_damaged_database_is_one_line(cluster: Path, kept: Path, tmp_path: Path) -> None:

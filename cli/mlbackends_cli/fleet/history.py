@@ -100,7 +100,8 @@ class _Text:
 
     def fact(self, fact: FactHistory) -> tuple[str, list[_Row]]:
         """Return a fact, since when nodes differ in it, and how many nodes had which value."""
-        mixed = "the same on all nodes"
+        has_none = any(count.value is None for state in fact.states[-1:] for count in state.counts)
+        mixed = "the same on all nodes" + (" that have it" if has_none else "")
         if fact.mixed_since is not None:
             mixed = f"mixed {self.since(fact.mixed_since)}"
         rows = []

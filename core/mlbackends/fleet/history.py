@@ -70,11 +70,9 @@ def history_of(folder: Folder, nodes: Names[str] = (), facts: Sequence[str] = ()
         raise Incomplete(f"no kept run of {folder.path} has a report" + (" of these nodes" if nodes else ""))
     notes = []
     if others := len(every) - len(runs):
-        notes.append(f"{counted(others, 'run')} of other commands are left out")
+        notes.append(f"left out, since another command was run: {counted(others, 'run')}")
     if past.absent:
-        notes.append(
-            f"{counted(past.absent, 'node')} that the newest run did not ask are not counted as left"
-        )
+        notes.append(f"not counted as left, since the newest run did not ask: {counted(past.absent, 'node')}")
     rollouts, flaps = past.changes()
     return History(
         schema=SCHEMA,

@@ -64,6 +64,9 @@ _ENVELOPE = """
 _ANSWERS = """
     SELECT CAST(node AS TEXT), run, id, CAST(status AS TEXT), CAST(error AS TEXT), CAST(sections AS TEXT)
     FROM reports WHERE run IN (SELECT value FROM json_each(?)) ORDER BY node, run"""
+_RUN = """
+    INSERT INTO runs (id, asked, expected, tool, started) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET expected = excluded.expected"""
 _REPORT = """
     INSERT OR REPLACE INTO reports (run, node, received, status, error, exit_code, sections)
     VALUES (?, ?, ?, ?, ?, ?, ?)"""
@@ -90,6 +93,8 @@ def opened(path: str, *, writes: bool = False, creates: bool = False) -> "Iterat
     check(path)
     with _errors(path, writes=creates):
         if creates:
+            if os.path.lexists(path) and not os.path.isdir(path):
+                raise BadInput(f"{path} is not a folder")
             os.makedirs(path, 0o700, exist_ok=True)
             with suppress(FileExistsError):  # it is private, and SQLite's journals have its permissions
                 os.close(os.open(file, flags("O_CREAT", "O_EXCL", "O_RDWR", "O_NOFOLLOW"), 0o600))
@@ -113,8 +118,7 @@ def opened(path: str, *, writes: bool = False, creates: bool = False) -> "Iterat
                     db.execute("PRAGMA journal_mode = WAL")
                     db.execute("PRAGMA synchronous = NORMAL")
             if writes:
-                with folder.transaction():
-                    pass  # it fails now rather than after a run
+                db.execute(f"PRAGMA user_version = {VERSION}")  # it fails now rather than after a run
         try:
             yield folder
         finally:
@@ -162,7 +166,7 @@ class Folder:
     def check_version(self) -> None:
         """Raise BadInput for tables of others, or of a newer version."""
         if self.db.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
-            raise BadInput(f"{self.path} has no database of kept reports, but another", _HINT)
+            raise BadInput(f"{self.path} has no database of kept reports", _HINT)
         if (version := self.db.execute("PRAGMA user_version").fetchone()[0]) > VERSION:
             found = f"{self.path} has version {version} of the tables; this version reads {VERSION}"
             raise BadInput(found, "use the version of backends that wrote it")
@@ -297,7 +301,8 @@ def _time(value: Any) -> float:
 class Keeper:
     """Adds the answers of a run to a folder. failure: why it had to stop. lost: the answers since then.
 
-    run: the number of an earlier run to go on with. A new one is made with its first answer.
+    run: the number of an earlier run to go on with, whose expected nodes are replaced. A new one is made with
+    its first answer.
     """
 
     def __init__(
@@ -311,7 +316,13 @@ class Keeper:
         self.lost = 0
         self.run = run
         self._folder, self._db = folder, folder.db
-        self._fields = (_json(asked), _json(expected), f"backends {__version__}", time.time())
+        #: Of the row of the run, until it is written.
+        self._fields: tuple[Any, ...] = (
+            _json(asked),
+            _json(expected),
+            f"backends {__version__}",
+            time.time(),
+        )
         #: The stored list of sections by that of the collection.
         self._known: dict[tuple[int, ...], str] = {}
         self._varying = 0
@@ -340,9 +351,9 @@ class Keeper:
             self.failure = str(error)
 
     def _write(self, node: str, envelope: Envelope, collection: Collection, is_new: bool) -> None:
-        if self.run is None:
-            into = "INSERT INTO runs (asked, expected, tool, started) VALUES (?, ?, ?, ?)"
-            self.run = self._db.execute(into, self._fields).lastrowid
+        if self._fields:
+            made = self._db.execute(_RUN, (self.run, *self._fields)).lastrowid
+            self.run, self._fields = self.run or made, ()
         found = _CODE.search(envelope.error)
         code = int(found[1]) if found else envelope.exit_code
         code = None if code is None or code not in _CODES else code

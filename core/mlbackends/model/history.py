@@ -118,7 +118,7 @@ class State(Struct, frozen=True):
 
 
 class FactHistory(Struct, frozen=True):
-    """The values of a fact over time. mixed_since: the run since which nodes differ in it; null for not."""
+    """The values of a fact over time. mixed_since: the run since which it has several; null for not."""
 
     name: str
     mixed_since: int | None

@@ -115,9 +115,8 @@ def command(
     asked = Asked(name, where, command_line, hosts, program, timeout, fanout, push)
     with ExitStack() as stack:
         folder, earlier = None, None
-        if keep or resume:
-            folder = stack.enter_context(opened_kept(keep or resume, writes=True, creates=bool(keep)))
-        if folder is not None and resume:
+        if resume:
+            folder = stack.enter_context(opened_kept(resume, writes=True))
             earlier = folder.last_of_ours()
             asked = _again(asked, earlier.asked, is_typed=bool(command_line))
         if not asked.engine:
@@ -134,7 +133,11 @@ def command(
             if not isinstance(rest, tuple):
                 hint = "name them with --hosts or --expect"
                 raise BadInput(f"the last run of {resume} does not record which nodes it asked", hint)
+            if isinstance(expected, tuple):
+                work.expected = expected = (*dict.fromkeys((*expected, *rest)),)
             work.earlier, work.rest = folder.envelopes(earlier.number), rest
+        if keep:
+            folder = stack.enter_context(opened_kept(keep, writes=True, creates=True))
         if folder is not None:
             from mlbackends.fleet.store import Keeper  # with SQLite
 
