@@ -43,7 +43,7 @@ class FlashCpu(AttentionBackend):
         dtype_in("float16", "bfloat16", "float32", "float64"),
         last_dim_contiguous(),
     )
-    takes = frozenset({"dropout", "gradient", "grouped_heads", "logsumexp", "lower_right", "mask"})
+    takes = frozenset({"dropout", "gradient", "grouped_heads", "logsumexp", "lower_right", "mask", "window"})
     tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 2.0, "float64": 2.0}  # noqa: RUF012
 
     def missing_parts(self) -> tuple[Reason, ...]:

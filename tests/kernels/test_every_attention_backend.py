@@ -158,9 +158,12 @@ def problems(draw: Any) -> tuple[AttentionProblem, Tensors]:
         device=draw(st.sampled_from(DEVICES)),
     )
     tensors = Tensors(*arrays)
-    kind = draw(st.sampled_from(("none", "causal", "lower right", "mask", "mask")))
+    kind = draw(st.sampled_from(("none", "causal", "lower right", "window", "mask", "mask")))
     if kind in ("causal", "lower right"):
         asked = replace(asked, is_causal=True, lower_right=kind == "lower right")
+    elif kind == "window":
+        window = draw(st.sampled_from((-1, 0, 3, 40))), draw(st.sampled_from((-1, 0, 50)))
+        asked = replace(asked, window=window, lower_right=max(window) >= 0 and draw(st.booleans()))
     elif kind == "mask":
         scores = (*asked.leading_shape, length, keys)
         mask, mask_dtype = draw(masks(scores, dtype, random))
@@ -194,9 +197,12 @@ def answers(problem: AttentionProblem, tensors: Tensors, grad_out: Any, dtype: s
     length, keys = problem.query_length, problem.key_length
     scale = np.asarray(scale, wide)
     scores = query @ key.swapaxes(-1, -2) * scale
-    if problem.is_causal:
+    if problem.band != (-1, -1):
         offset = keys - length if problem.lower_right else 0
-        scores = np.where(np.tri(length, keys, offset, dtype=bool), scores, -np.inf)
+        left, right = (length + keys if side < 0 else side for side in problem.band)
+        is_before = np.tri(length, keys, offset - left - 1, dtype=bool)
+        is_seen = np.tri(length, keys, offset + right, dtype=bool) & ~is_before
+        scores = np.where(is_seen, scores, -np.inf)
     elif problem.mask is not None and problem.mask.dtype == "bool":
         scores = np.where(tensors.mask, scores, -np.inf)
     elif problem.mask is not None:

@@ -14,6 +14,9 @@ from mlbackends_kernels.tensors.arithmetic import numpy
 #: The longest time without a check for signals by Python.
 _MILLISECONDS = 50
 
+#: A side of a window that has every key.
+_EVERY_KEY = 1 << 60
+
 #: The bits of a seed that are used.
 SEEDS = (1 << 64) - 1
 
@@ -125,8 +128,9 @@ def packed(problem: AttentionProblem, arrays: tuple[Any, ...], before: int, pass
     rows, keys, width, value_dim = out.shape[-2], key.shape[-2], key.shape[-1], out.shape[-1]
     heads = out.shape[-3] if out.ndim > 2 else 1
     groups = [heads // array.shape[-3] if array.ndim > 2 else heads for array in (key, value)]
-    operations = 2 * prod(out.shape[:-1]) * keys * (width + value_dim)
-    moved = (key.size + value.size) * out.itemsize
+    window = tuple(_EVERY_KEY if side < 0 else min(side, _EVERY_KEY) for side in problem.band)
+    operations = 2 * prod(out.shape[:-1]) * min(keys, sum(window) + 1) * (width + value_dim)
+    moved = (key.size + value.size) * out.itemsize * min(keys, sum(window) + rows) // max(keys, 1)
     elements = abi().elements
     of_mask = problem.mask.dtype if problem.mask else "none"
     return abi().structures["problem"](
@@ -140,14 +144,14 @@ def packed(problem: AttentionProblem, arrays: tuple[Any, ...], before: int, pass
         value_dim=value_dim,
         key_group=groups[0],
         value_group=groups[1],
-        diagonal=keys - rows if problem.lower_right else 0,
+        window=window,
+        lower_right=problem.lower_right,
         scale=(width or 1) ** -0.5 if problem.scale is None else problem.scale,
         dropout=problem.dropout,
         seed=(problem.seed or 0) & SEEDS,
         first_batch=before,
         element=elements[problem.dtype],
         mask_element=elements["float64" if is_mask_narrow(problem) else of_mask],
-        causal=problem.is_causal,
         level=level(),
         threads=worth(passes * operations, passes * moved),
     )

@@ -42,7 +42,6 @@ struct Block {
     Real *scores;         /* (keys, rows) */
     Unit *key, *value;    /* (keys, depth), (keys or pairs, value_dim) */
     Real *largest, *sum;  /* (groups, rows) */
-    int64_t *limits;      /* (groups, rows): how many keys a row sees */
     Real *found, *factor; /* (rows) */
     Real *finished;       /* (lanes, value_dim up to whole vectors) */
 
@@ -58,7 +57,6 @@ struct Block {
       value = scratch.take<Unit>(widens ? keys / (P::pairs ? 2 : 1) * columns : 0);
       largest = scratch.take<Real>(rows);
       sum = scratch.take<Real>(rows);
-      limits = scratch.take<int64_t>(rows);
       found = scratch.take<Real>(most_rows);
       factor = scratch.take<Real>(most_rows);
       finished = scratch.take<Real>(T::lanes * ((p.value_dim + T::lanes - 1) / T::lanes * T::lanes));
@@ -70,7 +68,7 @@ struct Block {
   const Scaling scaling;
   const Dropout dropout;
   Memory memory;
-  int64_t group_limit[64];
+  Span spans[64]; /* of the groups */
   bool is_begun[64]; /* whether a group has an output yet */
   int64_t vectors_of_all, groups;
 
@@ -101,19 +99,16 @@ struct Block {
   }
 
   void run() {
-    int64_t last = task.first_key;
-    for (int64_t g = 0; g < groups; g++) {
-      with_vectors<Gather>(g);
-      if (group_limit[g] > last) last = group_limit[g];
-    }
-    if (last > task.last_key) last = task.last_key;
+    for (int64_t g = 0; g < groups; g++) with_vectors<Gather>(g);
+    const Range seen = span_of(task, task.first_row, task.last_row).any;
+    const int64_t last = seen.end < task.last_key ? seen.end : task.last_key, keys = keys_at_once(p);
     if constexpr (P::tiles) P::begin();
-    const int64_t keys = keys_at_once(p);
-    for (int64_t first = task.first_key; first < last; first += keys) {
+    for (int64_t first = seen.first / 32 * 32 > task.first_key ? seen.first / 32 * 32 : task.first_key;
+         first < last; first += keys) {
       const int64_t count = last - first < keys ? last - first : keys;
       const Tile tile = read_tile(first, count);
       for (int64_t g = 0; g < groups; g++)
-        if (group_limit[g] > first) with_vectors<Step>(g, tile);
+        if (spans[g].any.end > first && spans[g].any.first < first + count) with_vectors<Step>(g, tile);
     }
     if constexpr (P::tiles) P::end();
     for (int64_t g = 0; g < groups; g++) with_vectors<Finish>(g);
@@ -125,6 +120,17 @@ struct Block {
     int64_t first, count;
     const char *key, *value;
     int64_t key_stride, value_stride;
+
+    /* What a group sees of it, from a multiple of 32 keys on. */
+    Tile seen_by(const Range &any) const {
+      Tile part = *this;
+      const int64_t before = any.first > first ? (any.first - first) / 32 * 32 : 0;
+      part.first += before;
+      part.count = clamp(any.end - part.first, count - before);
+      part.key += before * key_stride;
+      part.value += P::tiles ? before / 2 * (int64_t)sizeof(Unit) : before / (P::pairs ? 2 : 1) * value_stride;
+      return part;
+    }
   };
 
   template <class Action, class... More>
@@ -148,16 +154,12 @@ struct Block {
       constexpr int width = vectors * T::lanes;
       const int64_t first = self.task.first_row + self.first_of(group), rows = self.rows_in(group);
       Unit *query = self.memory.query + self.first_of(group) * depth(self.p);
-      int64_t *limits = self.memory.limits + self.first_of(group);
       Real *largest = self.lanes_of(self.memory.largest, group), *sum = self.lanes_of(self.memory.sum, group);
-      self.group_limit[group] = 0;
       for (int lane = 0; lane < width; lane++) {
-        const int64_t limit = lane < rows ? self.task.limit(first + lane) : self.group_limit[group];
-        limits[lane] = limit;
-        if (limit > self.group_limit[group]) self.group_limit[group] = limit;
         largest[lane] = -(Real)__builtin_huge_val();
         sum[lane] = 0;
       }
+      self.spans[group] = span_of(self.task, first, first + rows);
       self.is_begun[group] = false;
       for (int v = 0; v < vectors; v++)
         self.template transposed<vectors>(first + v * T::lanes, rows - v * T::lanes, query, v);
@@ -297,10 +299,10 @@ struct Block {
   };
 
   template <int vectors>
-  void step(int64_t group, const Tile &tile) {
-    const int64_t *limits = memory.limits + first_of(group);
-    const int64_t limit = group_limit[group];
-    const int64_t keys = limit - tile.first < tile.count ? limit - tile.first : tile.count;
+  void step(int64_t group, const Tile &whole) {
+    const Span &span = spans[group];
+    const Tile tile = whole.seen_by(span.any);
+    const int64_t keys = tile.count;
     MaskRows<T, vectors> mask;
     const bool is_added = p.mask_element && p.mask_element != MLBACKENDS_ATTENTION_BOOL;
     bool masked = is_added;
@@ -313,23 +315,24 @@ struct Block {
       }
     }
     Real *largest = lanes_of(memory.largest, group);
-    const bool hidden = p.causal && is_hiding<vectors>(limits, tile.first + keys);
     memcpy(memory.found, largest, sizeof(Real) * vectors * T::lanes);
-    /* The maxima of what a mask or a limit hides are found behind it. */
-    const int64_t plain = masked ? 0 : hidden ? seen_by_all<vectors>(limits, tile.first) / 16 * 16 : keys;
-    Real *rest = memory.scores + plain * vectors * T::lanes;
-    if (plain) score_keys<vectors>(group, tile, 0, plain, memory.found);
-    if (plain < keys) {
-      Real ignored[most_rows] = {};
-      score_keys<vectors>(group, tile, plain, keys - plain, ignored);
-    }
-    if (masked) {
-      add_mask<T, vectors>(mask, tile.first, keys, memory.scores, (Real)scaling.scale, memory.found);
-    } else if (hidden) {
-      Real relative[most_rows];
-      for (int i = 0; i < vectors * T::lanes; i++)
-        relative[i] = (Real)((limits[i] - tile.first < keys ? limits[i] - tile.first : keys) - plain);
-      hide<T, vectors>(rest, keys - plain, relative, memory.found);
+    /* The keys that every row sees are scored with their maxima; those of others, and of what is masked, are
+       found behind what changes the scores. */
+    Range plain = {clamp(span.all.first - tile.first, keys), clamp(span.all.end - tile.first, keys)};
+    const bool hidden = plain.first > 0 || plain.end < keys;
+    plain.first = clamp((plain.first + 15) / 16 * 16, keys);
+    if (plain.end < keys) plain.end = plain.end / 16 * 16;
+    if (masked || plain.end < plain.first) plain = {0, 0};
+    Real ignored[most_rows] = {};
+    score_keys<vectors>(group, tile, {0, plain.first}, ignored);
+    score_keys<vectors>(group, tile, plain, memory.found);
+    score_keys<vectors>(group, tile, {plain.end, keys}, ignored);
+    if (masked)
+      add_mask<T, vectors>(mask, tile.first, keys, memory.scores, (Real)scaling.scale,
+                           hidden ? ignored : memory.found);
+    if (hidden) {
+      hide_keys<vectors>(group, tile, {0, plain.first});
+      hide_keys<vectors>(group, tile, {plain.end, keys});
     }
     const Running<T> running = {largest, lanes_of(memory.sum, group)};
     fold<P, vectors, degree>(memory.scores, keys, memory.found, (Real)scaling.power(), running,
@@ -349,31 +352,28 @@ struct Block {
                             P::pairs ? (keys + 1) / 2 : keys, factor, output);
   }
 
-  /* Write the scores of `count` keys of a tile from `from` on. */
+  /* Write the scores of some keys of a tile. */
   template <int vectors>
-  void score_keys(int64_t group, const Tile &tile, int64_t from, int64_t count, Real *maxima) const {
-    const char *key = tile.key + from * tile.key_stride;
+  void score_keys(int64_t group, const Tile &tile, const Range &keys, Real *maxima) const {
+    const int64_t count = keys.end - keys.first;
+    if (!count) return;
+    const char *key = tile.key + keys.first * tile.key_stride;
     const Unit *query = memory.query + first_of(group) * depth(p);
-    Real *scores = memory.scores + from * vectors * T::lanes;
+    Real *scores = memory.scores + keys.first * vectors * T::lanes;
     if constexpr (P::tiles)
       P::template score<vectors>(key, tile.key_stride, count, query, depth(p), scores, maxima);
     else
       score_all<P, vectors>(key, tile.key_stride, count, query, depth(p), scores, maxima);
   }
 
-  /* How many keys from `first` on every row sees. */
+  /* Hide some keys of a tile from the rows that do not see them. */
   template <int vectors>
-  static int64_t seen_by_all(const int64_t *limits, int64_t first) {
-    int64_t least = limits[0];
-    for (int i = 1; i < vectors * T::lanes; i++) least = limits[i] < least ? limits[i] : least;
-    return least < first ? 0 : least - first;
-  }
-
-  template <int vectors>
-  static bool is_hiding(const int64_t *limits, int64_t end) {
-    for (int i = 0; i < vectors * T::lanes; i++)
-      if (limits[i] < end) return true;
-    return false;
+  void hide_keys(int64_t group, const Tile &tile, const Range &keys) const {
+    const int64_t count = keys.end - keys.first;
+    if (!count) return;
+    const Ends<T, vectors> ends(task, task.first_row + first_of(group), rows_in(group),
+                                tile.first + keys.first, count);
+    hide<T, vectors>(memory.scores + keys.first * vectors * T::lanes, count, ends, memory.found);
   }
 
   /* ---- the output, transposed back ---------------------------------------------------------- */

@@ -54,17 +54,17 @@ Partition partition_of(const Problem &p) {
   if (partition.block_rows > partition.rows) partition.block_rows = partition.rows;
   partition.blocks = divide_up(partition.rows, partition.block_rows);
   partition.splits = 1;
-  const int64_t tasks = partition.units * partition.blocks;
+  const Range seen = keys_in_windows(p, p.query_length, p.key_length);
+  const int64_t keys = seen.end - seen.first, tasks = partition.units * partition.blocks;
   const bool are_few = tasks < fewest_tasks && partition.block_rows <= most_split_rows;
-  if (are_few && p.key_length >= 2 * shortest_chunk) {
-    const int64_t wanted = divide_up(split_tasks, tasks), most = p.key_length / shortest_chunk;
+  if (are_few && keys >= 2 * shortest_chunk) {
+    const int64_t wanted = divide_up(split_tasks, tasks), most = keys / shortest_chunk;
     partition.splits = wanted < most ? wanted : most;
   }
-  const int64_t chunks = p.key_length / longest_chunk;
+  const int64_t chunks = keys / longest_chunk;
   if (is_endless && partition.splits < chunks) partition.splits = chunks < most_chunks ? chunks : most_chunks;
-  partition.chunk =
-      partition.splits > 1 ? divide_up(divide_up(p.key_length, partition.splits), 128) * 128 : p.key_length;
-  partition.splits = partition.chunk ? divide_up(p.key_length, partition.chunk) : 1;
+  partition.chunk = partition.splits > 1 ? divide_up(divide_up(keys, partition.splits), 128) * 128 : keys;
+  partition.splits = partition.chunk ? divide_up(keys, partition.chunk) : 1;
   partition.tasks = tasks * partition.splits;
   return partition;
 }

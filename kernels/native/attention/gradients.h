@@ -39,7 +39,6 @@ struct GradientsMemory {
   Real *key, *value;                /* (keys, head_dim or value_dim), widened */
   Real *mask_sum;                   /* (keys, rows) */
   Real *exponent, *largest, *factor, *delta, *sum_of_changes, *size_of_scores; /* (rows) */
-  int64_t *limits; /* (rows): how many keys a row sees */
 
   GradientsMemory(const GradientsPartition &partition, Scratch &scratch) {
     const Problem &p = partition.problem->forward;
@@ -64,7 +63,6 @@ struct GradientsMemory {
     delta = scratch.take<Real>(rows);
     sum_of_changes = scratch.take<Real>(rows);
     size_of_scores = scratch.take<Real>(rows);
-    limits = scratch.take<int64_t>(rows);
   }
 };
 template <class E>
@@ -88,7 +86,7 @@ struct Gradients {
   Task task; /* the head, and the rows of the block */
   Groups<T> row_groups;
   const Groups<T> head_groups, value_groups; /* of columns */
-  int64_t group_limit[64];
+  Span spans[64]; /* of the groups of rows */
   Real ones[most_rows];
 
   static int64_t scratch_bytes(const GradientsPartition &partition) {
@@ -142,7 +140,8 @@ struct Gradients {
       if (i % p.value_group == 0)
         memset(memory.value_sum, 0, sizeof(Real) * (size_t)(partition.block_keys * padded<T>(p.value_dim)));
       const Tile tile = read_keys(first, count, i % p.key_group == 0, i % p.value_group == 0);
-      for (int64_t rows = p.causal ? first_block_that_sees(first) : 0; rows < partition.row_blocks; rows++) {
+      const Range blocks = blocks_that_see({first, first + count});
+      for (int64_t rows = blocks.first; rows < blocks.end; rows++) {
         read_rows(rows);
         if (with_query)
           memset(memory.query_sum, 0, sizeof(Real) * (size_t)(partition.block_rows * padded<T>(p.head_dim)));
@@ -168,10 +167,8 @@ struct Gradients {
     task.head = number % p.heads;
     read_rows(block);
     memset(memory.row_sum, 0, sizeof(Real) * (size_t)(partition.block_rows * p.head_dim));
-    int64_t last = 0;
-    for (int64_t group = 0; group < row_groups.count; group++)
-      last = group_limit[group] > last ? group_limit[group] : last;
-    for (int64_t first = 0; first < last; first += partition.block_keys) {
+    const Range seen = seen_by_block();
+    for (int64_t first = seen.first; first < seen.end; first += partition.block_keys) {
       const int64_t count =
           p.key_length - first < partition.block_keys ? p.key_length - first : partition.block_keys;
       memset(memory.query_sum, 0, sizeof(Real) * (size_t)(partition.block_rows * padded<T>(p.head_dim)));
@@ -215,10 +212,8 @@ struct Gradients {
       memory.largest[row] = -(Real)__builtin_huge_val();
       memory.factor[row] = memory.sum_of_changes[row] = memory.size_of_scores[row] = 0;
     }
-    int64_t last = 0;
-    for (int64_t group = 0; group < row_groups.count; group++)
-      last = group_limit[group] > last ? group_limit[group] : last;
-    for (int64_t first = 0; first < last; first += partition.block_keys) {
+    const Range seen = seen_by_block();
+    for (int64_t first = seen.first; first < seen.end; first += partition.block_keys) {
       const int64_t count =
           p.key_length - first < partition.block_keys ? p.key_length - first : partition.block_keys;
       refine_tile(read_keys(first, count, true, true));
@@ -255,10 +250,18 @@ struct Gradients {
   int64_t first_place() const { return (task.batch * p.heads + task.head) * p.query_length + task.first_row; }
   int64_t all_rows() const { return p.batch * p.heads * p.query_length; }
 
-  /* The rows from which on something is seen of the keys from `first` on. */
-  int64_t first_block_that_sees(int64_t first) const {
-    const int64_t row = first - p.diagonal;
-    return row <= 0 ? 0 : row / partition.block_rows;
+  /* The blocks of rows whose windows may have some of these keys. */
+  Range blocks_that_see(const Range &keys) const {
+    const int64_t diagonal = p.lower_right ? p.key_length - p.query_length : 0;
+    const int64_t first = clamp(keys.first - p.window[1] - diagonal, p.query_length),
+                  end = clamp(keys.end + p.window[0] - diagonal, p.query_length);
+    return {first / partition.block_rows, (end + partition.block_rows - 1) / partition.block_rows};
+  }
+
+  /* The keys that the current rows see, from the first of a block on. */
+  Range seen_by_block() const {
+    const Range seen = span_of(task, task.first_row, task.last_row).any;
+    return {seen.first / partition.block_keys * partition.block_keys, seen.end};
   }
 
   /* ---- what a tile reads -------------------------------------------------------------------- */
@@ -304,17 +307,17 @@ struct Gradients {
     multiply_rows<E>(of_output, stride, output_row(task, task.first_row), output_stride, rows, p.value_dim,
                      memory.delta);
     const Real *refined = (const Real *)g.refined + first_place();
-    for (int64_t group = 0; group < row_groups.count; group++) group_limit[group] = 0;
-    for (int64_t group = 0, row = 0; group < row_groups.count; group++)
+    for (int64_t group = 0, row = 0; group < row_groups.count; group++) {
+      const int64_t at = task.first_row + row, end = at + row_groups.width(group);
+      spans[group] = span_of(task, at, end < task.last_row ? end : task.last_row);
       for (int64_t i = 0; i < row_groups.width(group); i++, row++) {
         const bool is_refined = refined_too && g.refined && row < rows && refined[all_rows() + row] != 0;
         memory.exponent[row] = is_refined || row >= rows ? 0 : (Real)(given_sum(row) * 1.4426950408889634);
         memory.largest[row] = is_refined ? refined[row] : 0;
         memory.factor[row] = is_refined ? refined[all_rows() + row] : 1;
         if (is_refined) memory.delta[row] = refined[2 * all_rows() + row];
-        memory.limits[row] = row < rows ? task.limit(task.first_row + row) : group_limit[group];
-        if (memory.limits[row] > group_limit[group]) group_limit[group] = memory.limits[row];
       }
+    }
   }
 
   /* ---- one tile ----------------------------------------------------------------------------- */
@@ -434,9 +437,9 @@ struct Gradients {
      the strip the group sees. Tell whether it is any. */
   template <int vectors>
   bool score(int64_t group, const Tile &strip, Part<Real> &part) {
-    const int64_t *limits = memory.limits + part.first_row;
-    const int64_t left = group_limit[group] - strip.first, keys = left < strip.count ? left : strip.count;
-    if (keys <= 0) return false;
+    const Span &span = spans[group];
+    const int64_t keys = clamp(span.any.end - strip.first, strip.count);
+    if (!keys || span.any.first >= strip.first + keys) return false;
     Real ignored[vectors * T::lanes] = {};
     Real *weights = (Real *)part.weights, *changes = (Real *)part.changes;
     MaskRows<T, vectors> mask;
@@ -454,13 +457,9 @@ struct Gradients {
     score_all<P, vectors>(strip.key, strip.key_stride, keys, memory.query_lanes + part.first_row * p.head_dim,
                           p.head_dim, weights, ignored);
     if (masked) add_mask<T, vectors>(mask, strip.first, keys, weights, (Real)scaling.scale, ignored);
-    bool hidden = false;
-    for (int i = 0; p.causal && i < vectors * T::lanes; i++) hidden |= limits[i] < strip.first + keys;
-    if (hidden) {
-      Real relative[vectors * T::lanes];
-      for (int i = 0; i < vectors * T::lanes; i++)
-        relative[i] = (Real)(limits[i] - strip.first < keys ? limits[i] - strip.first : keys);
-      hide<T, vectors>(weights, keys, relative, ignored);
+    if (span.all.first > strip.first || span.all.end < strip.first + keys) {
+      const Ends<T, vectors> ends(task, task.first_row + part.first_row, part.rows, strip.first, keys);
+      hide<T, vectors>(weights, keys, ends, ignored);
     }
     score_all<P, vectors>(strip.value, strip.value_stride, keys,
                           memory.output_lanes + part.first_row * p.value_dim, p.value_dim, changes, ignored);

@@ -8,12 +8,12 @@
 namespace {
 
 /* Find a task's share by its number: chunks of one block follow each other, and blocks of one unit, the
-   longest first where causal. */
+   longest first where rows see no key behind them. */
 Task find(const Partition &partition, int64_t number) {
   const Problem &p = *partition.problem;
   const int64_t split = number % partition.splits, place = number / partition.splits;
   const int64_t unit = place / partition.blocks;
-  const int64_t block = p.causal ? partition.blocks - 1 - place % partition.blocks : place % partition.blocks;
+  const int64_t block = p.window[1] < p.key_length ? partition.blocks - 1 - place % partition.blocks : place % partition.blocks;
   Task task;
   task.p = &p;
   task.batch = unit / partition.units_per_batch;
@@ -23,9 +23,9 @@ Task find(const Partition &partition, int64_t number) {
   task.last_row = task.first_row + partition.block_rows < partition.rows
                       ? task.first_row + partition.block_rows
                       : partition.rows;
-  task.first_key = split * partition.chunk;
-  task.last_key =
-      task.first_key + partition.chunk < p.key_length ? task.first_key + partition.chunk : p.key_length;
+  const Range seen = keys_in_windows(p, p.query_length, p.key_length);
+  task.first_key = seen.first + split * partition.chunk;
+  task.last_key = clamp(task.first_key + partition.chunk, seen.end);
   task.partial = nullptr;
   return task;
 }

@@ -1,4 +1,4 @@
-/* Apply a causal limit and a mask to a tile's scores, with rows across the lanes. */
+/* Apply a window and a mask to a tile's scores, with rows across the lanes. */
 #pragma once
 #include "products.h"
 #include "problem.h"
@@ -14,6 +14,21 @@ struct MaskRows {
   int64_t stride;         /* from a key to the next, in bytes */
   int element;
   bool alike; /* every lane has the same row */
+};
+
+/* The keys that `rows` rows from `row` on see, of `keys` keys from `key` on, counted from that one. Lanes
+   without a row are as the last row. */
+template <class T, int vectors>
+struct Ends {
+  typename T::Real first[vectors * T::lanes], end[vectors * T::lanes];
+
+  Ends(const Task &task, int64_t row, int64_t rows, int64_t key, int64_t keys) {
+    for (int lane = 0; lane < vectors * T::lanes; lane++) {
+      const Range seen = task.seen(row + (lane < rows ? lane : rows - 1));
+      first[lane] = (typename T::Real)clamp(seen.first - key, keys);
+      end[lane] = (typename T::Real)clamp(seen.end - key, keys);
+    }
+  }
 };
 
 enum Visibility { NOTHING, SOME, EVERYTHING };
@@ -103,17 +118,19 @@ static void add_mask(const MaskRows<T, vectors> &mask, int64_t first, int64_t ke
   }
 }
 
-/* Hide key k from the rows whose limit is k or less, and find the maxima of the rest. */
+/* Hide the keys before those that a row sees, and behind, and find the maxima of the rest. */
 template <class T, int vectors>
 static __attribute__((noinline)) void hide(typename T::Real *scores, int64_t keys,
-                                           const typename T::Real *limits, typename T::Real *largest) {
+                                           const Ends<T, vectors> &ends, typename T::Real *largest) {
   const typename T::Vector hidden = splat<T>(-(typename T::Real)__builtin_huge_val());
   for (int v = 0; v < vectors; v++) {
     typename T::Vector most = load<T>(largest + v * T::lanes);
-    const typename T::Vector limit = load<T>(limits + v * T::lanes);
+    const typename T::Vector first = load<T>(ends.first + v * T::lanes),
+                             end = load<T>(ends.end + v * T::lanes);
     for (int64_t k = 0; k < keys; k++) {
       typename T::Real *at = scores + (k * vectors + v) * T::lanes;
-      const typename T::Vector kept = limit > (typename T::Real)k ? load<T>(at) : hidden;
+      const typename T::Real place = (typename T::Real)k;
+      const typename T::Vector kept = (first <= place) & (end > place) ? load<T>(at) : hidden;
       most = maximum(kept, most);
       store<T>(at, kept);
     }

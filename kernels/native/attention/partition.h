@@ -6,6 +6,25 @@
 typedef mlbackends_attention_problem Problem;
 typedef mlbackends_attention_gradients GradientsProblem;
 
+/* A number of [0, most]. */
+inline int64_t clamp(int64_t number, int64_t most) { return number < 0 ? 0 : number < most ? number : most; }
+
+/* The keys [first, end). */
+struct Range {
+  int64_t first, end;
+};
+
+/* The keys in the window of a row, of so many rows and keys. */
+inline Range window_of(const Problem &p, int64_t rows, int64_t keys, int64_t row) {
+  const int64_t position = row + (p.lower_right ? keys - rows : 0);
+  return {clamp(position - p.window[0], keys), clamp(position + p.window[1] + 1, keys)};
+}
+
+/* The keys in any row's window; the first is a multiple of 32, so that steps of keys begin alike. */
+inline Range keys_in_windows(const Problem &p, int64_t rows, int64_t keys) {
+  return {window_of(p, rows, keys, 0).first / 32 * 32, window_of(p, rows, keys, rows - 1).end};
+}
+
 /* A unit is a run of query heads that share key and value; its rows are those of all its heads, one head
    after the other. A task is a block of rows of one unit against one chunk of the keys. */
 struct Partition {

@@ -2,7 +2,7 @@
 #pragma once
 #include <stdint.h>
 
-#define MLBACKENDS_ATTENTION_ABI 6
+#define MLBACKENDS_ATTENTION_ABI 7
 
 #ifdef __cplusplus
 extern "C" {
@@ -30,12 +30,13 @@ typedef struct mlbackends_attention_problem {
   int64_t batch, heads, query_length, key_length, head_dim, value_dim;
   int64_t key_group, value_group; /* number of query heads that share one head */
   int64_t query_strides[3], key_strides[3], value_strides[3], output_strides[3], mask_strides[4];
-  int64_t diagonal; /* if causal, row i sees the keys up to i + diagonal */
+  int64_t window[2]; /* how many keys to the left and right of its own position a row sees, 2^60 at most */
   double scale;
   double dropout;      /* the probability that a weight is dropped: 0 for none, 1 for all */
   uint64_t seed;       /* which weights are dropped; see kernels/tensors/dropout.py */
   int64_t first_batch; /* for dropout: the number of batches before those of this call */
-  int32_t element, mask_element, causal, level, threads;
+  int32_t lower_right; /* whether the position of row i is i + key_length - query_length, and not i */
+  int32_t element, mask_element, level, threads;
 } mlbackends_attention_problem;
 
 /* The gradients of one call, given the gradient of its output (of_output). The output and log-sum-exp in

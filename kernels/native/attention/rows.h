@@ -58,7 +58,7 @@ struct Rows {
   const Dropout dropout;
   Memory memory;
   Real largest[most], sum[most], factor[most];
-  int64_t limit[most];
+  Range seen[most];
 
   Rows(const Partition &partition, const Task &task_, Scratch &scratch)
       : task(task_), p(*partition.problem), scaling(p), dropout(p), memory(partition, scratch) {}
@@ -77,18 +77,18 @@ struct Rows {
   template <int count>
   void run_with() {
     const int64_t rows = task.last_row - task.first_row;
-    int64_t last = task.first_key;
     for (int r = 0; r < count; r++) {
       const int64_t row = task.first_row + (r < rows ? r : rows - 1);
-      limit[r] = task.limit(row);
-      if (limit[r] > last) last = limit[r];
+      seen[r] = task.seen(row);
       largest[r] = -(Real)__builtin_huge_val();
       sum[r] = 0;
       gather(query_row(task, row), memory.query + r * depth(p));
     }
     memset(memory.output, 0, sizeof(Real) * (size_t)(count * padded(p.value_dim)));
-    if (last > task.last_key) last = task.last_key;
-    for (int64_t first = task.first_key; first < last; first += keys_at_once) {
+    const Range any = span_of(task, task.first_row, task.last_row).any;
+    const int64_t last = any.end < task.last_key ? any.end : task.last_key;
+    for (int64_t first = any.first / 32 * 32 > task.first_key ? any.first / 32 * 32 : task.first_key;
+         first < last; first += keys_at_once) {
       const int64_t keys = last - first < keys_at_once ? last - first : keys_at_once;
       score<count>(first, keys);
       for (int r = 0; r < count; r++) {
@@ -185,11 +185,9 @@ struct Rows {
     if (p.mask_element) add_mask(row, first, keys, scores);
     const Real infinity = (Real)__builtin_huge_val(), c = (Real)scaling.power();
     const int64_t end = padded(keys);
-    for (int64_t k = limit[r] - first < 0      ? 0
-                     : limit[r] - first < keys ? limit[r] - first
-                                               : keys;
-         k < end; k++)
-      scores[k] = -infinity;
+    const Range own = {clamp(seen[r].first - first, keys), clamp(seen[r].end - first, keys)};
+    for (int64_t k = 0; k < own.first; k++) scores[k] = -infinity;
+    for (int64_t k = own.end; k < end; k++) scores[k] = -infinity;
     Vector most_of = splat<T>(largest[r]);
     for (int64_t k = 0; k < end; k += T::lanes) most_of = maximum(load<T>(scores + k), most_of);
     const Real now = largest_lane<T>(most_of), from = now == -infinity ? 0 : now;

@@ -17,13 +17,23 @@ struct Task {
   int64_t head_of(int64_t row) const { return many_heads ? head + row / p->query_length : head; }
   int64_t place_of(int64_t row) const { return many_heads ? row % p->query_length : row; }
 
-  /* How many keys a row sees, from the first key of all on. */
-  int64_t limit(int64_t row) const {
-    if (!p->causal) return p->key_length;
-    const int64_t seen = place_of(row) + p->diagonal + 1;
-    return seen < 0 ? 0 : seen < p->key_length ? seen : p->key_length;
-  }
+  Range seen(int64_t row) const { return window_of(*p, p->query_length, p->key_length, place_of(row)); }
 };
+
+/* The keys that any row of some sees, and those that all of them see. */
+struct Span {
+  Range any, all;
+};
+
+/* Of rows [first, end): the position grows with the row, until the next head begins. */
+static inline Span span_of(const Task &task, int64_t first, int64_t end) {
+  const Problem &p = *task.p;
+  const bool is_one_head = task.head_of(first) == task.head_of(end - 1);
+  const Range least = window_of(p, p.query_length, p.key_length, is_one_head ? task.place_of(first) : 0),
+              most = window_of(p, p.query_length, p.key_length,
+                               is_one_head ? task.place_of(end - 1) : p.query_length - 1);
+  return {{least.first, most.end}, {most.first, least.end}};
+}
 
 static inline int64_t bytes_of(int element) {
   return element == MLBACKENDS_ATTENTION_FLOAT32 ? 4 : element == MLBACKENDS_ATTENTION_FLOAT64 ? 8 : 2;
@@ -93,7 +103,7 @@ INLINED int64_t mask_bytes(int element) {
   }
 }
 
-/* Whether a mask shows a row one of the first `keys` keys: true, or above minus infinity. */
+/* Whether a mask shows a row one of `keys` keys: true, or above minus infinity. */
 template <class M>
 static bool shows(const char *at, int64_t stride, int64_t keys) {
   for (int64_t k = 0; k < keys; k++) {
@@ -106,9 +116,11 @@ static bool shows(const char *at, int64_t stride, int64_t keys) {
 
 static bool sees_a_key(const Task &task, int64_t row) {
   const Problem &p = *task.p;
-  const int64_t keys = task.limit(row), bytes = mask_bytes(p.mask_element), stride = p.mask_strides[3] * bytes;
+  const Range seen = task.seen(row);
+  const int64_t keys = seen.end - seen.first, bytes = mask_bytes(p.mask_element),
+                stride = p.mask_strides[3] * bytes;
   if (!p.mask_element || !keys) return keys > 0;
-  const char *at = mask_row(task, row, bytes);
+  const char *at = mask_row(task, row, bytes) + seen.first * stride;
   if (p.mask_element == MLBACKENDS_ATTENTION_BOOL) return shows<Seen<Single>>(at, stride, keys);
   if (p.mask_element == MLBACKENDS_ATTENTION_FLOAT64) return shows<Wide>(at, stride, keys);
   if (p.mask_element == MLBACKENDS_ATTENTION_FLOAT32) return shows<Float>(at, stride, keys);

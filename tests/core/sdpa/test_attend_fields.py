@@ -130,12 +130,11 @@ def test_a_wrong_argument_is_named(more: dict[str, Any], error: type[Exception],
 
 def test_a_backend_that_lacks_one_says_so_by_name() -> None:
     with (
-        mlbackends.sdpa_kernel(mlbackends.SDPBackend.FLASH_ATTENTION),
+        mlbackends.sdpa_kernel(mlbackends.SDPBackend.EFFICIENT_ATTENTION),
         pytest.raises(NoBackend) as caught,
     ):
-        attend(Q, K, V, window=(2, 2), softcap=30.0, sinks=SINKS)
+        attend(Q, K, V, **PAGES)
 
-    assert (
-        "flash_cpu: sinks are not supported; softcap is not supported; it is 30.0; windows are not"
-        " supported; rows see 2 keys to the left and 2 to the right"
-    ) in str(caught.value)
+    assert "supported: float16, bfloat16, float32; paged keys are not supported; key has pages of 7" in str(
+        caught.value
+    )

@@ -38,6 +38,8 @@ enum Layout { HEADS_FIRST, ROWS_FIRST, APART, BACKWARDS, ONE_BATCH };
    or one that hides the first 300 keys and shows the others. */
 enum Spread { EVERYWHERE, ROWS_AND_KEYS, KEYS, ROWS, TRANSPOSED, FAR_KEYS };
 
+constexpr int64_t every_key = (int64_t)1 << 60; /* to the left or right */
+
 /* A problem of the table. What a line leaves out is as here. */
 struct Case {
   const char *name;
@@ -52,7 +54,14 @@ struct Case {
   int64_t milliseconds = 0; /* after which the call comes back; 0: when all is done */
   bool sums = true;         /* whether log-sum-exp is wanted */
   double dropout = 0;
+  int64_t left = every_key, right = every_key; /* the window; a causal mask has nothing to the right */
 };
+
+bool sees(const Case &c, int64_t row, int64_t key) {
+  const int64_t position = c.masking == LOWER_RIGHT ? row + c.keys - c.length : row,
+                right = c.masking == CAUSAL || c.masking == LOWER_RIGHT ? 0 : c.right;
+  return key >= position - c.left && key <= position + right;
+}
 
 /* ---- what is tried -------------------------------------------------------------------------- */
 
@@ -164,6 +173,28 @@ const Case table[] = {
     {.name = "dropout, few rows", .length = 3, .keys = 131, .masking = CAUSAL, .dropout = 0.5},
     {.name = "dropout, split", .length = 2, .keys = 1101, .heads = 4, .dropout = 0.3},
     {.name = "everything dropped", .length = 20, .keys = 9, .dropout = 1},
+    /* Windows. */
+    {.name = "window of few rows", .length = 3, .keys = 700, .masking = LOWER_RIGHT, .left = 200},
+    {.name = "window, split", .length = 1, .keys = 4100, .masking = LOWER_RIGHT, .left = 2049},
+    {.name = "window of few rows with a mask",
+     .length = 4,
+     .keys = 60,
+     .masking = ADDITIVE,
+     .left = 1,
+     .right = 20},
+    {.name = "window", .length = 300, .keys = 300, .width = 33, .batch = 1, .masking = CAUSAL, .left = 40},
+    {.name = "window to both sides", .length = 90, .keys = 700, .value_width = 33, .left = 3, .right = 401},
+    {.name = "window of one key", .length = 70, .keys = 50, .threads = 2, .left = 0, .right = 0},
+    {.name = "window with a mask", .length = 50, .keys = 330, .masking = BOOLEAN, .left = 20, .right = 290},
+    {.name = "window of heads that share keys",
+     .length = 20,
+     .keys = 400,
+     .heads = 4,
+     .key_heads = 1,
+     .value_heads = 1,
+     .masking = LOWER_RIGHT,
+     .dropout = 0.3,
+     .left = 70},
     /* Nothing to do, or nearly. */
     {.name = "no key", .length = 20, .keys = 0},
     {.name = "no key for few rows", .length = 2, .keys = 0},
@@ -360,8 +391,7 @@ struct Row {
         score += read(in.query.element, in.query.at(batch, head, row, d)) *
                  read(in.key.element, in.key.at(batch, key_head, k, d));
       score *= c.scale;
-      if (c.masking == CAUSAL && k > row) score = -INFINITY;
-      if (c.masking == LOWER_RIGHT && k > row + c.keys - c.length) score = -INFINITY;
+      if (!sees(c, row, k)) score = -INFINITY;
       if (c.masking == BOOLEAN && !in.mask.number(batch, head, row, k)) score = -INFINITY;
       if (c.masking == ADDITIVE) score += in.mask.number(batch, head, row, k);
       weights[(size_t)k] = score;
@@ -509,8 +539,8 @@ struct Forward {
     set_strides(p.query_strides, in.query), set_strides(p.key_strides, in.key);
     set_strides(p.value_strides, in.value), set_strides(p.output_strides, out);
     memcpy(p.mask_strides, in.mask.strides, sizeof p.mask_strides);
-    p.causal = c.masking == CAUSAL || c.masking == LOWER_RIGHT,
-    p.diagonal = c.masking == LOWER_RIGHT ? c.keys - c.length : 0;
+    p.lower_right = c.masking == LOWER_RIGHT;
+    p.window[0] = c.left, p.window[1] = c.masking == CAUSAL || c.masking == LOWER_RIGHT ? 0 : c.right;
     p.dropout = c.dropout, p.seed = seed_of_dropout;
     p.scale = c.scale, p.element = in.query.element, p.mask_element = in.mask.element, p.level = level,
     p.threads = c.threads;
