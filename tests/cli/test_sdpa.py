@@ -571,3 +571,11 @@ def test_a_page_says_what_assumed_versions_mean() -> None:
 def test_the_devices_are_listed_with_the_products() -> None:
     listed = ran("list", "--devices").stdout
     assert "geforce-rtx-4090" in listed and "mi300x" in listed
+
+
+def test_checking_known_wrong_numbers_where_no_report_is_about_the_device_computes_nothing() -> None:
+    done = ran("check", "--known-wrong", "--device", "gaudi 3")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == (
+        "backends: no report of wrong attention is about this device: nothing to compute\n"
+    )

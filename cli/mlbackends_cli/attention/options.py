@@ -6,13 +6,14 @@ from typing import Any
 
 import click
 
-from mlbackends.base.errors import BadInput
+from mlbackends.base.errors import BadInput, MlBackendsError
 from mlbackends.base.quantities import dotted_numbers
 from mlbackends.sdpa import named_devices, problem_text
 from mlbackends.sdpa.avoiding import reported_problems
 from mlbackends.sdpa.dispatch import backends
 from mlbackends.sdpa.problem_text import WORDS, Wording
 from mlbackends.sdpa.rules.environment import RECORDED
+from mlbackends_cli import exits
 from mlbackends_cli.options import Command, completing, option, timeout_option, together, typed, written
 
 _VALUES = {
@@ -60,9 +61,11 @@ def wordings_of(options: dict[str, Any]) -> tuple[Wording, ...]:
             found += reported_problems(device)
     unique = tuple(dict.fromkeys(found))
     if not unique:
-        raise BadInput(
-            "no report of wrong attention is about this device" if reported else "no problem is given"
-        )
+        if not reported:
+            raise BadInput("no problem is given")
+        error = MlBackendsError("no report of wrong attention is about this device: nothing to compute")
+        error.exit_code = exits.UNKNOWN
+        raise error
     return unique
 
 
