@@ -176,3 +176,31 @@ def test_the_health_check_of_one_node_accepts_what_the_fleet_does(tmp_path: Path
     wrong = backends("doctor", str(report), "--expected", str(file))
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr.startswith(f"backends: {file}:1: waive: lacks reason")
+
+
+def test_a_difference_of_one_node_is_accepted_on_that_node(tmp_path: Path) -> None:
+    machine = str(ROOT / "tests/hosts/gpu-server-degraded.machine")
+    old, new = tmp_path / "old.json", tmp_path / "node001.json"
+    backends("info", "--root", machine, "--format", "json", "--output", str(old))
+    report = json.loads(old.read_text("utf-8"))
+    report["probes"]["host"]["facts"] |= {"kernel_release": "7.0", "libc_version": "2.99"}
+    new.write_text(json.dumps(report))
+    file = tmp_path / "expected.toml"
+    entry = '[[waive]]\nfact = "host.{}"\nnodes = "{}"\n{}reason = "OPS-4"\n'
+    over = "until = 2020-12-31\n"
+    file.write_text(entry.format("kernel*", "node001", "") + entry.format("libc*", "node002", "") * 2)
+    command = ("diff", str(old), str(new), "--expected", str(file))
+    done = backends(*command)
+    assert done.returncode == 1 and "kernel_release" not in done.stdout, done.stderr
+    assert "expected: host.kernel*: 1 finding on 1 node (node001) accepted: OPS-4" in done.stdout
+    assert "expected, but absent: host.libc*: no finding accepted: OPS-4" in " ".join(done.stdout.split())
+    file.write_text(entry.format("kernel*", "node001", "") + entry.format("libc*", "node[001-002]", over))
+    assert "no longer expected: host.libc*" in backends(*command).stdout
+    file.write_text(entry.format("*", "node001", ""))
+    suite = ET.fromstring(backends(*command, "--format", "junit").stdout)[0]
+    skipped = {case.get("name") for case in suite.iter("testcase") if case.find("skipped") is not None}
+    assert skipped == {"host.kernel_release", "host.libc_version"}
+    assert (suite.get("failures"), backends(*command).returncode) == ("0", 0)
+    file.write_text("[[waive]]\n")
+    done = backends("diff", "/nowhere", str(new), "--expected", str(file))
+    assert (done.returncode, "lacks reason" in done.stderr) == (2, True)

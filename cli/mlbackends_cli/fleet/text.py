@@ -9,7 +9,7 @@ from typing import Any
 
 from mlbackends.base.errors import counted
 from mlbackends.fleet.collection import MOST_VALUES
-from mlbackends.fleet.expected import sentence
+from mlbackends.fleet.expected import WORDS, sentence
 from mlbackends.fleet.nodesets import folded
 from mlbackends.fleet.records import merged
 from mlbackends.model.audit import Status as CheckStatus
@@ -312,8 +312,7 @@ def fleet_parts(fleet: Fleet, page: Page) -> Parts:
 
 
 def _expectations(entries: Sequence[Expectation]) -> list[tuple[str, list[str]]]:
-    words = {"used": "expected", "expired": "no longer expected", "unused": "expected, but absent"}
-    return [(words[entry.state], [one_line(sentence(entry))]) for entry in entries]
+    return [(WORDS[entry.state], [one_line(sentence(entry))]) for entry in entries]
 
 
 def _sound_groups(fleet: Fleet) -> dict[str, list[tuple[str, list[str]]]]:

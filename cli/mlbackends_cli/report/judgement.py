@@ -5,8 +5,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial, wraps
-from typing import Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -33,6 +33,9 @@ from mlbackends_cli.options import (
 from mlbackends_cli.output import write
 from mlbackends_cli.report.checks import unknown_line
 from mlbackends_cli.terminal import Page, page
+
+if TYPE_CHECKING:
+    from mlbackends.fleet.expected import Expected
 
 NEVER = "never"
 ANY = "any"
@@ -110,14 +113,15 @@ def judging(judge: Command) -> Command:
     ) -> int:
         written = {name: options.pop(name) for name in _WRITTEN}
         try:
-            accept = _accepting(expected, **options) if expected else None
+            kinds = ("hazard", "rule") if "policies" in options else ("hazard",)
+            accepted, node = accepting(expected, options["subject"], *kinds) if expected else (None, "")
             with limited(within or (WITHIN if codes != PLAIN else None)):
                 judged = judge(**options)
             if isinstance(judged, str):
                 write(judged, written["output"])
                 return exits.YES
             outcome, report = judged
-            outcome = accept(outcome) if accept else outcome
+            outcome = accepted.outcome(outcome, node) if accepted else outcome
             if formats.is_for_collectors(written["form"]):
                 outcome = replace(outcome, fingerprints=fingerprints(report))
             affected = problem or (Problem.NODE if codes in ("npd", "slurm") else ANY)
@@ -133,15 +137,13 @@ def judging(judge: Command) -> Command:
     return _options(command)
 
 
-def _accepting(expected: str, subject: str, **options: Any) -> Callable[[Outcome], Outcome]:
-    """Read a file of --expected; return what applies it. options: those of the command that judges."""
+def accepting(expected: str, subject: str, *kinds: str) -> "tuple[Expected, str]":
+    """Read a file of --expected; return it, and the name of the node that a subject is. kinds: of `read`."""
     from mlbackends.fleet.expected import read  # ClusterShell
     from mlbackends.fleet.payload import node_name
     from mlbackends.fleet.sources import Source
 
-    kinds = ("hazard", "rule") if "policies" in options else ("hazard",)
-    node = node_name() if subject == LIVE else Source(subject).node
-    return partial(read(expected, *kinds).outcome, node=node)
+    return read(expected, *kinds), node_name() if subject == LIVE else Source(subject).node
 
 
 @contextmanager

@@ -10,13 +10,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlbackends.audit import catalogue
-from mlbackends.audit.compare import fitting
+from mlbackends.audit.compare import SAME, fitting, outcome_of
 from mlbackends.audit.policy import reader
 from mlbackends.audit.waivers import Waiver
 from mlbackends.base.errors import BadInput, counted, shown, suggestion
 from mlbackends.fleet.nodesets import expanded, folded
 from mlbackends.host.files import named_bytes
 from mlbackends.model.audit import Check, Outcome, Place, Severity, Status
+from mlbackends.model.difference import Difference as NodeDifference
 from mlbackends.model.fleet import (
     Change,
     Deviation,
@@ -34,6 +35,8 @@ from mlbackends.model.fleet import (
 _Nodes = tuple[str, ...]
 _KINDS = ("hazard", "rule", "fact")
 _MOST_RANGES = 12
+#: What is printed before each entry, by its state.
+WORDS = {"used": "expected", "expired": "no longer expected", "unused": "expected, but absent"}
 
 
 class _Entry(Struct):
@@ -90,6 +93,7 @@ class Expected:
             yield hazard
             return
         kind = "hazard" if check.code in catalogue.codes() else "rule"
+        kind = "fact" if self._kinds == ("fact",) else kind
         for waiver, nodes in self._parts(kind, check.code, hazard.nodes):
             yield Hazard(waiver.applied(check, self._today) if waiver else check, nodes)
 
@@ -246,6 +250,18 @@ def _kind(kind: Kind, expected: Expected) -> Kind:
 def _deviations(found: dict[_Nodes, list[Difference]], kind: Kind) -> tuple[Deviation, ...]:
     rows = sorted(found.items(), key=lambda row: (not {*row[0]} <= {*kind.others}, len(row[0]), row[0]))
     return tuple(Deviation(nodes, tuple(differences)) for nodes, differences in rows if nodes)
+
+
+def of_one_node(difference: NodeDifference, expected: Expected, node: str) -> tuple[NodeDifference, Outcome]:
+    """Return a difference of two reports without what is accepted, and its outcome, with that waived."""
+    counting = [change for change in difference.changes if expected.divided(change.name, (node,))[0]]
+    accepted = tuple(change for change in difference.changes if change not in counting)
+    waived = expected.outcome(outcome_of(replace(difference, changes=accepted)), node).checks
+    notes = (f"{WORDS[entry.state]}: {sentence(entry)}" for entry in expected.entries())
+    rest = replace(difference, changes=tuple(counting), notes=(*difference.notes, *notes))
+    outcome = outcome_of(rest)
+    more = (check for check in waived if check.code != SAME)
+    return rest, replace(outcome, checks=(*outcome.checks, *more))
 
 
 def changes_without_expected(difference: FleetDifference, expected: Expected) -> FleetDifference:

@@ -15,6 +15,7 @@ Examples:
   backends diff --python old/bin/python --python new/bin/python    two environments
   backends diff node1.json node2.json --format markdown
   backends diff old/ new/ --only 'cud*' --ignore '*.found_by'
+  backends diff good.json - --expected expected.toml    what you know of does not count
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +34,7 @@ from mlbackends_cli import formats
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, format_option, option
 from mlbackends_cli.output import log, write
-from mlbackends_cli.report.judgement import code, fail_on_option, write_outcome
+from mlbackends_cli.report.judgement import EXPECTED, accepting, code, fail_on_option, write_outcome
 from mlbackends_cli.terminal import Page, ProgressLine, page
 from mlbackends_cli.text.elements import (
     breakable,
@@ -61,6 +62,7 @@ _COLOURS = {Kind.ADDED: "green", Kind.REMOVED: "red", Kind.CHANGED: "yellow"}
 @option("--python pythons EXE", "diff python", many=True)
 @option("--only GLOB", "only", many=True)
 @option("--ignore GLOB", "Ignore matching names, and all names below them.", many=True)
+@EXPECTED
 @format_option("outcome", about="Output format; json has every value in full.")
 @fail_on_option("note")
 @OUTPUT
@@ -71,6 +73,7 @@ def command(
     pythons: tuple[str, ...],
     only: tuple[str, ...],
     ignore: tuple[str, ...],
+    expected: str | None,
     form: str,
     fail_on: str,
     output: str,
@@ -79,6 +82,7 @@ def command(
     if not after and not (pythons and not before):
         raise click.UsageError(f"`backends diff` needs {'B' if before else 'A and B'}")
     before, after = before or LIVE, after or LIVE
+    accepted = accepting(expected, after, "fact") if expected else None
     with ProgressLine() as progress:
         reports = reports_of(before, after, pythons=pythons, progress=progress)
     check_globs((*only, *ignore), *reports)
@@ -89,6 +93,11 @@ def command(
             hint = "; --python EXE compares another one" if LIVE in (before, after) else ""
             log(f"warning: {note}{hint}")
     difference = narrowed(difference, only, ignore)
+    outcome = outcome_of(difference)
+    if accepted:
+        from mlbackends.fleet.expected import of_one_node  # ClusterShell
+
+        difference, outcome = of_one_node(difference, *accepted)
     style = page(color, output)
     own = {"table": _printed, "html": difference_page}
     if form in own or formats.has(form, "record"):
@@ -108,7 +117,7 @@ def command(
         listing = Listing(columns, (Group("", tuple(rows)),), notes=tuple(_notes(difference)))
         write(formats.text(form, "listing", listing, style), output)
     else:
-        write_outcome(outcome_of(difference), form, output, style)
+        write_outcome(outcome, form, output, style)
     return code(outcome_of(difference), fail_on=fail_on, strict=False)
 
 
