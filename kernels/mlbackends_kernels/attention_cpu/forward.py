@@ -7,7 +7,7 @@ from typing import Any
 
 from mlbackends.model.problem import AttentionProblem
 from mlbackends_kernels.attention_cpu.library import abi, level, library
-from mlbackends_kernels.attention_cpu.threads import worth
+from mlbackends_kernels.attention_cpu.threads import parallel_of, worth
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
 
@@ -43,6 +43,7 @@ def attend(
     columns = None if sums is None else sums[..., None]
     for before, parts in parts_of_four((*arrays, out, columns), problem.leading_shape):
         arguments = packed(problem, parts, before)
+        arguments.parallel = parallel_of(query)
         functions = library()
         if needed := functions.mlbackends_attention_workspace(ctypes.byref(arguments)):
             workspace = np.empty(needed, "uint8")

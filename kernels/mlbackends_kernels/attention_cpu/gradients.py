@@ -9,6 +9,7 @@ from mlbackends.sdpa.backend import Gradients
 from mlbackends_kernels.attention_cpu import forward
 from mlbackends_kernels.attention_cpu.formula import summed
 from mlbackends_kernels.attention_cpu.library import abi, library
+from mlbackends_kernels.attention_cpu.threads import parallel_of
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
 
@@ -48,7 +49,7 @@ def differentiate(problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gr
     if prod((*leading, problem.query_length, problem.key_length)):
         together = (*arrays, is_seen, *results, sums[..., None], *gradients, for_mask)
         for before, parts in forward.parts_of_four(together, leading):
-            _call(problem, before, parts)
+            _call(problem, before, parts, parallel_of(grad_out))
     else:
         for gradient in gradients:
             gradient[...] = 0
@@ -62,12 +63,13 @@ def differentiate(problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gr
     return Gradients(*(None if g is None else interchange.like(tensor, g) for tensor, g in pairs))
 
 
-def _call(problem: AttentionProblem, before: int, parts: tuple[Any, ...]) -> None:
+def _call(problem: AttentionProblem, before: int, parts: tuple[Any, ...], parallel: int | None) -> None:
     *inputs, grad_out, out, logsumexp, for_query, for_key, for_value, for_mask = parts
     arguments = abi().structures["gradients"](
         forward=forward.packed(problem, (*inputs, out, logsumexp), before, passes=2),
         **forward.operands(of_output=grad_out, query=for_query, key=for_key, value=for_value, mask=for_mask),
     )
+    arguments.forward.parallel = parallel
     np, functions = numpy(), library()
     workspace = np.empty(functions.mlbackends_attention_gradients_workspace(byref(arguments)), "uint8")
     arguments.forward.workspace = workspace.ctypes.data

@@ -1,18 +1,26 @@
-"""The number of threads that attention on the CPU uses.
+"""The threads that attention on the CPU uses: their number, and whose they are.
 
-It is limited by the size of the problem, the CPUs of the affinity mask, the whole CPUs of a quota (control
-group or job object), OMP_NUM_THREADS, `set_num_threads`, and torch's own number where torch is loaded.
+The number is limited by the size of the problem, the CPUs of the affinity mask, the whole CPUs of a quota
+(control group or job object), OMP_NUM_THREADS, `set_num_threads`, and torch's own number where torch is
+loaded. The library starts its own threads, but uses torch's for torch's tensors.
 """
 
+import contextlib
+import ctypes
 import os
 import sys
 from functools import cache
 from math import inf
 from typing import Any
 
+from mlbackends.sdpa.describe import is_torch
+
 #: The least work of a thread: with less, waking another thread takes longer than it saves.
 _OPERATIONS_EACH = 8_000_000
 _BYTES_EACH = 1 << 20
+
+#: A process that was forked from another and has not started a program. Source: Linux, include/linux/sched.h.
+_PF_FORKNOEXEC = 0x40
 
 _requested: int | None = None
 
@@ -51,6 +59,33 @@ def worth(operations: float, moved_bytes: float) -> int:
     """Return the number of threads for this amount of work."""
     most = int(max(operations / _OPERATIONS_EACH, moved_bytes / _BYTES_EACH))
     return 1 if most < 2 else min(most, get_num_threads())
+
+
+def parallel_of(tensor: Any) -> int | None:
+    """Return the address of the function that runs code in torch's threads, for one of its tensors.
+
+    torch's threads spin for milliseconds after each operation, on the CPUs that threads of ours would need.
+    None for other tensors, where torch's OpenMP runtime lacks GOMP_parallel, and in a forked process, where
+    the threads that its parent had are missing.
+    """
+    return _gomp_parallel(os.getpid()) if is_torch(tensor) else None
+
+
+@cache
+def _gomp_parallel(process: int) -> int | None:
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
+            flags = int(file.read().rpartition(")")[2].split()[6])
+    except OSError:
+        return None
+    if flags & _PF_FORKNOEXEC:
+        return None
+    torch: Any = sys.modules["torch"]
+    torchs = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
+    for library in (None, torchs):  # what is loaded for all libraries precedes torch's own dependencies
+        with contextlib.suppress(OSError, AttributeError):
+            return ctypes.cast(ctypes.CDLL(library).GOMP_parallel, ctypes.c_void_p).value
+    return None
 
 
 @cache

@@ -141,7 +141,7 @@ EXPORTED int64_t mlbackends_attention_forward(const Problem *problem, int64_t fi
   Job job = {&partition, level_for(*problem), {first}, end, {false}};
   const int64_t left = partition.tasks - first;
   const int64_t threads = problem->threads < left ? problem->threads : left;
-  with_helpers((int)threads - 1, work, &job);
+  with_helpers((int)threads - 1, work, &job, problem->parallel);
   const int64_t next = job.next.load();
   if (next >= partition.tasks) return -1;
   return job.lacks_memory.load() && next == first ? -2 : next;

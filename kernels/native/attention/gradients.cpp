@@ -195,7 +195,7 @@ static int64_t advance(const GradientsPartition &partition, int64_t from, int64_
   }
   const int64_t most = partition.one_pass ? partition.units + partition.tasks : partition.tasks,
                 threads = problem->forward.threads;
-  with_helpers((int)(threads < most ? threads : most) - 1, work, &job);
+  with_helpers((int)(threads < most ? threads : most) - 1, work, &job, problem->forward.parallel);
   bool done = job.state->next_unit >= partition.units && job.state->next_task >= partition.tasks;
   for (int64_t i = 0; i < job.slot_count; i++) done &= job.slots[i].unit < 0;
   return done ? -1 : job.began ? 1 : -2;

@@ -26,6 +26,7 @@ typedef struct mlbackends_attention_problem {
   const void *query, *key, *value, *mask;
   void *output;
   void *logsumexp; /* (batch, heads, query_length), contiguous; float64 for float64, otherwise float32; or null */
+  const void *parallel; /* GOMP_parallel of the OpenMP runtime whose threads help; null for the library's own */
   void *workspace; /* of mlbackends_attention_workspace bytes */
   int64_t batch, heads, query_length, key_length, head_dim, value_dim;
   int64_t key_group, value_group; /* number of query heads that share one head */

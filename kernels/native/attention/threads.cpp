@@ -41,10 +41,10 @@ void pause_processor() {
 #endif
 }
 
-bool take_ticket(Pool *pool) {
-  int left = pool->tickets.load(std::memory_order_relaxed);
+bool take_ticket(std::atomic<int> &tickets) {
+  int left = tickets.load(std::memory_order_relaxed);
   while (left > 0)
-    if (pool->tickets.compare_exchange_weak(left, left - 1, std::memory_order_acquire,
+    if (tickets.compare_exchange_weak(left, left - 1, std::memory_order_acquire,
                                             std::memory_order_relaxed))
       return true;
   return false;
@@ -72,11 +72,26 @@ void run_worker(void *given) {
       continue;
     }
     seen = now;
-    while (take_ticket(pool)) {
+    while (take_ticket(pool->tickets)) {
       pool->work(pool->context);
       pool->finished.fetch_add(1, std::memory_order_release);
     }
   }
+}
+
+/* Call `work(context)` in `threads` threads of the team that an OpenMP runtime has for this thread. It is
+   entered whole, as an operation of its owner would: a team of another size is made of other threads. */
+void with_team(const void *parallel, int threads, void (*work)(void *), void *context) {
+  struct Shared {
+    void (*work)(void *);
+    void *context;
+    std::atomic<int> tickets;
+  } shared = {work, context, {threads}};
+  void (*const join)(void *) = [](void *given) {
+    Shared *shared = (Shared *)given;
+    if (take_ticket(shared->tickets)) shared->work(shared->context);
+  };
+  ((void (*)(void (*)(void *), void *, unsigned, unsigned))parallel)(join, &shared, 0, 0);
 }
 
 /* This process's pool, null without memory. */
@@ -102,9 +117,14 @@ int64_t &size_of(char *piece) { return *(int64_t *)piece; }
 
 } // namespace
 
-void with_helpers(int helpers, void (*work)(void *), void *context) {
+void with_helpers(int helpers, void (*work)(void *), void *context, const void *parallel) {
   Pool *pool = helpers > 0 ? own_pool() : nullptr;
   if (!pool || pool->busy.exchange(1, std::memory_order_acquire)) return work(context);
+  if (parallel) {
+    with_team(parallel, helpers + 1, work, context);
+    pool->busy.store(0, std::memory_order_release);
+    return;
+  }
   if (helpers > most_workers) helpers = most_workers;
   pool->refused = false;
   while (pool->workers < helpers && !pool->refused)

@@ -520,6 +520,22 @@ struct Result : Tensor {
   double number(int64_t i) const { return read(element, place(i)); }
 };
 
+/* What GOMP_parallel does: call `work(data)` in all threads of a team, here of four. */
+void in_team(void (*work)(void *), void *data, unsigned, unsigned) {
+  struct Task {
+    void (*work)(void *);
+    void *data;
+  } task = {work, data};
+  pthread_t others[3];
+  for (pthread_t &other : others)
+    if (pthread_create(
+            &other, nullptr,
+            [](void *given) -> void * { return ((Task *)given)->work(((Task *)given)->data), nullptr; }, &task))
+      perror("pthread_create"), exit(2);
+  work(data);
+  for (pthread_t &other : others) pthread_join(other, nullptr);
+}
+
 /* The forward pass of one problem at one level. */
 struct Forward {
   const Result out, sums;
@@ -543,7 +559,7 @@ struct Forward {
     p.window[0] = c.left, p.window[1] = c.masking == CAUSAL || c.masking == LOWER_RIGHT ? 0 : c.right;
     p.dropout = c.dropout, p.seed = seed_of_dropout;
     p.scale = c.scale, p.element = in.query.element, p.mask_element = in.mask.element, p.level = level,
-    p.threads = c.threads;
+    p.threads = c.threads, p.parallel = c.threads == 2 ? (const void *)in_team : nullptr;
     workspace.reset(new char[mlbackends_attention_workspace(&p)]);
     p.workspace = workspace.get();
     while (next >= 0) next = mlbackends_attention_forward(&p, next, c.milliseconds);
