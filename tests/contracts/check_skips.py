@@ -35,6 +35,7 @@ NEEDS_MORE = {
     "tests.gpu": ("", "a GPU"),
     "tests.kernels.attention_cuda": ("is not installed", "NVRTC, which .ci/systems nvrtc installs"),
     "tests.kernels.peers": ("could not import", "jax, and libraries that need CUDA"),
+    "tests.kernels.peers.test_graphs_program": ("is not installed", "openvino and onnxruntime"),
     "tests.probes.test_vulkan": ("Debian's", "packages that .ci/systems vendors unpacks"),
     "tests.kernels.native.test_emulated": (
         "EMULATE",

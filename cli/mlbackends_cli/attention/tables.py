@@ -422,18 +422,18 @@ def check_markdown(checked: Checked, _page: Page) -> str:
 
 
 _BENCH_SPARED = [
-    *(("of stated",), ("launch",), ("of memory",), ("spread",), ("GFLOP/s",), ("quarters",)),
-    ("slower by",),
+    *(("of stated",), ("launch",), ("of memory",), ("spread",), ("GFLOP/s",), ("max error",)),
+    *(("quarters",), ("slower by",)),
 ]
 
 
 def baseline(benched: Benched) -> str:
-    """Return the backend for comparison: the first peer that was timed, else the slowest of ours."""
+    """Return the backend for comparison: the first correct peer that was timed, else the slowest of ours."""
     timed = [
         (not result.peer, -result.timing.median_seconds, result.backend)
         for problem in benched.problems
         for result in problem.checked.results
-        if result.timing is not None
+        if result.timing is not None and (result.right or not result.peer)
     ]
     peers = [name for is_ours, _, name in timed if not is_ours]
     return peers[0] if peers else min(timed)[2] if timed else ""
@@ -442,7 +442,17 @@ def baseline(benched: Benched) -> str:
 def bench_columns(benched: Benched, base: str) -> tuple[str, ...]:
     """Return the heads of the columns of a bench."""
     measured = (
-        *("backend", "median", "slower by", "spread", "GFLOP/s", "TFLOP/s", "of peak"),
+        *(
+            "backend",
+            "median",
+            "of limit",
+            "max error",
+            "slower by",
+            "spread",
+            "GFLOP/s",
+            "TFLOP/s",
+            "of peak",
+        ),
         *("of stated", "of memory", "launch"),
     )
     is_compared = any(problem.changes for problem in benched.problems)
@@ -509,7 +519,8 @@ def bench_notes(benched: Benched, base: str) -> list[str]:
         found.append(f"memory: {rate}; of memory: inputs and result once")
     if any(ratio.to == base for problem in benched.problems for ratio in problem.ratios):
         found.append(f"× {base}: speed ratio in the same round, median and middle half")
-    columns_shown = ["changes"] if any(problem.changes for problem in benched.problems) else []
+    columns_shown = ["max error", "of limit"] * any(ran(problem) for problem in problems)
+    columns_shown += ["changes"] * any(problem.changes for problem in benched.problems)
     return found + notes_of(problems, *columns_shown)
 
 

@@ -21,7 +21,7 @@ ON_CUDA = {
 def test_each_kind_of_device_has_its_peers() -> None:
     (wording,) = parse("--shape 1,4,64,64 --dtype float16")
     for place, expected in (
-        (Device("cpu", 0), {"torch_flash", "torch_math"}),
+        (Device("cpu", 0), {"onnxruntime", "openvino", "torch_flash", "torch_math"}),
         (Device("cuda", 0, capability="9.0"), ON_CUDA),
     ):
         problem = wording.problem(place)
