@@ -51,7 +51,7 @@ sys.exit(3)
 def small(program: str = PROGRAM, pythons: tuple[str, ...] = (VERSION,), tag: str = HERE) -> bytes:
     """Return a bundle in which a program stands for backends."""
     parts = {"mlbackends-0": {"mlbackends/__init__.py": b"", "mlbackends/__main__.py": program.encode()}}
-    return bundle.bundle_of([(bundle.Target(python, tag), parts) for python in pythons])
+    return bundle.bundle_of([bundle.Target(python, tag, (*parts,)) for python in pythons], parts)
 
 
 def other_pythons() -> dict[str, str]:
@@ -149,10 +149,10 @@ def test_what_fits_this_machine() -> None:
 def test_the_same_files_are_the_same_bytes(tmp_path: Path) -> None:
     parts = {"a-1": {"b.py": b"1", "a/c.py": b"2"}, "b-1": {"d.py": b"3"}}
     turned = {name: dict(reversed(parts[name].items())) for name in reversed(parts)}
-    target = bundle.Target("3.11", HERE)
-    first = bundle.bundle_of([(target, parts)])
+    target = bundle.Target("3.11", HERE, (*parts,))
+    first = bundle.bundle_of([target], parts)
     time.sleep(0.01)
-    assert bundle.bundle_of([(target, turned)]) == first
+    assert bundle.bundle_of([target], turned) == first
     assert first.startswith(b"#!/usr/bin/env python3\n")
 
 

@@ -6,7 +6,7 @@ A bundle is a zip file that Python runs. It has the files of each distribution o
 
 import hashlib
 import io
-import json
+import itertools
 import os
 import subprocess
 import sys
@@ -14,9 +14,9 @@ import tempfile
 import zipfile
 import zlib
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -56,33 +56,31 @@ _LOADER = (
 
 
 class Target(Struct, frozen=True):
-    """What a bundle runs on. python: such as 3.11; platform: as in the name of a wheel."""
+    """What a bundle runs on, and with which of its parts.
+
+    python: such as 3.11; platform: as in the name of a wheel.
+    """
 
     python: str
     platform: str
+    parts: tuple[str, ...] = ()
 
 
 class _Index(Struct):
-    targets: list[Target]
+    version: str
+    targets: tuple[Target, ...]
 
 
 Files = dict[str, bytes]
 
 
-def bundle_of(targets: Sequence[tuple[Target, dict[str, Files]]]) -> bytes:
-    """Return a bundle. targets: with the files of each of their parts."""
-    every = {part: files for _, parts in targets for part, files in parts.items()}
-    index = {
-        "version": __version__,
-        "targets": [
-            {"python": target.python, "platform": target.platform, "parts": sorted(parts)}
-            for target, parts in targets
-        ],
+def bundle_of(targets: Sequence[Target], parts: Mapping[str, Files]) -> bytes:
+    """Return a bundle. parts: the files of each part, by its name."""
+    content = {
+        "bundle.json": msgspec.json.format(msgspec.json.encode(_Index(__version__, (*targets,)))),
+        "__main__.py": Path(unpacker.__file__).read_bytes(),
     }
-    content: Files = {"bundle.json": json.dumps(index, indent=1).encode()}
-    with open(unpacker.__file__, "rb") as file:
-        content["__main__.py"] = file.read()
-    content |= {f"parts/{part}/{path}": data for part, files in every.items() for path, data in files.items()}
+    content |= {f"parts/{part}/{path}": data for part, files in parts.items() for path, data in files.items()}
     output = io.BytesIO(b"#!/usr/bin/env python3\n")
     output.seek(0, os.SEEK_END)
     with zipfile.ZipFile(output, "a", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
@@ -98,94 +96,92 @@ def installed() -> bytes:
     from packaging.requirements import Requirement
     from packaging.tags import sys_tags
 
-    parts: dict[str, Files] = {}
-    pending, seen = [_OURS], set()
+    dists: dict[str, metadata.Distribution] = {}
+    pending = [_OURS]
     while pending:
-        name = pending.pop()
-        if name in seen:
+        if (name := pending.pop()) in dists:
             continue
-        seen.add(name)
         try:
-            dist = metadata.distribution(name)
+            dists[name] = metadata.distribution(name)
         except metadata.PackageNotFoundError:
             raise BadInput(f"{name} is not installed as a distribution, so it cannot be bundled") from None
-        parts[f"{dist.name}-{dist.version}"] = dict(_installed_files(dist))
-        needed = map(Requirement, dist.requires or ())
+        needed = map(Requirement, dists[name].requires or ())
         pending += [each.name for each in needed if not each.marker or each.marker.evaluate({"extra": ""})]
     tag = next(tag.platform for tag in sys_tags())
     if tag.startswith("manylinux"):
         # Which glibc the installed files need is not recorded.
         tag = "linux_" + tag.split("_", 3)[3]
-    return bundle_of([(Target(f"{sys.version_info[0]}.{sys.version_info[1]}", tag), parts)])
+    parts = _parts(dists.values())
+    return bundle_of([Target(f"{sys.version_info[0]}.{sys.version_info[1]}", tag, (*sorted(parts),))], parts)
 
 
-def _installed_files(dist: metadata.Distribution) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of an installed distribution, and the sources of one that is installed as editable."""
+def _parts(dists: Iterable[metadata.Distribution]) -> dict[str, Files]:
+    """Return the files of installed distributions, by name, version and the tag of their wheel."""
+    parts = {}
+    for dist in dists:
+        lines = (dist.read_text("WHEEL") or "").splitlines()
+        tag = next((line.partition(": ")[2] for line in lines if line.startswith("Tag: ")), "any")
+        parts[f"{dist.name}-{dist.version}-{tag}"] = dict(_files(dist))
+    return parts
+
+
+def _files(dist: metadata.Distribution) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of a distribution, and the sources of one that is installed as editable."""
     if dist.files is None:
         raise BadInput(f"{dist.name} has no RECORD of its files, so it cannot be bundled")
     for file in dist.files:
-        path, hash_ = file.as_posix(), file.hash
-        if file.suffix == ".pth" and file.parent.name == "":
-            for line in file.read_text().splitlines():
-                yield from _sources(line) if os.path.isdir(line) else ()
-        elif _is_carried(path):
-            digest = f"{hash_.mode}={hash_.value}" if hash_ else ""
-            yield path, _checked(file.read_binary, digest, f"{dist.name}: {path}")
+        if file.suffix == ".pth" and len(file.parts) == 1:
+            for folder in filter(os.path.isdir, file.read_text().splitlines()):
+                yield from _sources(Path(folder))
+        elif _is_carried(path := file.as_posix()):
+            try:
+                data = file.read_binary()
+            except OSError as error:
+                raise BadInput(f"{dist.name}: {path} cannot be read: {error.strerror}") from None
+            if file.hash:
+                digest = urlsafe_b64encode(hashlib.new(file.hash.mode, data).digest()).rstrip(b"=")
+                if digest.decode() != file.hash.value:
+                    what = f"{dist.name}: {path} is not as its RECORD says"
+                    raise BadInput(what, "install that distribution again")
+            yield path, data
 
 
-def _sources(folder: str) -> Iterator[tuple[str, bytes]]:
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        if not os.path.isfile(os.path.join(entry.path, "__init__.py")):
-            continue
-        for place, _, names in os.walk(entry.path):
-            for name in names:
-                path = os.path.join(place, name)
-                if _is_carried(path[1:]):
-                    yield os.path.relpath(path, folder), read_regular(path, MOST_BYTES)
+def _sources(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of the packages in a folder."""
+    for package in folder.glob("*/__init__.py"):
+        for file in package.parent.rglob("*"):
+            if file.is_file() and _is_carried(path := file.relative_to(folder).as_posix()):
+                yield path, file.read_bytes()
 
 
 def _is_carried(path: str) -> bool:
     head, _, name = path.rpartition("/")
     is_local = head.endswith(".dist-info") and name in _LOCAL
-    return not (path.startswith(("/", "../")) or path.endswith(".pyc") or is_local)
-
-
-def _checked(read: Callable[[], bytes], digest: str, what: str) -> bytes:
-    """Return the content of a file whose hash is that of a RECORD. Raises BadInput."""
-    try:
-        data = read()
-    except (OSError, KeyError, zipfile.BadZipFile) as error:
-        raise BadInput(f"{what} cannot be read: {error}") from None
-    name, _, value = digest.partition("=")
-    if name in hashlib.algorithms_guaranteed and not name.startswith("shake"):
-        found = urlsafe_b64encode(hashlib.new(name, data).digest()).rstrip(b"=").decode()
-        if found != value.rstrip("="):
-            raise BadInput(f"{what} is not as its RECORD says", "install that distribution again")
-    return data
+    return not (path.startswith("/") or ".." in path.split("/") or path.endswith(".pyc") or is_local)
 
 
 def downloaded(platforms: Sequence[str], pythons: Sequence[str], options: Sequence[str]) -> bytes:
     """Return a bundle of wheels that pip downloads. options: further ones of pip. Raises BadInput."""
-    targets = []
-    for platform in platforms:
-        for python in pythons:
-            with tempfile.TemporaryDirectory() as folder:
-                command = [sys.executable, "-I", "-m", "pip", "download", "--quiet", "--only-binary=:all:"]
-                command += [f"--dest={folder}", f"--python-version={python}", *options]
-                command += [f"--platform={tag}" for tag in _tags(platform)]
-                done = subprocess.run(
-                    [*command, f"{_OURS}=={__version__}"],
-                    capture_output=True, text=True, errors="replace", check=False, stdin=subprocess.DEVNULL,
-                )  # fmt: skip
-                if done.returncode:
-                    lines = [line for line in done.stderr.splitlines() if "ERROR" in line] or [done.stderr]
-                    hint = "--find-links DIR names a folder with wheels" if "pip" not in lines[-1] else ""
-                    why = lines[-1].removeprefix("ERROR: ").strip()
-                    raise BadInput(f"pip has no wheels for Python {python} on {platform}: {why}", hint)
-                wheels = sorted(os.listdir(folder))
-                parts = {name.removesuffix(".whl"): _wheel_files(f"{folder}/{name}") for name in wheels}
-            targets.append((Target(python, platform), parts))
-    return bundle_of(targets)
+    targets: list[Target] = []
+    every: dict[str, Files] = {}
+    for platform, python in itertools.product(platforms, pythons):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-I", "-m", "pip", "install", "--quiet", "--no-compile"]
+            command += ["--only-binary=:all:", f"--target={folder}", f"--python-version={python}", *options]
+            command += [f"--platform={tag}" for tag in _tags(platform)]
+            done = subprocess.run(
+                [*command, f"{_OURS}=={__version__}"],
+                capture_output=True, text=True, errors="replace", check=False, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+            if done.returncode:
+                lines = [line for line in done.stderr.splitlines() if "ERROR" in line] or [done.stderr]
+                hint = "--find-links DIR names a folder with wheels" if "pip" not in lines[-1] else ""
+                why = lines[-1].removeprefix("ERROR: ").strip()
+                raise BadInput(f"pip has no wheels for Python {python} on {platform}: {why}", hint)
+            parts = _parts(metadata.distributions(path=[folder]))
+        targets.append(Target(python, platform, (*sorted(parts),)))
+        every |= parts
+    return bundle_of(targets, every)
 
 
 def _tags(platform: str) -> list[str]:
@@ -196,25 +192,6 @@ def _tags(platform: str) -> list[str]:
         return [platform]
     known = range(int(minor), 4, -1)
     return [f"manylinux{part}_{machine}" for at in known for part in (f"_2_{at}", _OLDER.get(at)) if part]
-
-
-def _wheel_files(path: str) -> Files:
-    """Return the files that a wheel installs into site-packages. Raises BadInput."""
-    with zipfile.ZipFile(path) as wheel:
-        names = {name for name in wheel.namelist() if not name.endswith("/")}
-        record = next(name for name in names if name.endswith(".dist-info/RECORD"))
-        rows = (line.rsplit(",", 2) for line in wheel.read(record).decode().splitlines())
-        digests = {row[0].strip('"').replace('""', '"'): row[1] for row in rows if len(row) == 3}
-        files = {}
-        for name in names:
-            head, _, rest = name.partition("/")
-            scheme, _, inner = rest.partition("/") if head.endswith(".data") else ("purelib", "", name)
-            if scheme in ("purelib", "platlib") and _is_carried(inner) and ".." not in inner.split("/"):
-                what = f"{os.path.basename(path)}: {name}"
-                if not digests.get(name):
-                    raise BadInput(f"{what} is not in its RECORD")
-                files[inner] = _checked(partial(wheel.read, name), digests[name], what)
-    return files
 
 
 def opened(path: str) -> bytes:
@@ -231,7 +208,7 @@ def opened(path: str) -> bytes:
     return data
 
 
-def _targets_of(bundle: bytes) -> list[Target]:
+def _targets_of(bundle: bytes) -> tuple[Target, ...]:
     with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
         return msgspec.json.decode(archive.read("bundle.json"), type=_Index).targets
 
