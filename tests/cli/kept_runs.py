@@ -63,4 +63,7 @@ def keep(
             started = FIRST + DAY * (number - 1)
             ended = started + 60.0 if is_whole else None
             assert not keeper.failure
-            kept.db.execute("UPDATE runs SET started = ?, ended = ? WHERE id = ?", (started, ended, number))
+            with kept.db:
+                kept.db.execute(
+                    "UPDATE runs SET started = ?, ended = ? WHERE id = ?", (started, ended, number)
+                )

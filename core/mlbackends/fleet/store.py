@@ -103,7 +103,9 @@ def opened(path: str, *, writes: bool = False, creates: bool = False) -> "Iterat
         if not stat.S_ISREG(os.lstat(file).st_mode):
             raise BadInput(f"{file} is not a regular file", "a link there could lead anywhere")
         uri = f"{Path(os.path.abspath(file)).as_uri()}?mode=rw"
-        db = sqlite3.connect(uri, _BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
+        db = sqlite3.connect(
+            uri, _BUSY_SECONDS, isolation_level="IMMEDIATE", check_same_thread=False, uri=True
+        )
     with closing(db):
         folder = Folder(path, db)
         with _errors(path, writes=writes):
@@ -170,18 +172,6 @@ class Folder:
         if (version := self.db.execute("PRAGMA user_version").fetchone()[0]) > VERSION:
             found = f"{self.path} has version {version} of the tables; this version reads {VERSION}"
             raise BadInput(found, "use the version of backends that wrote it")
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Commit what the block writes, or nothing of it."""
-        self.db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self.db.execute("COMMIT")
-        except BaseException:
-            with suppress(sqlite3.Error):
-                self.db.execute("ROLLBACK")
-            raise
 
     # ---- reading -----------------------------------------------------------------------------------
 
@@ -271,7 +261,7 @@ class Folder:
     def prune(self, runs: Sequence[int]) -> int:
         """Remove runs, and what only they used; return the number of removed reports."""
         count = "SELECT count(*) FROM contents"
-        with self.errors(writes=True), self.transaction():
+        with self.errors(writes=True), self.db:
             before = self.db.execute(count).fetchone()[0]
             self.db.executemany("DELETE FROM runs WHERE id = ?", [(run,) for run in runs])
             self.db.execute(_UNUSED)
@@ -315,7 +305,9 @@ class Keeper:
         self.failure = ""
         self.lost = 0
         self.run = run
-        self._folder, self._db = folder, folder.db
+        self._db = folder.db
+        #: The numbers of stored sections, by probe and fingerprint.
+        self._known: dict[tuple[str, str], int] = {}
         #: Of the row of the run, until it is written.
         self._fields: tuple[Any, ...] = (
             _json(asked),
@@ -323,15 +315,13 @@ class Keeper:
             f"backends {__version__}",
             time.time(),
         )
-        #: The stored list of sections by that of the collection.
-        self._known: dict[tuple[int, ...], str] = {}
         self._varying = 0
 
     def add(self, node: str, envelope: Envelope, collection: Collection, *, is_new: bool) -> None:
         """Keep an envelope that the collection has just taken. is_new: it is the node's first report."""
         try:
             if not self.failure:
-                with self._folder.transaction():
+                with self._db:
                     self._write(node, envelope, collection, is_new)
         except sqlite3.Error as error:
             self.failure = str(error)
@@ -343,7 +333,7 @@ class Keeper:
         now = time.time()
         try:
             if self.run is not None and not self.failure:
-                with self._folder.transaction():
+                with self._db:
                     self._db.execute("UPDATE runs SET ended = ? WHERE id = ?", (now, self.run))
                     rows = [(self.run, clean(node), now, *map(str, MISSING)) for node in missing]
                     self._db.executemany(_MISSING, rows)
@@ -363,7 +353,8 @@ class Keeper:
                 change = "UPDATE reports SET error = ?, exit_code = ifnull(?, exit_code)"
                 self._db.execute(f"{change} WHERE run = ? AND node = ?", (error, code, self.run, clean(node)))
             return
-        sections = self._sections(collection) if is_new else None
+        newest = [collection.sections[number] for number in collection.latest] if is_new else []
+        sections = _json(sorted(map(self._section, newest))) if is_new else None
         values = (self.run, clean(node), time.time(), str(envelope.status), error, code, sections)
         number = self._db.execute(_REPORT, values).lastrowid
         if isinstance(envelope.report, Raw):
@@ -374,21 +365,16 @@ class Keeper:
             change = "UPDATE runs SET varying = ? WHERE id = ?"
             self._db.execute(change, (_json([*map(clean, collection.varying)]), self.run))
 
-    def _sections(self, collection: Collection) -> str:
-        """Return the list of the newest report's sections, which are stored if they are new."""
-        if collection.latest not in self._known:
-            numbers = [self._section(collection.sections[number]) for number in collection.latest]
-            self._known[collection.latest] = _json(sorted(numbers))
-        return self._known[collection.latest]
-
     def _section(self, section: Section) -> int:
+        """Return the number of a section, which is stored if it is new."""
         key = (section.probe, section.fingerprint)
-        find = "SELECT id FROM sections WHERE probe = ? AND fingerprint = ?"
-        if (row := self._db.execute(find, key).fetchone()) is not None:
-            return int(row[0])
-        packed = zlib.compress(msgspec.json.encode(section.facts), _LEVEL)
-        into = "INSERT INTO sections (probe, fingerprint, facts) VALUES (?, ?, ?)"
-        return int(self._db.execute(into, (*key, packed)).lastrowid or 0)
+        if key not in self._known:
+            packed = zlib.compress(msgspec.json.encode(section.facts), _LEVEL)
+            into = "INSERT OR IGNORE INTO sections (probe, fingerprint, facts) VALUES (?, ?, ?)"
+            self._db.execute(into, (*key, packed))
+            find = "SELECT id FROM sections WHERE probe = ? AND fingerprint = ?"
+            self._known[key] = self._db.execute(find, key).fetchone()[0]
+        return self._known[key]
 
 
 def _json(value: Any) -> str:
