@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw
+from msgspec.structs import replace
 
 from mlbackends.base.errors import BadInput, why_not
 from mlbackends.base.mounts import check, mount_of
@@ -58,6 +59,9 @@ CREATE TABLE IF NOT EXISTS sections (
     UNIQUE (probe, fingerprint));
 COMMIT;
 """
+_RUNS = """
+    SELECT json_object('number', id, 'started', started, 'ended', ended, 'asked', json(asked),
+        'expected', json(expected), 'varying', json(varying)) FROM runs ORDER BY id"""
 _ENVELOPE = """
     SELECT node, status, error, exit_code, data FROM reports LEFT JOIN contents ON report = id
     WHERE id = ? AND status != 'missing'"""
@@ -76,8 +80,6 @@ _UNUSED = """
         SELECT value FROM (SELECT DISTINCT sections FROM reports WHERE sections IS NOT NULL),
         json_each(sections))"""
 _BUSY_SECONDS = 60.0
-#: In the year 5138.
-_LAST_SECOND = 1e11
 _CACHED_SECTIONS = 4000
 #: Of zlib: 7 % more bytes than level 6, in little more than half of the time.
 _LEVEL = 3
@@ -177,21 +179,9 @@ class Folder:
 
     def runs(self) -> list[Run]:
         """Return the runs, the oldest first."""
-        decoded = msgspec.json.decode
         with self.errors():
-            return [
-                Run(
-                    int(number),
-                    _time(started),
-                    None if ended is None else _time(ended),
-                    decoded(asked, type=Asked),
-                    _names(decoded(expected, type=tuple[str, ...] | int | None)),
-                    decoded(varying, type=tuple[str, ...]),
-                )
-                for number, started, ended, asked, expected, varying in self.db.execute(
-                    "SELECT id, started, ended, asked, expected, varying FROM runs ORDER BY id"
-                )
-            ]
+            runs = [msgspec.json.decode(text, type=Run) for (text,) in self.db.execute(_RUNS)]
+            return [replace(run, expected=_names(run.expected)) for run in runs]
 
     def run(self, which: str = "") -> Run:
         """Return the run with a number, the newest that began on a day, or the newest of all.
@@ -281,13 +271,6 @@ def _names(expected: tuple[str, ...] | int | None) -> tuple[str, ...] | int | No
     return tuple(map(fit_name, expected)) if isinstance(expected, tuple) else expected
 
 
-def _time(value: Any) -> float:
-    """Return a time. Raises ValueError for one that no clock shows."""
-    if not 0 <= (seconds := float(value)) < _LAST_SECOND:
-        raise ValueError("a run has no valid time")
-    return seconds
-
-
 class Keeper:
     """Adds the answers of a run to a folder. failure: why it had to stop. lost: the answers since then.
 
@@ -319,24 +302,27 @@ class Keeper:
 
     def add(self, node: str, envelope: Envelope, collection: Collection, *, is_new: bool) -> None:
         """Keep an envelope that the collection has just taken. is_new: it is the node's first report."""
-        try:
-            if not self.failure:
-                with self._db:
-                    self._write(node, envelope, collection, is_new)
-        except sqlite3.Error as error:
-            self.failure = str(error)
+        if not self.failure:
+            with self._transaction():
+                self._write(node, envelope, collection, is_new)
         self.lost += bool(self.failure)
 
     def finish(self, collection: Collection) -> None:
         """Note that every node had its time, and which of those that were expected sent nothing."""
-        missing = collection.all_silent().get(MISSING, ())
+        if self.run is None or self.failure:
+            return
         now = time.time()
+        missing = collection.all_silent().get(MISSING, ())
+        with self._transaction():
+            self._db.execute("UPDATE runs SET ended = ? WHERE id = ?", (now, self.run))
+            rows = [(self.run, clean(node), now, *map(str, MISSING)) for node in missing]
+            self._db.executemany(_MISSING, rows)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
         try:
-            if self.run is not None and not self.failure:
-                with self._db:
-                    self._db.execute("UPDATE runs SET ended = ? WHERE id = ?", (now, self.run))
-                    rows = [(self.run, clean(node), now, *map(str, MISSING)) for node in missing]
-                    self._db.executemany(_MISSING, rows)
+            with self._db:
+                yield
         except sqlite3.Error as error:
             self.failure = str(error)
 

@@ -1,13 +1,16 @@
 """Kept runs of a fleet, and their history: what changed on which nodes, when, and which nodes flap."""
 
 import shlex
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from mlbackends.model.fleet import Step
 from mlbackends.model.records import FactValue
 
 SCHEMA = "backends.fleet-history/1"
+#: Seconds since 1970; until the year 5138.
+Time = Annotated[float, Meta(ge=0, lt=1e11)]
 #: The database in a folder of kept reports.
 FILE = "fleet.sqlite3"
 
@@ -34,14 +37,14 @@ class Asked(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
-    """A kept run. started, ended: seconds since 1970; ended is None if it was interrupted or still runs.
+    """A kept run. ended is None if it was interrupted or still runs.
 
     varying: the facts that had too many values to be compared.
     """
 
     number: int
-    started: float
-    ended: float | None
+    started: Time
+    ended: Time | None
     asked: Asked
     expected: tuple[str, ...] | int | None
     varying: tuple[str, ...]
