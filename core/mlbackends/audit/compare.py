@@ -9,6 +9,7 @@ difference.
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -106,24 +107,22 @@ def check_globs(globs: Sequence[str], *reports: Report) -> None:
             raise UnknownName("value", f"{probe}.{head}", tuple(f"{probe}.{name}" for name in heads))
 
 
-def narrowed(difference: Difference, only: Sequence[str] = (), ignored: Sequence[str] = ()) -> Difference:
+def narrowed(difference: Difference, only: tuple[str, ...] = (), ignored: tuple[str, ...] = ()) -> Difference:
     """Return the difference with the changes alone whose names fit. only, ignored: names or globs."""
-    fit, unfit = fitting(only), fitting(ignored)
     changes = tuple(
         change
         for change in difference.changes
-        if (not fit or fit.match(change.name)) and not (unfit and unfit.match(change.name))
+        if fitting(only or ("*",)).match(change.name) and not fitting(ignored).match(change.name)
     )
     return replace(difference, changes=changes)
 
 
-def fitting(globs: Sequence[str]) -> re.Pattern[str] | None:
+@cache
+def fitting(globs: tuple[str, ...]) -> re.Pattern[str]:
     """Return a pattern for the names that fit one of the globs, and for all that is below them."""
-    if not globs:
-        return None
     # In a glob "[...]" is a set of letters; in a name it is which library. Here it is the name's.
     parts = (re.escape(glob).replace(r"\*", ".*").replace(r"\?", ".") for glob in globs)
-    return re.compile("|".join(rf"(?:{part})(?:[.\[]|$)" for part in parts), re.DOTALL)
+    return re.compile("|".join(rf"(?:{part})(?:[.\[]|$)" for part in parts) or "(?!)", re.DOTALL)
 
 
 def _asked_alike(old: ProbeReport, new: ProbeReport) -> tuple[ProbeReport, ProbeReport]:

@@ -1,12 +1,11 @@
 """Expected differences: a file of [[waive]] tables, and a fleet without what they accept."""
 
 import datetime as dt
-import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mlbackends.audit import catalogue
@@ -40,21 +39,21 @@ WORDS = {"used": "expected", "expired": "no longer expected", "unused": "expecte
 
 
 class _Entry(Struct):
-    """One [[waive]] table. nodes: None for all. findings, covered: what it has accepted, and where."""
+    """One [[waive]] table. what: its globs by kind; nodes: None for all.
+
+    findings, covered: what it has accepted, and where.
+    """
 
     waiver: Waiver
     place: Place
-    patterns: dict[str, _Nodes]
+    what: dict[str, _Nodes]
     nodes: frozenset[str] | None
-    facts: Any
-    findings: set[str]
-    covered: set[str]
+    findings: set[str] = field(default_factory=set)
+    covered: set[str] = field(default_factory=set)
 
     def names(self, kind: str, name: str) -> bool:
-        """Return whether its patterns fit a hazard, a rule or a fact."""
-        if kind == "fact":
-            return self.facts is not None and self.facts.match(name) is not None
-        return any(fnmatch.fnmatchcase(name, glob) for glob in self.patterns[kind])
+        """Return whether it names a hazard, a rule or a fact."""
+        return fitting(self.what.get(kind, ())).match(name) is not None
 
 
 class Expected:
@@ -109,16 +108,15 @@ class Expected:
         checked: the codes of checks that were made; an entry of other hazards alone cannot be used here.
         """
         for entry in self._entries:
-            what = {kind: globs for kind, globs in entry.patterns.items() if globs}
             is_over = entry.waiver.is_over(self._today)
-            is_used_here = {*what} <= {*self._kinds} and (
-                {*what} != {"hazard"} or any(entry.names("hazard", code) for code in checked)
+            is_used_here = {*entry.what} <= {*self._kinds} and (
+                {*entry.what} != {"hazard"} or any(entry.names("hazard", code) for code in checked)
             )
             if entry.findings or is_used_here:
                 state = ExpectationState.USED if entry.findings else ExpectationState.UNUSED
                 yield Expectation(
                     ExpectationState.EXPIRED if is_over else state,
-                    what,
+                    entry.what,
                     tuple(sorted(entry.findings)),
                     tuple(sorted(entry.covered)),
                     str(entry.waiver.until or ""),
@@ -172,14 +170,14 @@ def read(path: str | None, *kinds: str, today: dt.date | None = None) -> Expecte
 
 
 def _entry(table: reader.Table) -> _Entry:
-    patterns = {kind: table.texts(kind) for kind in _KINDS}
-    if not any(patterns.values()):
+    what = {kind: globs for kind in _KINDS if (globs := table.texts(kind))}
+    if not what:
         table.wrong(f"has none of {', '.join(_KINDS)}")
     for key in (*_KINDS, "nodes", "reason"):
         if key in table.values and not (table.texts(key) and all(map(str.strip, table.texts(key)))):
             table.wrong("must not be empty", key)
-    for code in patterns["hazard"]:
-        if not fnmatch.filter(catalogue.codes(), code):
+    for code in what.get("hazard", ()):
+        if not any(map(fitting((code,)).match, catalogue.codes())):
             near = suggestion(code, catalogue.codes())
             table.wrong(f"there is no hazard named {shown(code)}{near}", "hazard")
     nodes = None
@@ -192,7 +190,7 @@ def _entry(table: reader.Table) -> _Entry:
             table.wrong(f"{shown(text)} does not name any node", "nodes")
         nodes = (nodes or frozenset()) | {*names}
     waiver = Waiver(reason=table.values["reason"].strip(), until=table.values.get("until"))
-    return _Entry(waiver, table.place(), patterns, nodes, fitting(patterns["fact"]), set(), set())
+    return _Entry(waiver, table.place(), what, nodes)
 
 
 # ---- a fleet without what is expected --------------------------------------------------------------

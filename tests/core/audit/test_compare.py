@@ -265,8 +265,8 @@ def test_only_and_ignore_take_names_and_what_is_below_them(
     hgx: Report, broken: Report, glob: str, fits: bool
 ) -> None:
     difference = compare(hgx, broken)
-    only = {change.name for change in narrowed(difference, only=[glob]).changes}
-    without = {change.name for change in narrowed(difference, ignored=[glob]).changes}
+    only = {change.name for change in narrowed(difference, only=(glob,)).changes}
+    without = {change.name for change in narrowed(difference, ignored=(glob,)).changes}
     assert ("cpu.cores" in only) is fits
     assert ("cpu.cores" in without) is not fits
     assert len(only) + len(without) == len(difference.changes)
