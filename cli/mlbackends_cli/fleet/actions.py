@@ -62,7 +62,7 @@ def health_of(
     a severity; "never" means errors, as it is the exit code that never fails.
     """
     least = Severity(fail_on) if fail_on in [*Severity] else Severity.ERROR
-    problems: dict[str, dict[str, Check]] = {}
+    problems: dict[str, list[Check]] = {}
     judged: set[str] = set()
     unknown = {*silent}
     for hazard in chain(*by_code.values()):
@@ -74,18 +74,17 @@ def health_of(
             unknown.update(hazard.nodes)
         elif check.status is Status.FAILED and check.severity.level >= least.level:
             for node in hazard.nodes:
-                own = problems.setdefault(node, {})
-                own[check.code] = max(own.get(check.code, check), check, key=lambda one: one.severity.level)
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for node, own in problems.items():
-        worst_first = sorted(own.values(), key=lambda check: (-check.severity.level, check.code))
-        groups.setdefault(tuple(check.code for check in worst_first), []).append(node)
+                problems.setdefault(node, []).append(check)
+    groups: dict[tuple[str, ...], dict[str, Check]] = {}
+    for node, failed in problems.items():
+        worst_first = sorted(failed, key=lambda check: (-check.severity.level, check.code))
+        codes = tuple(dict.fromkeys(check.code for check in worst_first))
+        groups.setdefault(codes, {})[node] = worst_first[0]
     sick = []
-    for codes, nodes in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])):
-        worst = [problems[node][codes[0]] for node in nodes]
-        texts = {check.message for check in worst}
-        is_error = any(check.severity is Severity.ERROR for check in worst)
-        sick.append(Sick(tuple(nodes), codes, texts.pop() if len(texts) == 1 else worst[0].title, is_error))
+    for codes, worst in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])):
+        (message, title), *others = {check.message: check.title for check in worst.values()}.items()
+        is_error = any(check.severity is Severity.ERROR for check in worst.values())
+        sick.append(Sick((*worst,), codes, title if others else message, is_error))
     healthy = tuple(sorted(judged - unknown - problems.keys()))
     return Health(kind, tuple(sick), healthy, tuple(sorted(unknown - problems.keys())))
 
