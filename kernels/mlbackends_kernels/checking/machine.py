@@ -39,65 +39,53 @@ def attention() -> Measure:
     return Measure(lambda: scaled_dot_product_attention(*inputs), by, flops=flops)
 
 
-class Disk:
-    """A file without a name, which the system removes when this process ends.
+class Disk(Measure):
+    """Writing or reading a file without a name, which the system removes when this process ends.
 
     is_direct: whether the file system lets reads and writes bypass the page cache (O_DIRECT).
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, action: str, folder: str) -> None:
         free = shutil.disk_usage(folder).free
         if free < _LEAST_FREE * _FILE:
             raise serving.Refused(
                 f"the disk has {free >> 20} MiB free, and {_LEAST_FREE * _FILE >> 20} are needed"
             )
-        self._file: Any = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115  as long as the process
+        self.file: Any = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115  as long as the process
         self._block = mmap.mmap(-1, _BLOCK)  # aligned, as O_DIRECT requires
         self._block.write(os.urandom(_BLOCK))  # file systems compress or skip zeros
         self.is_direct = False
         with contextlib.suppress(NameError, AttributeError, OSError):  # not Linux, or not this file system
-            flags = fcntl.fcntl(self._file, fcntl.F_GETFL)
-            fcntl.fcntl(self._file, fcntl.F_SETFL, flags | os.O_DIRECT)
+            flags = fcntl.fcntl(self.file, fcntl.F_GETFL)
+            fcntl.fcntl(self.file, fcntl.F_SETFL, flags | os.O_DIRECT)
             self.is_direct = True
         self.size = _FILE
         self.size = self.write(time.monotonic() + _SECONDS)
-
-    def __del__(self) -> None:
-        with contextlib.suppress(AttributeError):  # it was refused
-            self._file.close()
+        how = "" if self.is_direct else ", through the page cache"
+        by = f"sequential {action} in blocks of 1 MiB{how}"
+        super().__init__(self.read if action == "read" else self.write, by, bytes=self.size)
 
     def write(self, end: float = float("inf")) -> int:
         """Write the file and wait until the disk has it; return the bytes written before the time `end`."""
-        self._file.seek(0)
+        self.file.seek(0)
         written = 0
         while written < self.size and (not written or time.monotonic() < end):
-            count = self._file.write(self._block)
+            count = self.file.write(self._block)
             written += count
             if count < _BLOCK:
                 raise OSError(f"only {written} bytes could be written")
             if not self.is_direct:
-                os.fsync(self._file.fileno())
-        os.fsync(self._file.fileno())
+                os.fsync(self.file.fileno())
+        os.fsync(self.file.fileno())
         return written
 
     def read(self) -> None:
         """Read the file, from the disk where the system can be made to."""
         if not self.is_direct and hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        self._file.seek(0)
+            os.posix_fadvise(self.file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        self.file.seek(0)
         for _ in range(self.size // _BLOCK):
-            self._file.readinto(self._block)
-
-
-def disk(action: str, folder: str) -> Measure:
-    """Return writing or reading a file in a folder, in blocks of 1 MiB. Raises Refused without space."""
-    try:
-        file = Disk(folder)
-    except OSError as error:
-        raise serving.Refused(f"no file could be written there: {error.strerror or error}") from None
-    how = "" if file.is_direct else ", through the page cache"
-    run = file.read if action == "read" else file.write
-    return Measure(run, f"sequential {action} in blocks of 1 MiB{how}", bytes=file.size)
+            self.file.readinto(self._block)
 
 
 def responder(name: str) -> serving.Responder:
@@ -107,8 +95,10 @@ def responder(name: str) -> serving.Responder:
         try:
             if name == "product":
                 return product(PRODUCT_SIZE)
-            return attention() if name == "attention" else disk(name.removeprefix("disk-"), request["folder"])
+            return attention() if name == "attention" else Disk(name.removeprefix("disk-"), request["folder"])
         except MlBackendsError as error:  # numpy is missing
             raise serving.Refused(str(error)) from None
+        except OSError as error:
+            raise serving.Refused(f"no file could be written there: {error.strerror or error}") from None
 
     return serving.responder(prepare)

@@ -19,22 +19,23 @@ class Usage(NamedTuple):
 
 @pytest.mark.parametrize("action", ["write", "read"])
 def test_a_file_has_no_name_and_a_known_size(action: str, tmp_path: Path) -> None:
-    measure = machine.disk(action, str(tmp_path))
+    measure = machine.Disk(action, str(tmp_path))
     measure.call()
     assert 1 << 20 <= int(measure.details["bytes"]) <= 64 << 20
     assert action in measure.details["by"]
+    measure.file.close()
     assert [*tmp_path.iterdir()] == []
 
 
 def test_a_disk_that_is_almost_full_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(100 << 20))
     with pytest.raises(serving.Refused, match="100 MiB free"):
-        machine.disk("write", str(tmp_path))
+        machine.Disk("write", str(tmp_path))
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
     with pytest.raises(serving.Refused, match="no file could be written"):
-        machine.disk("write", str(tmp_path / "none"))
+        machine.responder("disk-write")({"do": "prepare", "folder": str(tmp_path / "none")})
 
 
 @pytest.mark.parametrize("name", ["product", "attention"])
