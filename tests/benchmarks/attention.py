@@ -1,13 +1,15 @@
 """flash_cpu beside torch's flash attention on the CPU, as ratios, and its share of what the machine can do.
 
     PYTHONPATH=core:cli:probes:kernels PYTHON_WITH_TORCH tests/benchmarks/attention.py
-        [--threads 1 2] [--rounds 9] [--only decode ...] [--backward]
+        [--threads 1 2] [--rounds 9] [--only decode ...] [--backward | --program]
 
 Each round times ours and torch's in turn (A B A B), with a loop of multiply-adds before and after, or a
 read of 256 MiB where memory is the limit; medians of the rounds' ratios are printed. On one thread the
 clock is that thread's CPU time, for others who use the machine would else be measured too. What a row of
 the goals asks for and this CPU lacks is said in its place. --backward times the gradients instead, from the
-same result and logarithms.
+same result and logarithms. --program measures where people call it: in a torch program with torch's default
+threads, on torch's tensors, each call after a linear layer of torch's; a row of a ViT's block is a step of
+training.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ import numpy as np
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+import mlbackends
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends_kernels.attention_cpu import forward, gradients, library, threads
 
@@ -266,6 +269,89 @@ def backward_calls(case: Case) -> tuple[Callable[[], Any], Callable[[], Any]]:
     return ours, theirs
 
 
+#: In a torch program.
+PROGRAM = [
+    Case("float32", square(1024, 64), "float32", 1.25),
+    Case("causal", square(1024, 64), "float32", 1.8, causal=True),
+    Case("bfloat16", square(1024, 64), "bfloat16", 2.3),
+    Case("float16", square(1024, 64), "float16", 2.1),
+    Case("decode", (1, 16, 16, 1, 16384, 128), "float32", 3.5),
+    Case("small", (1, 256, 256, 64, 64, 32), "float32", 1.5),
+]
+
+
+class Block(torch.nn.Module):
+    """A block of ViT-B, with an attention that is set."""
+
+    def __init__(self, dtype: Any) -> None:
+        super().__init__()
+        wide = 768
+        self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(wide, dtype=dtype) for _ in range(2))
+        self.inputs = torch.nn.Linear(wide, 3 * wide, dtype=dtype)
+        self.outputs = torch.nn.Linear(wide, wide, dtype=dtype)
+        layers = torch.nn.Linear(wide, 4 * wide, dtype=dtype), torch.nn.Linear(4 * wide, wide, dtype=dtype)
+        self.rest = torch.nn.Sequential(layers[0], torch.nn.GELU(), layers[1])
+
+    def forward(self, x: Any, attention: Callable[..., Any]) -> Any:
+        """Return the block's result with this attention."""
+        three = self.inputs(self.norms[0](x)).unflatten(-1, (3, 12, 64)).permute(2, 0, 3, 1, 4)
+        x = x + self.outputs(attention(*three).transpose(1, 2).flatten(2))
+        return x + self.rest(self.norms[1](x))
+
+
+def block_calls(batch: int, dtype: str) -> list[Callable[[], Any]]:
+    """Return our and torch's step of training a block on 197 tokens of some images."""
+    torch.manual_seed(0)
+    block, x = Block(getattr(torch, dtype)), torch.randn(batch, 197, 768, dtype=getattr(torch, dtype))
+
+    def step(attention: Callable[..., Any]) -> None:
+        block.zero_grad()
+        block(x, attention).square().mean().backward()
+
+    own, theirs = mlbackends.scaled_dot_product_attention, torch.nn.functional.scaled_dot_product_attention
+    return [lambda: step(own), lambda: step(theirs)]
+
+
+def program_calls(case: Case) -> list[Callable[[], Any]]:
+    """Return our and torch's call of a case, on torch's tensors."""
+    batch, heads, key_heads, length, keys, width = case.shape
+    shapes = [(batch, heads, length, width), *[(batch, key_heads, keys, width)] * 2]
+    tensors = [torch.randn(shape).to(getattr(torch, case.dtype)) for shape in shapes]
+    own, theirs = mlbackends.scaled_dot_product_attention, torch.nn.functional.scaled_dot_product_attention
+    return [lambda: own(*tensors, is_causal=case.causal), lambda: theirs(*tensors, is_causal=case.causal)]
+
+
+def in_program(name: str, goal: float, calls: list[Callable[[], Any]], rounds: int) -> str:
+    """Return a row: medians of times of single calls in turn, each after a linear layer."""
+    layer, x = torch.nn.Linear(512, 512), torch.randn(1024, 512)
+    times: list[list[float]] = [[], []]
+    for _ in range(rounds):
+        for call, seen in zip(calls, times, strict=True):
+            layer(x)
+            start = time.perf_counter()
+            call()
+            seen.append(time.perf_counter() - start)
+    ratios = [other / mine for mine, other in zip(*times, strict=True)]
+    spread = statistics.quantiles(ratios, n=4)
+    own, theirs = (statistics.median(seen) * 1e3 for seen in times)
+    ratio = f"{spread[1]:.2f} ({spread[0]:.2f} to {spread[2]:.2f})"
+    return f"| {name} | {goal} | {ratio} | {own:.2f} | {theirs:.2f} |"
+
+
+def measure_program(rounds: int, only: list[str] | None) -> None:
+    """Print a table of what a torch program gains."""
+    print(f"{torch.get_num_threads()} threads\n")
+    print("| problem | goal | torch's time / ours (quartiles) | ours, ms | torch's |")
+    print("| --- | ---: | ---: | ---: | ---: |")
+    for case in PROGRAM:
+        if not only or case.group in only:
+            print(in_program(case.name, case.goal, program_calls(case), rounds), flush=True)
+    for batch, dtype in (8, "float32"), (32, "float32"), (8, "bfloat16"):
+        if not only or "block" in only:
+            name = f"a ViT block's training step, {batch} images, {dtype}"
+            print(in_program(name, 1.0, block_calls(batch, dtype), max(3, rounds // 4)), flush=True)
+
+
 def timed(function: Callable[[], Any], repeats: int, one_thread: bool) -> float:
     """Return the seconds of one call, in the mean of some, after one that is not counted."""
     clock = time.thread_time if one_thread else time.perf_counter
@@ -319,12 +405,17 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--threads", type=int, nargs="*", default=[1])
     options.add_argument("--rounds", type=int, default=9)
-    options.add_argument("--only", nargs="*", choices=sorted({case.group for case in CASES}))
-    options.add_argument("--backward", action="store_true")
+    options.add_argument("--only", nargs="*", choices=sorted({"block", *(case.group for case in CASES)}))
+    which = options.add_mutually_exclusive_group()
+    which.add_argument("--backward", action="store_true")
+    which.add_argument("--program", action="store_true")
     chosen = options.parse_args()
     levels = ", ".join(library.usable_levels())
     print(f"{processor()}; {levels}; Python {platform.python_version()}, torch {torch.__version__}")
     print(f"load {Path('/proc/loadavg').read_text().split()[0]}; medians of {chosen.rounds} rounds\n")
+    if chosen.program:
+        measure_program(chosen.rounds, chosen.only)
+        return
     print("| problem | threads | goal | torch's time / ours (quartiles) | share of peak | torch's |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     with tempfile.TemporaryDirectory() as folder:

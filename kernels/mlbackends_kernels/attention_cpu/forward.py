@@ -105,6 +105,9 @@ def parts_of_four(arrays: Sequence[Any], leading: tuple[int, ...]) -> Iterator[t
         places = zip(index[-len(own) :], own, strict=True)
         return array[tuple(place if size > 1 else 0 for place, size in places)]
 
+    if len(leading) <= 2:
+        yield 0, tuple(arrays)
+        return
     batches = prod(leading[-2:-1])
     for number, index in enumerate(numpy().ndindex(*leading[:-2])):
         yield number * batches, tuple(part(array, index) for array in arrays)

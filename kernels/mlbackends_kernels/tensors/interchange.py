@@ -134,11 +134,15 @@ def zeros_like(original: Any, shape: tuple[int, ...], dtype: str = "") -> Any:
 def _of_torch(tensor: Any) -> Any:
     np = numpy()
     torch = sys.modules["torch"]
-    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
-    if tensor._is_zerotensor():  # noqa: SLF001  there is no public name
-        tensor = tensor.clone()  # allocates memory
-    if tensor.numel() and not tensor.untyped_storage().nbytes():
+    tensor = tensor.detach()
+    if not tensor.untyped_storage().nbytes() and tensor.numel():
         raise RuntimeError("the storage of a tensor has been freed: it has elements but no memory")
-    if tensor.dtype == torch.bfloat16:
-        return np.from_dlpack(tensor.view(torch.int16)).view(np.uint16)
-    return np.from_dlpack(tensor)
+    is_bfloat16 = tensor.dtype == torch.bfloat16
+    try:
+        array = (tensor.view(torch.int16) if is_bfloat16 else tensor).numpy()
+    except (RuntimeError, TypeError):  # on a device, lazily conjugated or zero, or of a torch without numpy
+        tensor = tensor.cpu().resolve_conj().resolve_neg()
+        if tensor._is_zerotensor():  # noqa: SLF001  there is no public name
+            tensor = tensor.clone()  # allocates memory
+        array = np.from_dlpack(tensor.view(torch.int16) if is_bfloat16 else tensor)
+    return array.view(np.uint16) if is_bfloat16 else array

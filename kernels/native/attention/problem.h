@@ -2,7 +2,7 @@
 #pragma once
 #include <stdint.h>
 
-#define MLBACKENDS_ATTENTION_ABI 7
+#define MLBACKENDS_ATTENTION_ABI 8
 
 #ifdef __cplusplus
 extern "C" {
