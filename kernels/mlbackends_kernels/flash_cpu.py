@@ -8,7 +8,7 @@ from typing import Any
 from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa.backend import AttentionBackend, Gradients
-from mlbackends.sdpa.constraints import dtype_in, last_dim_contiguous, on_device
+from mlbackends.sdpa.constraints import dtype_in, last_dim_contiguous, on_device, refusal
 from mlbackends.sdpa.switches import SDPBackend
 from mlbackends_kernels.attention_cpu.forward import attend
 from mlbackends_kernels.attention_cpu.gradients import differentiate
@@ -22,6 +22,13 @@ from mlbackends_kernels.attention_cpu.library import (
 )
 from mlbackends_kernels.attention_cpu.threads import get_num_threads
 from mlbackends_kernels.tensors.arithmetic import without_numpy
+
+_forward_only = refusal(
+    "gradient",
+    "no gradients with a softcap, sinks or ALiBi slopes",
+    lambda p: p.wants_gradient and (p.softcap or p.sinks or p.alibi_slopes),
+    "gradients are not supported with a softcap, sinks or ALiBi slopes; one is required",
+)
 
 
 class FlashCpu(AttentionBackend):
@@ -42,8 +49,12 @@ class FlashCpu(AttentionBackend):
         on_device("cpu"),
         dtype_in("float16", "bfloat16", "float32", "float64"),
         last_dim_contiguous(),
+        _forward_only(),
     )
-    takes = frozenset({"dropout", "gradient", "grouped_heads", "logsumexp", "lower_right", "mask", "window"})
+    takes = frozenset({
+        "alibi", "dropout", "gradient", "grouped_heads", "logsumexp", "lower_right", "mask", "sinks",
+        "softcap", "window",
+    })  # fmt: skip
     tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 2.0, "float64": 2.0}  # noqa: RUF012
 
     def missing_parts(self) -> tuple[Reason, ...]:
@@ -63,15 +74,13 @@ class FlashCpu(AttentionBackend):
     def details(self) -> dict[str, str]:
         return {"instruction set": compiled_levels()[level()], "threads": str(get_num_threads())}
 
-    def run(self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
+    def run(self, problem: AttentionProblem, *tensors: Any, **more: Any) -> Any:
         self.require(problem)
-        return attend(problem, query, key, value, mask)[0]
+        return attend(problem, *tensors, **more)[0]
 
-    def run_with_logsumexp(
-        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
-    ) -> tuple[Any, Any]:
+    def run_with_logsumexp(self, problem: AttentionProblem, *tensors: Any, **more: Any) -> tuple[Any, Any]:
         self.require(problem)
-        return attend(problem, query, key, value, mask, logsumexp=True)
+        return attend(problem, *tensors, **more, logsumexp=True)
 
     def run_backward(self, problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradients:
         self.require(problem)

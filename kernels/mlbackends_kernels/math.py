@@ -34,7 +34,7 @@ class Math(AttentionBackend):
         pages_forward_only(),
     )
     takes = frozenset({
-        "dropout", "float64_inside", "gradient", "grouped_heads", "logsumexp", "lower_right", "mask",
+        "alibi", "dropout", "float64_inside", "gradient", "grouped_heads", "logsumexp", "lower_right", "mask",
         "pages", "sinks", "softcap", "variable_lengths", "window",
     })  # fmt: skip
     tolerance = {"float16": 1.0, "bfloat16": 1.0, "float32": 1.0, "float64": 1.0}  # noqa: RUF012
@@ -49,9 +49,7 @@ class Math(AttentionBackend):
         key: Any,
         value: Any,
         mask: Any = None,
-        *,
-        sinks: Any = None,
-        page_table: Any = None,
+        **more: Any,
     ) -> tuple[Any, Any]:
         self.require(problem)
         wide = "float64" if problem.dtype == "float64" else "float32"
@@ -60,8 +58,7 @@ class Math(AttentionBackend):
             return zeros(query, shape), zeros(query, shape[:-1], wide)
         problem = interchange.seeded(problem, query)
         arrays = map(_array, (query, key, value, mask))
-        more = {"sinks": _array(sinks), "page_table": _array(page_table)}
-        out, logsumexp = attend(problem, *arrays, **more)
+        out, logsumexp = attend(problem, *arrays, **{name: _array(tensor) for name, tensor in more.items()})
         narrowed, like = interchange.narrowed, interchange.like
         return (
             like(query, narrowed(out, problem.dtype)),
@@ -69,7 +66,12 @@ class Math(AttentionBackend):
         )
 
     def run_backward(
-        self, problem: AttentionProblem, grad_out: Any, *tensors: Any, sinks: Any = None
+        self,
+        problem: AttentionProblem,
+        grad_out: Any,
+        *tensors: Any,
+        sinks: Any = None,
+        alibi_slopes: Any = None,
     ) -> Gradients:
         """Return the gradients. With the inner_dtype float64, out and logsumexp are not used."""
         self.require(problem)
@@ -83,7 +85,8 @@ class Math(AttentionBackend):
             return Gradients(
                 *(None if target is None else zeros(target, tuple(target.shape)) for target in targets)
             )
-        results = gradients(problem, *map(_array, (grad_out, *tensors)), sinks=_array(sinks))
+        more = {"sinks": _array(sinks), "alibi_slopes": _array(alibi_slopes)}
+        results = gradients(problem, *map(_array, (grad_out, *tensors)), **more)
         return Gradients(
             *(
                 None

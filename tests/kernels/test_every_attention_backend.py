@@ -346,6 +346,7 @@ def require_right_gradients(backend: AttentionBackend, case: Case, out: Any, log
 
 
 WITH_FIELDS = {
+    "alibi": "--alibi",
     "pages": "--page-size 16",
     "sinks": "--sinks",
     "softcap": "--softcap 30",

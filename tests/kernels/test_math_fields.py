@@ -33,6 +33,7 @@ def spec(array: Any, **more: Any) -> TensorSpec:
 def call(
     *tensors: Any,
     sinks: Any = None,
+    alibi_slopes: Any = None,
     page_table: Any = None,
     gradients: bool = False,
     **options: Any,
@@ -40,10 +41,10 @@ def call(
     """Return a call of arrays. gradients: whether all of them, the table apart, require one."""
     query, key, value, *masks = tensors
     mask = masks[0] if masks else None
-    more = {"sinks": sinks, "page_table": page_table}
+    more = {"sinks": sinks, "alibi_slopes": alibi_slopes, "page_table": page_table}
     named = {"query": query, "key": key, "value": value, "mask": mask, **more}
     specs: dict[str, Any] = {
-        name: spec(array, requires_grad=gradients and array.dtype.kind == "f")
+        name: spec(array, requires_grad=gradients and array.dtype.kind == "f" and name != "alibi_slopes")
         for name, array in named.items()
         if array is not None
     }
@@ -63,7 +64,7 @@ def sees(problem: AttentionProblem, row: int, key: int, rows: int, keys: int) ->
 
 
 def one_head(
-    problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any, sink: Any
+    problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any, sink: Any, slope: Any
 ) -> tuple[Any, Any]:
     """Return the result (L, Ev) and the logarithms (L,) of one head of one sequence."""
     scale = query.shape[-1] ** -0.5 if problem.scale is None else problem.scale
@@ -71,6 +72,8 @@ def one_head(
     if problem.softcap:
         scores = problem.softcap * np.tanh(scores / problem.softcap)
     rows, keys = scores.shape
+    own = np.arange(rows)[:, None] + (keys - rows if problem.lower_right else 0)
+    scores = scores - slope * np.abs(own - np.arange(keys))
     seen = np.array(
         [[sees(problem, i, j, rows, keys) for j in range(keys)] for i in range(rows)], bool
     ).reshape(rows, keys)
@@ -92,6 +95,7 @@ def by_hand(
     mask: Any = None,
     *,
     sinks: Any = None,
+    alibi_slopes: Any = None,
     page_table: Any = None,
 ) -> tuple[Any, Any]:
     """Return what `run_with_logsumexp` must, of tensors (B, H, L, E); complex numbers stay complex."""
@@ -124,7 +128,8 @@ def by_hand(
                 own_keys, own_values = key[taken], value[taken]
             masked = None if mask is None else np.broadcast_to(mask, (batch, heads, rows, keys))[at]
             sink = None if sinks is None else sinks[head]
-            out[at], logs[at] = one_head(problem, query[at], own_keys, own_values, masked, sink)
+            slope = 0 if alibi_slopes is None else alibi_slopes[head]
+            out[at], logs[at] = one_head(problem, query[at], own_keys, own_values, masked, sink, slope)
         first_row, first_key = first_row + rows, first_key + keys
     return out, logs
 
@@ -145,7 +150,9 @@ def calls(draw: Any, gradients: bool = False) -> Call:
         "is_causal": draw(st.booleans()),
         "enable_gqa": heads != group or draw(st.booleans()),
     }
-    limited = options["is_causal"] or options["window"] != (-1, -1)
+    if draw(st.booleans()):
+        options["alibi_slopes"] = random.standard_normal(heads)
+    limited = options["is_causal"] or options["window"] != (-1, -1) or "alibi_slopes" in options
     options["lower_right"] = bool(limited and draw(st.booleans()))
     batch, length, keys = count, row_counts[0], key_counts[0]
     if kind in ("packed", "both"):

@@ -79,6 +79,8 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
     sinks: (H,), one more score for each head, neither scaled nor capped nor masked, which counts in the
     sum of every row and has no value. logsumexp includes it: it is the sink itself for a row without keys,
     whose output is 0. Source: gpt-oss; FlashAttention's learnable_sink has the same logsumexp.
+    alibi_slopes: (H,), a score is lowered by its head's slope times the distance of the key from the row's
+    own position, after the softcap and before masks; they have no gradient. Source: Press and others 2022.
     query_lengths, key_lengths: of sequences that lie one after another along L and S of tensors
     (1, H, T, E), each of which attends to itself alone: positions count within a sequence.
     page_table: (B, most pages) of int32, the pages that hold the keys of each sequence, in order; key is
@@ -106,6 +108,7 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
     window: tuple[int, int] = (-1, -1)
     softcap: float = 0.0
     sinks: TensorSpec | None = None
+    alibi_slopes: TensorSpec | None = None
     query_lengths: tuple[int, ...] = ()
     key_lengths: tuple[int, ...] = ()
     page_table: TensorSpec | None = None
@@ -129,10 +132,12 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
             raise InvalidProblem(f"window is {self.window}; a side is a count of keys, or -1 for all")
         if not (isfinite(self.softcap) and self.softcap >= 0):
             raise InvalidProblem(f"softcap must be 0 or greater, but got {self.softcap}")
-        if self.lower_right and not self.is_causal and self.window == (-1, -1):
+        has_positions = self.is_causal or self.window != (-1, -1) or self.alibi_slopes is not None
+        if self.lower_right and not has_positions:
             raise InvalidProblem("lower_right aligns a causal mask or a window; is_causal is False")
-        if self.sinks is not None:
-            _check_sinks(self, self.sinks)
+        for name in ("sinks", "alibi_slopes"):
+            if getattr(self, name) is not None:
+                _check_of_heads(self, name, getattr(self, name))
 
     @property
     def wants_gradient(self) -> bool:
@@ -391,17 +396,18 @@ def _check_mask(problem: AttentionProblem, mask: TensorSpec) -> None:
         )
 
 
-def _check_sinks(problem: AttentionProblem, sinks: TensorSpec) -> None:
-    if sinks.dtype not in ("float32", problem.dtype):
+def _check_of_heads(problem: AttentionProblem, name: str, spec: TensorSpec) -> None:
+    """Check a tensor that has a number for each head."""
+    if spec.dtype not in ("float32", problem.dtype):
         raise InvalidProblem(
-            f"sinks must be of float32 or of query's type; got {sinks.dtype} and {problem.dtype}"
+            f"{name} must be of float32 or of query's type; got {spec.dtype} and {problem.dtype}"
         )
     if problem.is_nested:
-        raise InvalidProblem("sinks need plain tensors, whose heads are known; these are nested")
+        raise InvalidProblem(f"{name} need plain tensors, whose heads are known; these are nested")
     heads = problem.leading_shape[-1] if problem.leading_shape else 1
-    if sinks.shape != (heads,):
+    if spec.shape != (heads,):
         raise InvalidProblem(
-            f"sinks must be one for each of {heads} heads, [{heads}]; got {list(sinks.shape)}"
+            f"{name} must be one for each of {heads} heads, [{heads}]; got {list(spec.shape)}"
         )
 
 

@@ -36,6 +36,7 @@ def scaled_dot_product_attention(
     lower_right: bool = False,
     softcap: float = 0.0,
     sinks: Any = None,
+    alibi_slopes: Any = None,
     query_lengths: Any = None,
     key_lengths: Any = None,
     page_table: Any = None,
@@ -64,6 +65,8 @@ def scaled_dot_product_attention(
     softcap: scores become softcap * tanh(scores / softcap) before masks; 0 for none.
     sinks: (H,), of query's type or float32: an additional score for each head, which counts in the sum and
     the logarithm of every row and has no value. The logarithm of a row that sees no key is its sink.
+    alibi_slopes: (H,), of query's type or float32: ALiBi, scores are lowered by their head's slope times the
+    distance of the key from the row's own position. They have no gradient, and must not require one.
     query_lengths, key_lengths: the lengths of sequences that are packed one after another in (1, H, L, E) and
     (1, Hkv, S, E), as ints or as a tensor, whose values are read; a sequence sees only itself.
     page_table: (B, max pages) of int32: the pages of each sequence in key (pages, Hkv, page size, E) and in
@@ -73,7 +76,8 @@ def scaled_dot_product_attention(
     NoBackend, a RuntimeError, with all reasons where no backend may or can compute it; IndexError from a CPU
     backend for a page that does not exist.
     """
-    fields = Fields(window, lower_right, softcap, sinks, query_lengths, key_lengths, page_table)
+    lengths = query_lengths, key_lengths
+    fields = Fields(window, lower_right, softcap, sinks, alibi_slopes, *lengths, page_table)
     options = dropout_p, is_causal, scale, enable_gqa, seed
     if not isinstance(return_logsumexp, bool):
         raise _FORWARD.wrong("return_logsumexp", "bool", return_logsumexp)
@@ -89,6 +93,8 @@ def scaled_dot_product_attention(
         if requires and not without_gradients():
             out = _torch_graph().connected(out, *tensors[:3])
         return (out, logsumexp) if return_logsumexp else out
+    if getattr(alibi_slopes, "requires_grad", False) and not without_gradients():
+        raise RuntimeError("alibi_slopes requires a gradient and has none: pass alibi_slopes.detach()")
     if problem.wants_gradient and without_gradients():
         problem = _requiring(problem, False, mask=False)
     if return_logsumexp and not problem.wants_gradient:
@@ -124,6 +130,7 @@ def scaled_dot_product_attention_backward(
     lower_right: bool = False,
     softcap: float = 0.0,
     sinks: Any = None,
+    alibi_slopes: Any = None,
     query_lengths: Any = None,
     key_lengths: Any = None,
     page_table: Any = None,
@@ -145,7 +152,8 @@ def scaled_dot_product_attention_backward(
     Source: Dao 2023, FlashAttention-2, algorithm 2; the order of the arguments is that of torch's
     aten._scaled_dot_product_flash_attention_for_cpu_backward.
     """
-    fields = Fields(window, lower_right, softcap, sinks, query_lengths, key_lengths, page_table)
+    lengths = query_lengths, key_lengths
+    fields = Fields(window, lower_right, softcap, sinks, alibi_slopes, *lengths, page_table)
     results = {"grad_out": grad_out, "out": out, "logsumexp": logsumexp}
     for name, tensor in results.items():
         if not is_tensor(tensor):

@@ -145,8 +145,8 @@ class AttentionBackend:
     def run(self, problem: AttentionProblem, *tensors: Any, **more: Any) -> Any:
         """Compute the problem. The result is of the same kind as query.
 
-        tensors: the caller's query, key, value, and optionally a mask. more: "sinks" and "page_table", each
-        where the problem has it; a backend that does not take "sinks" or "pages" needs no such argument.
+        tensors: the caller's query, key, value, and optionally a mask. more: "sinks", "alibi_slopes" and
+        "page_table", each where the problem has it; a backend that takes none needs no such argument.
         """
         return self.run_with_logsumexp(problem, *tensors, **more)[0]
 

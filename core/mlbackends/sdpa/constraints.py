@@ -252,6 +252,7 @@ no_float64_inside = refusal(
 no_softcap = refusal(
     "softcap", "no softcap", lambda p: p.softcap, "softcap is not supported; it is {p.softcap}"
 )
+no_alibi = refusal("alibi", "no ALiBi slopes", lambda p: p.alibi_slopes, "ALiBi slopes are not supported")
 no_sinks = refusal("sinks", "no sinks", lambda p: p.sinks, "sinks are not supported")
 no_variable_lengths = constraint("variable-lengths", "no packed sequences")(
     lambda p: f"packed sequences are not supported; there are {len(p.query_lengths)}" * bool(p.query_lengths)
@@ -327,6 +328,7 @@ def no_window(problem: AttentionProblem) -> str:
 
 #: Features without an argument of torch's function, and the constraint of a backend without them.
 BEYOND_TORCH = {
+    "alibi": no_alibi(),
     "pages": no_pages(),
     "sinks": no_sinks(),
     "softcap": no_softcap(),

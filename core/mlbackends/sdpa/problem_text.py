@@ -12,7 +12,7 @@ from math import isfinite, prod
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from mlbackends.base.element_types import ITEM_BYTES, element_type
 from mlbackends.base.errors import (
@@ -47,7 +47,8 @@ class Wording(Struct, frozen=True, kw_only=True):
     shape: (..., H, L, E). mask: one of MASKS, or "bool:SIZES" or "float:SIZES" for a mask that is broadcast.
     layout: bshd for tensors stored as (B, L, H, E). backward: query, key, value and sinks require gradients.
     mask_gradient: the mask requires one too, which implies backward. seed: for the values and for dropout.
-    sinks: each head has a sink. page_size: of key and value. The other fields are as in AttentionProblem.
+    sinks, alibi: each head has a sink, or a slope. page_size: of key and value. The other fields are as in
+    AttentionProblem.
     """
 
     shape: tuple[int, ...]
@@ -63,6 +64,7 @@ class Wording(Struct, frozen=True, kw_only=True):
     lower_right: bool = False
     softcap: float = 0.0
     sinks: bool = False
+    alibi: bool = False
     query_lengths: tuple[int, ...] | None = None
     key_lengths: tuple[int, ...] | None = None
     page_size: int | None = None
@@ -147,6 +149,7 @@ class Wording(Struct, frozen=True, kw_only=True):
                 window=(-1, -1) if self.window is None else (self.window[0], self.window[1]),
                 softcap=self.softcap,
                 sinks=sinks if self.sinks else None,
+                alibi_slopes=replace(sinks, requires_grad=False) if self.alibi else None,
                 query_lengths=self.query_lengths or (),
                 key_lengths=keys,
                 page_table=table,

@@ -43,6 +43,7 @@ class Fields(NamedTuple):
     lower_right: Any = False
     softcap: Any = 0.0
     sinks: Any = None
+    alibi_slopes: Any = None
     query_lengths: Any = None
     key_lengths: Any = None
     page_table: Any = None
@@ -50,8 +51,8 @@ class Fields(NamedTuple):
     @property
     def tensors(self) -> dict[str, Any]:
         """The tensors among them, by name, which a backend receives after query, key, value and mask."""
-        named = {"sinks": self.sinks, "page_table": self.page_table}
-        return {name: tensor for name, tensor in named.items() if tensor is not None}
+        names = ("sinks", "alibi_slopes", "page_table")
+        return {name: tensor for name in names if (tensor := getattr(self, name)) is not None}
 
     def of_problem(self, operation: Operation, device: str) -> dict[str, Any]:
         """Return them as fields of a problem.

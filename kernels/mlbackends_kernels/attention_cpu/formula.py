@@ -27,6 +27,7 @@ def attend(
     mask: Any = None,
     *,
     sinks: Any = None,
+    alibi_slopes: Any = None,
     page_table: Any = None,
 ) -> tuple[Any, Any]:
     """Return attention (..., H, L, Ev) and each row's logarithm (..., H, L), both in the inner dtype.
@@ -38,7 +39,7 @@ def attend(
     logsumexp = np.zeros(problem.output_shape[:-1], out.dtype)
     for sequence in sequences(problem, page_table):
         tensors = query[sequence.rows], sequence.keys_of(key), sequence.keys_of(value)
-        block_of = Rows(sequence.problem, *tensors, mask, sinks, sequence.number)
+        block_of = Rows(sequence.problem, *tensors, mask, sinks, sequence.number, alibi_slopes)
         into, sums = out[sequence.rows], logsumexp[sequence.rows]
         with np.errstate(all="ignore"):
             for rows in block_of.blocks():
@@ -49,7 +50,9 @@ def attend(
     return out, logsumexp
 
 
-def gradients(problem: AttentionProblem, grad_out: Any, *tensors: Any, sinks: Any = None) -> Gradients:
+def gradients(
+    problem: AttentionProblem, grad_out: Any, *tensors: Any, sinks: Any = None, alibi_slopes: Any = None
+) -> Gradients:
     """Return the gradients in the inner dtype, each with its tensor's shape.
 
     tensors: query, key, value, mask, out and logsumexp; all are as `interchange.as_array` returns them.
@@ -74,7 +77,7 @@ def gradients(problem: AttentionProblem, grad_out: Any, *tensors: Any, sinks: An
     )
     for sequence in sequences(problem):
         arrays = query[sequence.rows], sequence.keys_of(key), sequence.keys_of(value)
-        block_of = Rows(sequence.problem, *arrays, mask, sinks, sequence.number)
+        block_of = Rows(sequence.problem, *arrays, mask, sinks, sequence.number, alibi_slopes)
         forward = None if result is None else (result[sequence.rows], logsumexp[sequence.rows])
         parts = into.query[sequence.rows], into.key[sequence.keys], into.value[sequence.keys]
         own = into._replace(query=parts[0], key=parts[1], value=parts[2])

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
 
-from mlbackends.model.problem import AttentionProblem
+from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends_kernels.attention_cpu.library import abi, level, library
 from mlbackends_kernels.attention_cpu.threads import parallel_of, worth
 from mlbackends_kernels.tensors import interchange
@@ -29,6 +29,8 @@ def attend(
     mask: Any = None,
     *,
     logsumexp: bool = False,
+    sinks: Any = None,
+    alibi_slopes: Any = None,
 ) -> tuple[Any, Any]:
     """Return attention, and with `logsumexp` the logarithm of the sum of each row's exponentials (..., H, L).
 
@@ -41,9 +43,15 @@ def attend(
     wide = "float64" if problem.dtype == "float64" else "float32"
     sums = np.zeros(problem.output_shape[:-1], wide) if logsumexp else None
     columns = None if sums is None else sums[..., None]
+    of_heads = {
+        "sinks": _numbers_of_heads(sinks, problem.sinks, wide),
+        "slopes": _numbers_of_heads(alibi_slopes, problem.alibi_slopes, wide),
+    }
     for before, parts in parts_of_four((*arrays, out, columns), problem.leading_shape):
         arguments = packed(problem, parts, before)
         arguments.parallel = parallel_of(query)
+        for name, numbers in of_heads.items():
+            setattr(arguments, name, None if numbers is None else numbers.ctypes.data)
         functions = library()
         if needed := functions.mlbackends_attention_workspace(ctypes.byref(arguments)):
             workspace = np.empty(needed, "uint8")
@@ -52,6 +60,12 @@ def attend(
             call_until_done(functions.mlbackends_attention_forward, arguments)
     result = interchange.like(query, out)
     return result, None if sums is None else interchange.like(query, sums, wide)
+
+
+def _numbers_of_heads(tensor: Any, spec: TensorSpec | None, wide: str) -> Any:
+    if spec is None:
+        return None
+    return numpy().ascontiguousarray(interchange.widened(interchange.as_array(tensor), spec.dtype, wide))
 
 
 def is_mask_narrow(problem: AttentionProblem) -> bool:
@@ -151,6 +165,7 @@ def packed(problem: AttentionProblem, arrays: tuple[Any, ...], before: int, pass
         window=window,
         lower_right=problem.lower_right,
         scale=(width or 1) ** -0.5 if problem.scale is None else problem.scale,
+        softcap=problem.softcap,
         dropout=problem.dropout,
         seed=(problem.seed or 0) & SEEDS,
         first_batch=before,

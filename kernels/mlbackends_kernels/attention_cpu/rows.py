@@ -20,7 +20,7 @@ class Rows:
 
     query (..., H, L, E) and key (..., H, S, E) are multiplied by query_scale and key_scale, each the square
     root of the scale: as in torch, products of large numbers then overflow later. value is (..., H, S, Ev).
-    Grouped heads of key and value are repeated. sinks broadcasts to the scores, and is None without sinks.
+    Grouped heads of key and value are repeated. sinks and slopes broadcast to the scores, or are None.
     """
 
     def __init__(
@@ -32,15 +32,14 @@ class Rows:
         mask: Any = None,
         sinks: Any = None,
         batch: int = 0,
+        slopes: Any = None,
     ) -> None:
         """Use arrays as `interchange.as_array` returns them. batch: the first batch's number, for dropout."""
         np, dtype = numpy(), problem.dtype
         self.problem, self.mask, self.batch = problem, mask, batch
         self.inner = inner_type(problem)
-        self.sinks: Any = None
-        if problem.sinks is not None:
-            sinks = interchange.widened(sinks, problem.sinks.dtype, self.inner)
-            self.sinks = sinks.reshape(*problem.leading_shape[-1:], 1, 1)
+        self.sinks = self._of_heads(sinks, problem.sinks)
+        self.slopes = self._of_heads(slopes, problem.alibi_slopes)
         scale = (problem.head_dim or 1) ** -0.5 if problem.scale is None else problem.scale
         half = abs(scale) ** 0.5
         self.query_scale = np.asarray(-half if scale < 0 else half, self.inner)
@@ -51,6 +50,12 @@ class Rows:
             self.query = self.rounded(query * self.query_scale)
             self.key = self.rounded(_repeated(problem, key) * self.key_scale)
         self.value = _repeated(problem, value)
+
+    def _of_heads(self, array: Any, spec: TensorSpec | None) -> Any:
+        if spec is None:
+            return None
+        heads = self.problem.leading_shape[-1:]
+        return interchange.widened(array, spec.dtype, self.inner).reshape(*heads, 1, 1)
 
     def rounded(self, array: Any) -> Any:
         """Return an intermediate result, rounded to the 16-bit type if that is allowed."""
@@ -72,8 +77,10 @@ class Rows:
         return self.rounded(numpy().tanh(scores / cap) * cap) if cap else scores
 
     def masked(self, scores: Any, rows: slice) -> Any:
-        """Return the scores of a block of rows with the mask added, -inf for hidden keys."""
+        """Return the scores of a block of rows with slopes and mask added, -inf for hidden keys."""
         np, of_mask = numpy(), self.problem.mask
+        if self.slopes is not None:
+            scores = self.rounded(scores - self.slopes * np.abs(self._distances(rows)).astype(scores.dtype))
         if of_mask is not None and of_mask.dtype != "bool":
             scores = scores + interchange.widened(self._mask(rows), of_mask.dtype, scores.dtype)
         shown = self._shown(rows)
@@ -95,16 +102,21 @@ class Rows:
 
     def _shown(self, rows: slice) -> Any:
         """Return which keys a block of rows sees by position and boolean mask, None for all."""
-        np, problem = numpy(), self.problem
+        problem = self.problem
         shown = self._mask(rows) if problem.mask and problem.mask.dtype == "bool" else None
         length, keys = problem.query_length, problem.key_length
         if problem.band == (-1, -1):
             return shown
         left, right = (length + keys if side < 0 else min(side, length + keys) for side in problem.band)
-        own = np.arange(length)[rows, None] + (keys - length if problem.lower_right else 0)
-        places = np.arange(keys)
-        near = (places >= own - left) & (places <= own + right)
+        distances = self._distances(rows)
+        near = (distances >= -left) & (distances <= right)
         return near if shown is None else shown & near
+
+    def _distances(self, rows: slice) -> Any:
+        """Return how far each key is to the right of the position of each row of a block."""
+        np, length, keys = numpy(), self.problem.query_length, self.problem.key_length
+        own = np.arange(length)[rows, None] + (keys - length if self.problem.lower_right else 0)
+        return np.arange(keys) - own
 
     def dropped(self, weights: Any, rows: slice) -> Any:
         """Return the weights of a block of rows after dropout, the kept ones divided by 1 - dropout."""

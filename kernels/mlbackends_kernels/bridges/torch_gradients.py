@@ -25,7 +25,7 @@ def attended(
     problem = seeded(problem, tensors[0])
 
     def differentiate(grad_out: Any, *saved: Any) -> tuple[Any, ...]:
-        own = dict(zip(names, saved[4:-2], strict=True))
+        own = more | dict(zip(names, saved[4:-2], strict=True))
         calls.note(backend.name, saved[0], direction="backward")
         return backend.run_backward(problem, grad_out, *saved[:4], *saved[-2:], **own)
 

@@ -29,10 +29,11 @@ def right(problem: AttentionProblem, inputs: dict[str, Any]) -> "dict[str, Exact
     The result has the name "", a gradient the name of its tensor.
     """
     tensors = inputs["query"], inputs["key"], inputs["value"], inputs.get("mask")
-    more = {"sinks": inputs.get("sinks"), "page_table": inputs.get("page_table")}
+    more = {name: inputs.get(name) for name in ("sinks", "alibi_slopes")}
+    pages = inputs.get("page_table")
     wide = replace(problem, inner_dtype="float64")
-    exact_out, exact_sums = attend(wide, *tensors, **more)
-    plain_out, plain_sums = attend(problem, *tensors, **more)
+    exact_out, exact_sums = attend(wide, *tensors, **more, page_table=pages)
+    plain_out, plain_sums = attend(problem, *tensors, **more, page_table=pages)
     plain_out = interchange.narrowed(plain_out, problem.dtype)
     # Rounding a score of 500 changes its weight by 250 units in the last place, in any implementation. The
     # error of plain attention in narrower types includes that.
@@ -41,9 +42,8 @@ def right(problem: AttentionProblem, inputs: dict[str, Any]) -> "dict[str, Exact
     if problem.wants_gradient:
         grad_out = inputs["grad_out"]
         terms = _largest_terms(problem, inputs, exact_out, exact_sums)
-        sinks = inputs.get("sinks")
-        exact = gradients(wide, grad_out, *tensors, exact_out, exact_sums, sinks=sinks)
-        plain = gradients(problem, grad_out, *tensors, plain_out, plain_sums, sinks=sinks)
+        exact = gradients(wide, grad_out, *tensors, exact_out, exact_sums, **more)
+        plain = gradients(problem, grad_out, *tensors, plain_out, plain_sums, **more)
         for name, gradient in exact._asdict().items():
             if gradient is not None:
                 dtype = getattr(problem, name).dtype
@@ -81,9 +81,10 @@ def _largest_terms(
         specs["mask"] = TensorSpec(rows, of_mask.dtype, requires_grad=of_mask.requires_grad)
     query, key, value, grad_out = (arrays[name] for name in ("query", "key", "value", "grad_out"))
     wide = replace(problem, **specs)
-    sinks = arrays.get("sinks")
+    sinks, slopes = arrays.get("sinks"), arrays.get("alibi_slopes")
     results = np.zeros_like(out), sums + 0.01
-    parts = gradients(wide, grad_out, query, key, value, mask, *results, sinks=sinks)._asdict()
+    more = {"sinks": sinks, "alibi_slopes": slopes}
+    parts = gradients(wide, grad_out, query, key, value, mask, *results, **more)._asdict()
     terms = {name: part for name, part in parts.items() if part is not None}
     if shape is not None and "mask" in terms:
         terms["mask"] = summed(np.abs(terms["mask"]), shape)

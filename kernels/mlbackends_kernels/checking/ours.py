@@ -36,8 +36,8 @@ class Ours(serving.Prepared):
             self.measure = device_measure(index)
         self.tensors = [self._read(files[name], getattr(problem, name)) for name in _INPUTS]
         self.tensors.append(self._read(files["mask"], problem.mask) if problem.mask else None)
-        specs = {"sinks": problem.sinks, "page_table": problem.page_table}
-        self.more = {name: self._read(files[name], spec) for name, spec in specs.items() if spec}
+        names = ("sinks", "alibi_slopes", "page_table")
+        self.more = {name: self._read(files[name], getattr(problem, name)) for name in names if name in files}
         self.output_bytes = prod(problem.output_shape) * ITEM_BYTES[problem.dtype]
         self.grad_out: Any = None
         self.results: tuple[Any, Any] = (None, None)
@@ -63,7 +63,7 @@ class Ours(serving.Prepared):
         if self.backend.unsupported_reasons(small):
             return
         inputs = [_few(tensor, alone) for tensor in self.tensors[:3]]
-        more = {name: tensor for name, tensor in self.more.items() if name == "sinks"}
+        more = {name: tensor for name, tensor in self.more.items() if name != "page_table"}
         if self.grad_out is None:
             self.backend.run(small, *inputs, **more)
             return

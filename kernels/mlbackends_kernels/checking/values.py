@@ -52,6 +52,10 @@ class Values:
         if problem.sinks is not None:
             specs["sinks"] = problem.sinks
             inputs["sinks"] = _numbers(problem.sinks, random)
+        if problem.alibi_slopes is not None:
+            specs["alibi_slopes"] = slopes = problem.alibi_slopes
+            powers = numpy().arange(1, slopes.shape[0] + 1, dtype="float32") * (-8 / slopes.shape[0])
+            inputs["alibi_slopes"] = interchange.narrowed(numpy().exp2(powers), slopes.dtype)
         if problem.page_table is not None:
             specs["page_table"] = problem.page_table
             inputs["page_table"] = _pages(problem, random)

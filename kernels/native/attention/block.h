@@ -316,8 +316,8 @@ struct Block {
     }
     Real *largest = lanes_of(memory.largest, group);
     memcpy(memory.found, largest, sizeof(Real) * vectors * T::lanes);
-    /* The keys that every row sees are scored with their maxima; those of others, and of what is masked, are
-       found behind what changes the scores. */
+    /* The keys that every row sees are scored with their maxima; those of what a mask or a window hides are
+       found behind it. */
     Range plain = {clamp(span.all.first - tile.first, keys), clamp(span.all.end - tile.first, keys)};
     const bool hidden = plain.first > 0 || plain.end < keys;
     plain.first = clamp((plain.first + 15) / 16 * 16, keys);
@@ -352,18 +352,35 @@ struct Block {
                             P::pairs ? (keys + 1) / 2 : keys, factor, output);
   }
 
-  /* Write the scores of some keys of a tile. */
+  /* Write the scores of some keys of a tile, bent where the problem has a cap or slopes. */
   template <int vectors>
   void score_keys(int64_t group, const Tile &tile, const Range &keys, Real *maxima) const {
     const int64_t count = keys.end - keys.first;
     if (!count) return;
+    Real straight[most_rows] = {}, *const found = scaling.bent ? straight : maxima;
     const char *key = tile.key + keys.first * tile.key_stride;
     const Unit *query = memory.query + first_of(group) * depth(p);
     Real *scores = memory.scores + keys.first * vectors * T::lanes;
     if constexpr (P::tiles)
-      P::template score<vectors>(key, tile.key_stride, count, query, depth(p), scores, maxima);
+      P::template score<vectors>(key, tile.key_stride, count, query, depth(p), scores, found);
     else
-      score_all<P, vectors>(key, tile.key_stride, count, query, depth(p), scores, maxima);
+      score_all<P, vectors>(key, tile.key_stride, count, query, depth(p), scores, found);
+    if (scaling.bent) bend_scores<vectors>(group, tile.first + keys.first, count, scores, maxima);
+  }
+
+  template <int vectors>
+  void bend_scores(int64_t group, int64_t key, int64_t keys, Real *scores, Real *maxima) const {
+    Real slopes[most_rows] = {}, from[most_rows] = {};
+    for (int64_t i = 0; p.slopes && i < rows_in(group); i++) {
+      const int64_t row = task.first_row + first_of(group) + i;
+      slopes[i] = of_head<T>(p.slopes, task.head_of(row)), from[i] = (Real)(task.position(row) - key);
+    }
+    const auto with = [&](auto bend) {
+      bend(scores, keys, (Real)scaling.bending, (Real)p.softcap, slopes, from, maxima);
+    };
+    if (!p.slopes) return with(bend<T, vectors, true, false>);
+    if (p.softcap > 0) return with(bend<T, vectors, true, true>);
+    with(bend<T, vectors, false, true>);
   }
 
   /* Hide some keys of a tile from the rows that do not see them. */
@@ -419,13 +436,17 @@ struct Block {
      lanes. */
   template <int vectors>
   void finish_whole(int64_t first, const Real *output, const Real *largest, const Real *sum) {
-    Real whole[T::lanes];
-    for (int i = 0; i < T::lanes; i++) whole[i] = (Real)whole_sum(task, first + i, (double)sum[i]);
-    const typename T::Vector sums = load<T>(whole);
-    const Real kept = (Real)dropout_scale(p);
-    const typename T::Vector inverse = kept == 0         ? typename T::Vector{}
-                                       : sums == (Real)0 ? sums
-                                                         : kept / sums;
+    Real factors[T::lanes];
+    if (p.sinks || p.logsumexp) {
+      for (int i = 0; i < T::lanes; i++)
+        factors[i] = (Real)end_row<T>(task, first + i, (double)largest[i], (double)sum[i], scaling.natural);
+    } else {
+      for (int i = 0; i < T::lanes; i++) factors[i] = (Real)whole_sum(task, first + i, (double)sum[i]);
+      const typename T::Vector sums = load<T>(factors);
+      const Real kept = (Real)dropout_scale(p);
+      store<T>(factors, kept == 0 ? typename T::Vector{} : sums == (Real)0 ? sums : kept / sums);
+    }
+    const typename T::Vector inverse = load<T>(factors);
     char *row[T::lanes];
     for (int i = 0; i < T::lanes; i++) row[i] = output_row(task, first + i);
     for (int64_t c = 0; c < p.value_dim; c += T::lanes) {
@@ -437,9 +458,6 @@ struct Block {
       for (int i = 0; i < T::lanes; i++)
         store_elements(E{}, row[i] + c * (int64_t)sizeof(typename E::Stored), square[i]);
     }
-    if (!p.logsumexp) return;
-    for (int i = 0; i < T::lanes; i++)
-      write_logsumexp<T>(task, first + i, (double)largest[i], (double)whole[i], scaling.natural);
   }
 };
 

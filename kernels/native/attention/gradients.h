@@ -252,7 +252,7 @@ struct Gradients {
 
   /* The blocks of rows whose windows may have some of these keys. */
   Range blocks_that_see(const Range &keys) const {
-    const int64_t diagonal = p.lower_right ? p.key_length - p.query_length : 0;
+    const int64_t diagonal = diagonal_of(p, p.query_length, p.key_length);
     const int64_t first = clamp(keys.first - p.window[1] - diagonal, p.query_length),
                   end = clamp(keys.end + p.window[0] - diagonal, p.query_length);
     return {first / partition.block_rows, (end + partition.block_rows - 1) / partition.block_rows};

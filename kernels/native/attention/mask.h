@@ -138,6 +138,32 @@ static __attribute__((noinline)) void hide(typename T::Real *scores, int64_t key
   }
 }
 
+/* Scale scores, cap them and lower them by the distances of their keys, and find the maxima. `from`: how far
+   the rows' positions are behind the first key. */
+template <class T, int vectors, bool capped, bool sloped>
+static __attribute__((noinline)) void bend(typename T::Real *scores, int64_t keys, typename T::Real scale,
+                                           typename T::Real cap, const typename T::Real *slopes,
+                                           const typename T::Real *from, typename T::Real *largest) {
+  typename T::Vector most[vectors], slope[vectors] = {}, distance[vectors] = {};
+#pragma GCC unroll 8
+  for (int v = 0; v < vectors; v++) {
+    most[v] = load<T>(largest + v * T::lanes);
+    if (sloped) slope[v] = load<T>(slopes + v * T::lanes), distance[v] = load<T>(from + v * T::lanes);
+  }
+  for (int64_t k = 0; k < keys; k++)
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; v++) {
+      typename T::Real *at = scores + (k * vectors + v) * T::lanes;
+      typename T::Vector score = load<T>(at) * scale;
+      if (capped) score = hyperbolic_tangent<T>(score) * cap;
+      if (sloped) score -= absolute<T>(distance[v] - (typename T::Real)k) * slope[v];
+      most[v] = maximum(score, most[v]);
+      store<T>(at, score);
+    }
+#pragma GCC unroll 8
+  for (int v = 0; v < vectors; v++) store<T>(largest + v * T::lanes, most[v]);
+}
+
 /* The mask of `rows` rows of a task from `first` on. */
 template <class T, int vectors>
 static void find_mask(const Task &task, int64_t first, int64_t rows, MaskRows<T, vectors> &mask) {

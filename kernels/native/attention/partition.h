@@ -14,9 +14,14 @@ struct Range {
   int64_t first, end;
 };
 
+/* How far the position of a row is behind its place. */
+inline int64_t diagonal_of(const Problem &p, int64_t rows, int64_t keys) {
+  return p.lower_right ? keys - rows : 0;
+}
+
 /* The keys in the window of a row, of so many rows and keys. */
 inline Range window_of(const Problem &p, int64_t rows, int64_t keys, int64_t row) {
-  const int64_t position = row + (p.lower_right ? keys - rows : 0);
+  const int64_t position = row + diagonal_of(p, rows, keys);
   return {clamp(position - p.window[0], keys), clamp(position + p.window[1] + 1, keys)};
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <stdint.h>
 
-#define MLBACKENDS_ATTENTION_ABI 8
+#define MLBACKENDS_ATTENTION_ABI 9
 
 #ifdef __cplusplus
 extern "C" {
@@ -27,12 +27,16 @@ typedef struct mlbackends_attention_problem {
   void *output;
   void *logsumexp; /* (batch, heads, query_length), contiguous; float64 for float64, otherwise float32; or null */
   const void *parallel; /* GOMP_parallel of the OpenMP runtime whose threads help; null for the library's own */
+  const void *sinks;  /* (heads): one more score of each row, without a value; or null */
+  const void *slopes; /* (heads): a score is lowered by its head's slope for each key between its own and the
+                         row's position; or null. Sinks and slopes have the element type of `logsumexp` */
   void *workspace; /* of mlbackends_attention_workspace bytes */
   int64_t batch, heads, query_length, key_length, head_dim, value_dim;
   int64_t key_group, value_group; /* number of query heads that share one head */
   int64_t query_strides[3], key_strides[3], value_strides[3], output_strides[3], mask_strides[4];
   int64_t window[2]; /* how many keys to the left and right of its own position a row sees, 2^60 at most */
   double scale;
+  double softcap;      /* scaled scores become softcap tanh(score / softcap) before slopes and masks; 0 for none */
   double dropout;      /* the probability that a weight is dropped: 0 for none, 1 for all */
   uint64_t seed;       /* which weights are dropped; see kernels/tensors/dropout.py */
   int64_t first_batch; /* for dropout: the number of batches before those of this call */

@@ -182,6 +182,7 @@ struct Rows {
   /* Turn a row's scores into weights, and fold them into its running sums. */
   void fold(int r, int64_t first, int64_t keys, int64_t row) {
     Real *scores = memory.scores + r * (keys_at_once + T::lanes);
+    if (scaling.bent) bend(row, first, keys, scores);
     if (p.mask_element) add_mask(row, first, keys, scores);
     const Real infinity = (Real)__builtin_huge_val(), c = (Real)scaling.power();
     const int64_t end = padded(keys);
@@ -202,6 +203,20 @@ struct Rows {
     factor[r] = lanes[0];
     sum[r] = sum[r] * factor[r] + sum_of_lanes<T>(total);
     largest[r] = now;
+  }
+
+  void bend(int64_t row, int64_t first, int64_t keys, Real *scores) const {
+    const Real cap = (Real)p.softcap, scale = (Real)scaling.bending,
+               slope = p.slopes ? of_head<T>(p.slopes, task.head_of(row)) : 0;
+    Real lanes[T::lanes];
+    for (int i = 0; i < T::lanes; i++) lanes[i] = (Real)(task.position(row) - first - i);
+    const Vector distance = load<T>(lanes);
+    for (int64_t k = 0; k < keys; k += T::lanes) {
+      Vector score = load<T>(scores + k) * scale;
+      if (cap > 0) score = hyperbolic_tangent<T>(score) * cap;
+      if (slope != 0) score -= absolute<T>(distance - (Real)k) * slope;
+      store<T>(scores + k, score);
+    }
   }
 
   /* Round a row's weights, those of two keys in a pair; an odd last key is paired with a weight of 0. */

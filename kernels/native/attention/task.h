@@ -17,6 +17,9 @@ struct Task {
   int64_t head_of(int64_t row) const { return many_heads ? head + row / p->query_length : head; }
   int64_t place_of(int64_t row) const { return many_heads ? row % p->query_length : row; }
 
+  int64_t position(int64_t row) const {
+    return place_of(row) + diagonal_of(*p, p->query_length, p->key_length);
+  }
   Range seen(int64_t row) const { return window_of(*p, p->query_length, p->key_length, place_of(row)); }
 };
 
@@ -74,19 +77,22 @@ static inline const char *mask_row(const Task &task, int64_t row, int64_t bytes)
                   task.place_of(row) * p.mask_strides[2]);
 }
 
-/* How scores become powers of two: with an additive mask they are scaled before it is added. */
+/* How scores become powers of two: with an additive mask, a cap or slopes they are scaled before that. */
 struct Scaling {
-  double scale;   /* what the scores are multiplied by before they are kept */
+  double scale;   /* what the scores are multiplied by before they are kept, if they are not bent */
   double natural; /* what a kept score is multiplied by to be the exponent of e */
-  bool negated, ignored;
+  double bending; /* what a score is multiplied by before its cap and slope */
+  bool negated, ignored, bent; /* bent: by a cap or slopes */
 
   explicit Scaling(const Problem &p) {
-    const bool added = p.mask_element && p.mask_element != MLBACKENDS_ATTENTION_BOOL;
+    bent = p.softcap > 0 || p.slopes;
+    const bool added = bent || (p.mask_element && p.mask_element != MLBACKENDS_ATTENTION_BOOL);
     negated = p.scale < 0;
     ignored = p.scale == 0;
     const double size = ignored ? 1 : negated ? -p.scale : p.scale;
-    scale = added ? size : 1;
+    scale = added && !bent ? size : 1;
     natural = added ? 1 : size;
+    bending = p.softcap > 0 ? size / p.softcap : size;
   }
   double power() const { return natural * 1.4426950408889634; }
 };
@@ -133,16 +139,38 @@ static double whole_sum(const Task &task, int64_t row, double sum) {
   return sum == 0 && sees_a_key(task, row) ? __builtin_nan("") : sum;
 }
 
-/* Write the log-sum-exp of a row, 0 where it saw no key. */
+/* The sink or slope of a head. */
 template <class T>
-static void write_logsumexp(const Task &task, int64_t row, double largest, double sum, double natural) {
+INLINED typename T::Real of_head(const void *numbers, int64_t head) {
+  return ((const typename T::Real *)numbers)[head];
+}
+
+/* Write the log-sum-exp of a row, 0 where it saw no key and has no sink, and return what its numbers are
+   multiplied by. */
+template <class T>
+static double end_row(const Task &task, int64_t row, double largest, double sum, double natural) {
   const Problem &p = *task.p;
-  const int64_t place = (task.batch * p.heads + task.head_of(row)) * p.query_length + task.place_of(row);
-  const double total = sum == 0 ? 0 : largest * natural + logarithm(sum);
-  if (sizeof(typename T::Real) == 8)
-    ((double *)p.logsumexp)[place] = total;
-  else
-    ((float *)p.logsumexp)[place] = (float)total;
+  const double infinity = __builtin_huge_val(), kept = (double)(typename T::Real)dropout_scale(p),
+               sink = p.sinks ? of_head<T>(p.sinks, task.head_of(row)) : -infinity;
+  double share = 1, from = largest * natural;
+  if (sink == -infinity) {
+    sum = whole_sum(task, row, sum);
+    if (sum == 0) from = 0;
+  } else {
+    const double most = sum == 0 || sink > from ? sink : from;
+    share = sum == 0 ? 0 : exponential(from - most);
+    sum = sum * share + exponential(sink - most);
+    from = most;
+  }
+  if (p.logsumexp) {
+    const int64_t place = (task.batch * p.heads + task.head_of(row)) * p.query_length + task.place_of(row);
+    const double total = sum == 0 ? 0 : from + logarithm(sum);
+    if (sizeof(typename T::Real) == 8)
+      ((double *)p.logsumexp)[place] = total;
+    else
+      ((float *)p.logsumexp)[place] = (float)total;
+  }
+  return sum == 0 || kept == 0 ? 0 : kept * share / sum;
 }
 
 /* Write a finished row: `numbers` (value_dim) unfinished, of the sum and maximum given. */
@@ -151,9 +179,7 @@ static void finish_row(const Task &task, int64_t row, const typename E::Inner::R
                        double sum, double natural) {
   typedef typename E::Inner T;
   const Problem &p = *task.p;
-  const double kept = dropout_scale(p);
-  sum = whole_sum(task, row, sum);
-  const typename T::Real inverse = sum == 0 || kept == 0 ? 0 : (typename T::Real)(kept / sum);
+  const typename T::Real inverse = (typename T::Real)end_row<T>(task, row, largest, sum, natural);
   char *at = output_row(task, row);
   int64_t c = 0;
   for (; c + T::lanes <= p.value_dim; c += T::lanes)
@@ -162,7 +188,6 @@ static void finish_row(const Task &task, int64_t row, const typename E::Inner::R
     const typename T::Vector rest = load_rest<T>(numbers + c, p.value_dim - c);
     store_some(E{}, at + c * (int64_t)sizeof(typename E::Stored), rest * inverse, p.value_dim - c);
   }
-  if (p.logsumexp) write_logsumexp<T>(task, row, largest, sum, natural);
 }
 
 /* Finish a row, or leave it for the last task of its rows. */

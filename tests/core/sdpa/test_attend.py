@@ -34,7 +34,7 @@ def test_it_is_torchs_signature_with_options_of_ours_behind() -> None:
     )
     assert ours == (
         "tuple[int, int] | None = None, lower_right: bool = False, softcap: float = 0.0,"
-        " sinks: Any = None, query_lengths: Any = None, key_lengths: Any = None,"
+        " sinks: Any = None, alibi_slopes: Any = None, query_lengths: Any = None, key_lengths: Any = None,"
         " page_table: Any = None) -> Any"
     )
 

@@ -117,7 +117,8 @@ def test_the_order_is_that_of_torch_s_own_operation() -> None:
         " scale: float | None = None, enable_gqa: bool = False, seed: int | None = None,"
         " attn_mask_gradient: bool = False, window: tuple[int, int] | None = None,"
         " lower_right: bool = False, softcap: float = 0.0, sinks: Any = None,"
-        " query_lengths: Any = None, key_lengths: Any = None, page_table: Any = None)"
+        " alibi_slopes: Any = None, query_lengths: Any = None, key_lengths: Any = None,"
+        " page_table: Any = None)"
         " -> mlbackends.sdpa.backend.Gradients"
     )
 

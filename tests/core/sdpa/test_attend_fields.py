@@ -44,6 +44,15 @@ def test_a_sink_is_a_key_without_a_value() -> None:
         assert np.allclose(tensor, other)
 
 
+def test_slopes_lower_scores_by_the_distance_of_their_keys() -> None:
+    slopes = np.array([0.5, 0.0, 2.0, -1.0])
+    distance = np.abs(np.arange(5)[:, None] + 2 - np.arange(7))
+
+    seen = attend(Q, K, V, alibi_slopes=slopes, lower_right=True)
+
+    assert np.allclose(seen, attend(Q, K, V, -slopes[:, None, None] * distance))
+
+
 def test_packed_sequences_see_themselves_alone() -> None:
     lengths = {"query_lengths": [2, 3], "key_lengths": np.array([3, 4], "int32")}
 
@@ -85,7 +94,7 @@ def test_no_row_is_no_row() -> None:
 
 
 def test_the_backward_call_takes_what_the_forward_call_took() -> None:
-    more: dict[str, Any] = {"window": (3, 0), "softcap": 2.0, "sinks": SINKS}
+    more: dict[str, Any] = {"window": (3, 0), "softcap": 2.0, "sinks": SINKS, "alibi_slopes": SINKS}
     grad_out = RANDOM.standard_normal(Q.shape)
     out, sums = attend(Q, K, V, **more, return_logsumexp=True)
 
@@ -116,6 +125,7 @@ PAGES: dict[str, Any] = {"page_table": np.zeros((2, 2), "int32"), "key_lengths":
         ({"lower_right": True}, NoBackend, "is_causal is False"),
         ({"sinks": [0.0] * 4}, TypeError, "argument 'sinks' must be Tensor, not list"),
         ({"sinks": SINKS[:3]}, NoBackend, r"\[4\]; got \[3\]"),
+        ({"alibi_slopes": SINKS[:3]}, NoBackend, r"alibi_slopes must be one for each of 4 heads"),
         ({"query_lengths": (2, 3)}, NoBackend, "query_lengths is given without key_lengths"),
         ({"key_lengths": "73"}, TypeError, "argument 'key_lengths' must be tuple of ints, not str"),
         ({**PAGES, "page_table": [[0]]}, TypeError, "argument 'page_table' must be Tensor"),

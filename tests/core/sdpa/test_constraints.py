@@ -103,6 +103,7 @@ CASES: list[tuple[Constraint, dict[str, Any], dict[str, Any], str]] = [
      "boolean masks are not supported"),
     (c.no_window(), {"is_causal": True}, {"window": (7, -1)}, "see 7 keys to the left and all to"),
     (c.no_softcap(), {}, {"softcap": 30.0}, "softcap is not supported; it is 30.0"),
+    (c.no_alibi(), {}, {"alibi_slopes": spec(4)}, "ALiBi slopes are not supported"),
     (c.no_sinks(), {}, {"sinks": spec(4)}, "sinks are not supported"),
     (c.no_variable_lengths(), {}, {**PACKED, "query_lengths": (8, 8), "key_lengths": (8, 8)},
      "packed sequences are not supported; there are 2"),
@@ -138,7 +139,7 @@ def test_a_code_stays_what_scripts_know_it_by() -> None:
         "causal-upper-left",
         *("rows-not-contiguous", "mask", "mask-gradient", "mask-rank", "dropout", "gradient"),
         *("nested", "inner-dtype", "logsumexp"),
-        *("window", "softcap", "sinks", "variable-lengths", "pages"),
+        *("window", "softcap", "sinks", "alibi", "variable-lengths", "pages"),
     }
 
 

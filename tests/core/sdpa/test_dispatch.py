@@ -147,6 +147,7 @@ def test_what_a_backend_does_not_declare_it_refuses(feature: str) -> None:
     asking = {
         "dropout": {"dropout": 0.5},
         "grouped_heads": {"key": FEW, "value": FEW, "enable_gqa": True},
+        "alibi": {"alibi_slopes": TensorSpec((4,), "float32")},
         "mask": {"mask": TensorSpec((16, 16), "bool")},
         "float64_inside": {"inner_dtype": "float64"},
         "gradient": {"query": TensorSpec(SPEC.shape, SPEC.dtype, requires_grad=True)},

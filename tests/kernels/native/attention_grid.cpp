@@ -55,6 +55,11 @@ struct Case {
   bool sums = true;         /* whether log-sum-exp is wanted */
   double dropout = 0;
   int64_t left = every_key, right = every_key; /* the window; a causal mask has nothing to the right */
+  double softcap = 0;
+  bool sinks = false, slopes = false;
+
+  double sink_of(int64_t head) const { return sinks ? 0.5 - (double)head : -INFINITY; }
+  double slope_of(int64_t head) const { return slopes ? 0.25 / (double)(1 + head) : 0; }
 };
 
 bool sees(const Case &c, int64_t row, int64_t key) {
@@ -195,6 +200,38 @@ const Case table[] = {
      .masking = LOWER_RIGHT,
      .dropout = 0.3,
      .left = 70},
+    /* Caps, slopes and sinks. */
+    {.name = "cap", .length = 40, .keys = 300, .masking = CAUSAL, .scale = 2, .softcap = 1.5},
+    {.name = "cap, slopes and sinks of few rows",
+     .length = 3,
+     .keys = 150,
+     .masking = LOWER_RIGHT,
+     .scale = -2,
+     .softcap = 0.5,
+     .sinks = true,
+     .slopes = true},
+    {.name = "slopes", .length = 90, .keys = 70, .value_width = 33, .slopes = true},
+    {.name = "slopes in a window with a mask",
+     .length = 50,
+     .keys = 330,
+     .masking = ADDITIVE,
+     .left = 20,
+     .right = 290,
+     .softcap = 2,
+     .slopes = true},
+    {.name = "slopes of heads that share keys",
+     .length = 9,
+     .keys = 70,
+     .heads = 8,
+     .masking = LOWER_RIGHT,
+     .slopes = true},
+    {.name = "sinks, split", .length = 2, .keys = 1101, .masking = BOOLEAN, .spread = ROWS, .sinks = true},
+    {.name = "sinks, rows without a key",
+     .length = 50,
+     .keys = 31,
+     .masking = LOWER_RIGHT,
+     .dropout = 0.3,
+     .sinks = true},
     /* Nothing to do, or nearly. */
     {.name = "no key", .length = 20, .keys = 0},
     {.name = "no key for few rows", .length = 2, .keys = 0},
@@ -384,19 +421,23 @@ struct Row {
   Row(const Case &c, const Inputs &in, int64_t batch, int64_t head, int64_t row)
       : weights((size_t)c.keys), result((size_t)c.value_width) {
     const int64_t key_head = head * c.key_heads / c.heads, value_head = head * c.value_heads / c.heads;
-    double largest = -INFINITY, total = 0;
+    double largest = c.sink_of(head), total = 0;
     for (int64_t k = 0; k < c.keys; k++) {
       double score = 0;
       for (int64_t d = 0; d < c.width; d++)
         score += read(in.query.element, in.query.at(batch, head, row, d)) *
                  read(in.key.element, in.key.at(batch, key_head, k, d));
       score *= c.scale;
+      if (c.softcap > 0) score = c.softcap * tanh(score / c.softcap);
+      const int64_t position = c.masking == LOWER_RIGHT ? row + c.keys - c.length : row;
+      score -= c.slope_of(head) * fabs((double)(position - k));
       if (!sees(c, row, k)) score = -INFINITY;
       if (c.masking == BOOLEAN && !in.mask.number(batch, head, row, k)) score = -INFINITY;
       if (c.masking == ADDITIVE) score += in.mask.number(batch, head, row, k);
       weights[(size_t)k] = score;
       largest = fmax(largest, score);
     }
+    if (c.sinks) total = exp(c.sink_of(head) - largest);
     for (double &weight : weights) total += weight = largest == -INFINITY ? 0 : exp(weight - largest);
     if (total == 0) return;
     sum = largest + log(total);
@@ -539,7 +580,7 @@ void in_team(void (*work)(void *), void *data, unsigned, unsigned) {
 /* The forward pass of one problem at one level. */
 struct Forward {
   const Result out, sums;
-  std::unique_ptr<char[]> workspace;
+  std::unique_ptr<char[]> workspace, sinks, slopes;
   Problem p;
   int64_t next = 0;
 
@@ -557,6 +598,19 @@ struct Forward {
     memcpy(p.mask_strides, in.mask.strides, sizeof p.mask_strides);
     p.lower_right = c.masking == LOWER_RIGHT;
     p.window[0] = c.left, p.window[1] = c.masking == CAUSAL || c.masking == LOWER_RIGHT ? 0 : c.right;
+    const auto of_heads = [&](std::unique_ptr<char[]> &memory, double (Case::*number)(int64_t) const) {
+      const int element = sums.element, size = (int)bytes_of(element);
+      memory.reset(new char[(size_t)(c.heads * size)]);
+      for (int64_t head = 0; head < c.heads; head++) {
+        const double wide = (c.*number)(head);
+        const float narrow = (float)wide;
+        memcpy(memory.get() + head * size, size == 8 ? (const void *)&wide : &narrow, (size_t)size);
+      }
+      return memory.get();
+    };
+    if (c.sinks) p.sinks = of_heads(sinks, &Case::sink_of);
+    if (c.slopes) p.slopes = of_heads(slopes, &Case::slope_of);
+    p.softcap = c.softcap;
     p.dropout = c.dropout, p.seed = seed_of_dropout;
     p.scale = c.scale, p.element = in.query.element, p.mask_element = in.mask.element, p.level = level,
     p.threads = c.threads, p.parallel = c.threads == 2 ? (const void *)in_team : nullptr;
@@ -647,6 +701,7 @@ bool gradients_are_right(const Tried &tried, int level) {
   /* Without keys or columns nobody calls it, and where scores are large a gradient is a difference of
      nothing. */
   if (!c.keys || !c.length || !c.value_width || fabs(c.scale) > 1e6) return true;
+  if (c.softcap > 0 || c.sinks || c.slopes) return true; /* these have none */
   const Forward forward(c, in, level, true);
   const Layout layout = of_each_batch(c);
   const Result query(element, c.batch, c.heads, c.length, c.width, layout),

@@ -84,7 +84,8 @@ def least_bytes(problem: AttentionProblem) -> int:
     A backward pass also reads the result, its gradient and the sums of rows, and writes gradients.
     """
     item = ITEM_BYTES[problem.dtype]
-    moved = _bytes(problem.query, problem.mask, problem.sinks, problem.page_table)
+    more = problem.sinks, problem.alibi_slopes, problem.page_table
+    moved = _bytes(problem.query, problem.mask, *more)
     for spec in (problem.key, problem.value):
         if problem.page_table is None:
             moved += _bytes(spec)
@@ -155,7 +156,7 @@ def sampled(problem: AttentionProblem, chosen: Sample | None) -> AttentionProble
         shape = (*leading, *(spec.shape[-2:] if len(spec.shape) > 1 else ()))
         return TensorSpec(shape, spec.dtype, requires_grad=spec.requires_grad)
 
-    names = ("query", "key", "value", "mask", "sinks")
+    names = ("query", "key", "value", "mask", "sinks", "alibi_slopes")
     specs = {name: part(spec) for name in names if (spec := getattr(problem, name)) is not None}
     return replace(problem, **specs)
 
