@@ -19,6 +19,7 @@ import pytest
 from running import backends
 
 from mlbackends.host.host import Host
+from mlbackends.libraries.elf import ElfImage
 from mlbackends.loading.linker import Process
 from mlbackends_cli.loading.targets import target_machine
 from mlbackends_cli.report.commands.schema import SCHEMAS
@@ -239,6 +240,25 @@ def test_a_package_whose_files_were_changed_is_installed_again(
     fault = damaged[name]
     assert (fault["code"], fault["cause"].endswith(cause)) == (code, True), fault
     assert fault["command"].endswith(f"-m pip install --force-reinstall --no-deps {name}==1.0")
+
+
+def test_what_zeros_at_the_end_of_a_file_do_cannot_be_determined(tmp_path: Path) -> None:
+    site = empty_environment(tmp_path)
+    file = site / "cut/_C.so"
+    compiled(file, "char numbers[9000] = {1};\nvoid *PyInit__C(void) { return numbers; }\n")
+    installed(site, "cut")
+    with ElfImage(str(file)) as image:
+        end = max(offset + size for kind, offset, _, size in image.segments if kind == 1)
+    record = site / "cut-1.0.dist-info/RECORD"
+    record.write_text(f"cut/__init__.py,,\ncut/_C.so,,{file.stat().st_size}\n")
+    os.truncate(file, end - 3)
+    done = resolved(tmp_path, "cut")
+
+    lines = done.stdout.splitlines()
+    assert (done.returncode, lines[0]) == (3, "? cut 1.0 cannot be determined")
+    assert "cut/_C.so: the last 3 bytes are missing; the loader has zeros for them" in lines[1].strip()
+    assert "is not the file that cut 1.0 installed" in done.stdout
+    assert "pip install --force-reinstall --no-deps cut==1.0" in done.stdout
 
 
 def test_compiled_code_that_uses_numpy_fails_without_it(tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ class ObjectFile:
     """A shared object on the disk, as the loader reads it. Raises NotALibrary and OSError."""
 
     soname = interpreter = ""
+    #: How many bytes are missing at its end, within the last page, which the loader fills with zeros.
+    cut_off = 0
     rpath: Sequence[str] = ()
     runpath: Sequence[str] = ()
     no_default_folders = has_executable_stack = False
@@ -58,6 +60,7 @@ class ObjectFile:
             self.rpath = () if self.runpath else described.rpath  # the loader ignores it beside a RUNPATH
             self.no_default_folders = bool(image.tags.get(_DT_FLAGS_1, 0) & _DF_1_NODEFLIB)
             self.has_executable_stack = image.has_executable_stack
+            self.cut_off = image.zeros
             self.interpreter = image.interpreter()
             self.symbols = DynamicSymbols(image)
             self.versions_needed = self.symbols.needs
@@ -194,6 +197,10 @@ class Process:
             scope = list(dict.fromkeys([*self.visible, *closure]))
             for mapped in _binding_order(closure):
                 faults += self._unbound(mapped, scope) if mapped in new else ()
+            for mapped in closure if not faults else ():
+                if mapped in new and mapped.file.cut_off:
+                    words = f"the last {mapped.file.cut_off} bytes are missing; the loader has zeros for them"
+                    faults.append(Fault("not-read", mapped.name, f"{mapped.name}: {words}", mapped.route))
         if faults:
             self.mapped, self.by_name = mapped_before, names_before
         elif visible:

@@ -94,10 +94,11 @@ def _remedied(host: Host, fault: Fault, names: list[str]) -> Fault:
 
 
 def _closed(host: Host, fault: Fault) -> tuple[str, str]:
-    """Return the cause and the command for a file that this user may not read."""
+    """Return the cause and the command for a file that this user may not read, or whose end is missing."""
     folder = host.closed_above(fault.path[-1])
     if not folder and not fault.message.endswith("Permission denied"):
-        return "", ""
+        cause, _, command = altered(host, fault.path[-1:]) or ("", "", "")
+        return cause, command
     closed, words = folder or posixpath.normpath(fault.path[-1]), "may not be read"
     with suppress(OSError, KeyError, ImportError):
         import pwd  # Windows has none
