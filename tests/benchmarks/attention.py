@@ -280,7 +280,7 @@ PROGRAM = [
 ]
 
 
-class Block(torch.nn.Module):
+class Block(torch.nn.Module):  # type: ignore[misc]
     """A block of ViT-B, with an attention that is set."""
 
     def __init__(self, dtype: Any) -> None:
@@ -316,9 +316,12 @@ def program_calls(case: Case) -> list[Callable[[], Any]]:
     """Return our and torch's call of a case, on torch's tensors."""
     batch, heads, key_heads, length, keys, width = case.shape
     shapes = [(batch, heads, length, width), *[(batch, key_heads, keys, width)] * 2]
-    tensors = [torch.randn(shape).to(getattr(torch, case.dtype)) for shape in shapes]
+    query, key, value = [torch.randn(shape).to(getattr(torch, case.dtype)) for shape in shapes]
     own, theirs = mlbackends.scaled_dot_product_attention, torch.nn.functional.scaled_dot_product_attention
-    return [lambda: own(*tensors, is_causal=case.causal), lambda: theirs(*tensors, is_causal=case.causal)]
+    return [
+        lambda: own(query, key, value, is_causal=case.causal),
+        lambda: theirs(query, key, value, is_causal=case.causal),
+    ]
 
 
 def in_program(name: str, goal: float, calls: list[Callable[[], Any]], rounds: int) -> str:
