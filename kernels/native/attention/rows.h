@@ -129,10 +129,20 @@ struct Rows {
       return load_some(E{}, at, count);
   }
 
-  /* Ask for a row of a later step: the order in which rows are read here is none that the processor
-     foresees. */
-  INLINED void prefetch(const char *row, int64_t width) {
-    for (int64_t at = 0; at < width * size; at += 64) __builtin_prefetch(row + at, 0, 2);
+  /* Whether the processor foresees what is read: few rows at once, whose keys or values follow each other in
+     memory. Then requests of ours would delay it, but for the next page. */
+  template <int count>
+  static bool is_foreseen(int64_t stride, int64_t width) {
+    return count <= 2 && stride == width;
+  }
+
+  /* Ask for a row of a later step; or, where it is foreseen, for a page that begins with it. */
+  INLINED void prefetch(const char *row, int64_t width, bool foreseen) {
+    constexpr uintptr_t page = 4096;
+    if (!foreseen)
+      for (int64_t at = 0; at < width * size; at += 64) __builtin_prefetch(row + at, 0, 2);
+    else if ((uintptr_t)row % page < (uintptr_t)(width * size))
+      __builtin_prefetch(row, 0, 2);
   }
 
   /* scores[r][k] = query[r] . key[k]: as many keys at a time as make one vector of scores. */
@@ -141,25 +151,30 @@ struct Rows {
     constexpr int together = T::lanes / count;
     const int64_t stride = p.key_strides[2] * size, units_of_row = depth(p),
                   whole = p.head_dim / elements * elements;
+    const bool foreseen = is_foreseen<count>(p.value_strides[2], p.value_dim);
     for (int64_t k = 0; k < keys; k += together) {
       const char *key[together];
 #pragma GCC unroll 16
       for (int i = 0; i < together; i++)
         key[i] = key_row(task, first) + (k + i < keys ? k + i : keys - 1) * stride;
       for (int i = 0; i < together && k + i < keys; i++)
-        prefetch(value_row(task, first + k + i), p.value_dim);
+        prefetch(value_row(task, first + k + i), p.value_dim, foreseen);
       Vector sums_of[T::lanes] = {};
-      const Unit *query_units = memory.query;
-      for (int64_t d = 0; d < whole; d += elements, query_units += T::lanes) {
-        Units query[count];
+      const auto multiply = [&](int i, int64_t d) __attribute__((always_inline)) {
+        const Units units = whole_units(key[i] + d * size);
 #pragma GCC unroll 16
-        for (int r = 0; r < count; r++) query[r] = P::load_units(query_units + r * units_of_row);
+        for (int r = 0; r < count; r++)
+          P::accumulate(sums_of[r * together + i], units,
+                        P::load_units(memory.query + d / per_unit + r * units_of_row));
+      };
+      if (p.key_strides[2] == p.head_dim) { /* in the order of memory */
 #pragma GCC unroll 16
-        for (int i = 0; i < together; i++) {
-          const Units units = whole_units(key[i] + d * size);
+        for (int i = 0; i < together; i++)
+          for (int64_t d = 0; d < whole; d += elements) multiply(i, d);
+      } else {
+        for (int64_t d = 0; d < whole; d += elements)
 #pragma GCC unroll 16
-          for (int r = 0; r < count; r++) P::accumulate(sums_of[r * together + i], units, query[r]);
-        }
+          for (int i = 0; i < together; i++) multiply(i, d);
       }
       if (whole < p.head_dim) {
 #pragma GCC unroll 16
@@ -167,7 +182,8 @@ struct Rows {
           const Units units = some_units(key[i] + whole * size, p.head_dim - whole);
 #pragma GCC unroll 16
           for (int r = 0; r < count; r++)
-            P::accumulate(sums_of[r * together + i], units, P::load_units(query_units + r * units_of_row));
+            P::accumulate(sums_of[r * together + i], units,
+                          P::load_units(memory.query + whole / per_unit + r * units_of_row));
         }
       }
       Real lanes[T::lanes];
@@ -294,11 +310,12 @@ struct Rows {
     const char *value = value_row(task, first) + column * size;
     Vector sums_of[count][vectors] = {};
     /* Prefetch the next keys piece by piece, as many columns as are computed: more would have to wait. */
+    const bool foreseen = is_foreseen<count>(p.key_strides[2], p.head_dim);
     const int64_t next = first + keys_at_once, prefetched = column < p.head_dim ? task.last_key - next : 0;
     const char *key = key_row(task, next) + column * size;
     for (int64_t k = 0; k < keys; k += per_unit, value += per_unit * stride) {
       for (int64_t next_key = k; next_key < k + per_unit && next_key < prefetched; next_key++)
-        prefetch(key + next_key * p.key_strides[2] * size, vectors * T::lanes);
+        prefetch(key + next_key * p.key_strides[2] * size, vectors * T::lanes, foreseen);
 #pragma GCC unroll 16
       for (int v = 0; v < vectors; v++) {
         Units units;
