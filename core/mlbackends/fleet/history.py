@@ -41,6 +41,7 @@ from mlbackends.model.history import (
 #: By fact its value before and after.
 _Steps = dict[str, tuple[Any, Any]]
 _Sections = frozenset[int]
+_Sides = tuple[_Sections, _Sections, frozenset[str]]
 #: From this number of silences on, a node flaps; one is a reboot.
 _SILENCES = 2
 
@@ -100,15 +101,14 @@ class _Past:
         self._chosen = facts_named(facts, folder.facts()) if facts else None
         self._reported: Counter[int] = Counter()
         self._answered: Counter[int] = Counter()
-        #: Nodes by the run and the number of the steps of each change; by the runs in which they fell silent
-        #: or came back; by since when they are silent, and why; and by their newest sections.
-        self._paths: dict[tuple[tuple[int, int], ...], list[str]] = {}
+        #: Nodes by the run and the sides of each change; by the runs in which they fell silent or came back;
+        #: by since when they are silent, and why; and by their newest sections.
+        self._paths: dict[tuple[tuple[int, _Sides], ...], list[str]] = {}
         self._turns: dict[tuple[int, ...], list[str]] = {}
         self._silent: dict[tuple[int, str, str], list[str]] = {}
         self._present: dict[_Sections, list[str]] = {}
         #: By run, how many more nodes have sections.
         self._gains: dict[int, Counter[_Sections]] = {run.number: Counter() for run in runs}
-        self._steps: list[_Steps] = []
 
     # ---- reading -----------------------------------------------------------------------------------
 
@@ -130,8 +130,9 @@ class _Past:
             return
         self.has_reports = True
         changes = [(was, now) for was, now in pairwise(reports) if was.sections != now.sections]
-        numbers = ((now.run, self._number(was, now)) for was, now in changes)
-        path = tuple((run, number) for run, number in numbers if self._steps[number])
+        path = tuple(
+            (now.run, sides) for was, now in changes if self._steps(*(sides := self._sides(was, now)))
+        )
         self._paths.setdefault(path, []).append(node)
         if answers[-1].run != self._newest and node not in self._expected:
             self.absent += 1
@@ -141,27 +142,17 @@ class _Past:
         for was, now in changes:
             self._gains[now.run].update({now.sections: 1, was.sections: -1})
 
-    def _number(self, before: Answer, after: Answer) -> int:
-        """Return the number of the steps between two reports of a node."""
+    def _sides(self, before: Answer, after: Answer) -> _Sides:
+        """Return the sections in which two reports of a node differ, and the metrics that are near."""
         old, new = before.sections - after.sections, after.sections - before.sections
         heads = [self._section_of(answer.sections, HEAD) for answer in (before, after)]
         sides = (old | {heads[0]}, new | {heads[1]})
-        near = frozenset(
-            name
-            for name in self._differences(*sides)
-            if _is_metric(name) and self._is_near(name, before.report, after.report)
-        )
-        return self._numbered(*sides, near)
+        metrics = filter(_is_metric, self._steps(*sides))
+        return *sides, frozenset(m for m in metrics if self._is_near(m, before.report, after.report))
 
     @cache  # noqa: B019  a command reads one history
-    def _numbered(self, before: _Sections, after: _Sections, near: frozenset[str]) -> int:
-        steps = self._differences(before, after)
-        self._steps.append({name: step for name, step in steps.items() if name not in near})
-        return len(self._steps) - 1
-
-    @cache  # noqa: B019  a command reads one history
-    def _differences(self, before: _Sections, after: _Sections) -> _Steps:
-        """Return the facts in which sections differ, with both values."""
+    def _steps(self, before: _Sections, after: _Sections, near: frozenset[str] = frozenset()) -> _Steps:
+        """Return the facts in which sections differ, with both values, without those that are near."""
         sides = {
             side: [self._folder.section(number) for number in numbers if number]
             for side, numbers in enumerate((before, after))
@@ -169,7 +160,7 @@ class _Past:
         found: _Steps = {}
         for name, values in values_of(sides).items():
             is_chosen = self._chosen is None or name in self._chosen
-            if len(values) > 1 and name not in self.varying and is_chosen:
+            if len(values) > 1 and name not in self.varying and name not in near and is_chosen:
                 states = {side: value for value, having in values for side in having}
                 found[name] = (states.get(0), states.get(1))
         return found
@@ -177,13 +168,9 @@ class _Past:
     def _is_near(self, name: str, *reports: int) -> bool:
         """Return whether what two reports measured is equal within the tolerance; forms are rounded."""
         first, second = (_measured(self._folder.content(report), name) for report in reports)
-        pairs = [(first, second)]
         if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
-            pairs = [*zip(first, second, strict=True)]
-        return all(
-            are_near(*pair) if all(isinstance(value, int | float) for value in pair) else pair[0] == pair[1]
-            for pair in pairs
-        )
+            return all(map(_are_near, first, second))
+        return _are_near(first, second)
 
     @cache  # noqa: B019  a command reads one history
     def _section_of(self, sections: _Sections, probe: str) -> int:
@@ -215,8 +202,8 @@ class _Past:
         found: dict[tuple[str, bytes], list[_Change]] = {}
         for path, nodes in self._paths.items():
             chains: dict[str, list[_Change]] = {}
-            for run, number in path:
-                for name, (was, now) in self._steps[number].items():
+            for run, sides in path:
+                for name, (was, now) in self._steps(*sides).items():
                     chains.setdefault(name, []).append(_Change(run, was, now, nodes))
             for name, chain in chains.items():
                 values = {
@@ -294,6 +281,11 @@ def _rollout(moves: tuple[Move, ...], left: tuple[str, ...], steps: Iterable[Ste
     done = sum(len(move.nodes) for move in moves)
     ordered = tuple(sorted(steps, key=_report_order))
     return RollOut(ordered, moves, done + len(left), left if done >= len(left) else ())
+
+
+def _are_near(first: Any, second: Any) -> bool:
+    is_measured = isinstance(first, int | float) and isinstance(second, int | float)
+    return are_near(first, second) if is_measured else bool(first == second)
 
 
 def _is_metric(name: str) -> bool:
