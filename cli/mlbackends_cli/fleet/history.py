@@ -1,7 +1,10 @@
 """The history of a fleet as text: roll-outs with their progress, nodes that flap or are silent, values."""
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any
 
 from mlbackends.base.errors import counted
 from mlbackends.model.fleet import Step
@@ -18,7 +21,7 @@ from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.plain import one_line
 
 #: The most runs, other rows, facts of a change, and values that are shown without --all.
-_MOST_RUNS, _MOST_ROWS, _MOST_ALSO, _MOST_VALUES = 5, 20, 3, 8
+_MOST_RUNS, _MOST_ROWS, _MOST_FACTS, _MOST_VALUES = 5, 20, 4, 8
 _Row = tuple[str, list[str]]
 
 
@@ -27,6 +30,7 @@ class _Text:
 
     def __init__(self, history: History, page: Page) -> None:
         self._history, self._whole = history, page.details
+        self.nodes = partial(nodes_of, whole=page.details)
         self._times = {
             run.run: f"{dt.datetime.fromisoformat(run.started).astimezone():%Y-%m-%d %H:%M}"
             for run in history.runs
@@ -38,18 +42,19 @@ class _Text:
         days = [other[:10] for other in self._times.values()]
         return text[:10] if days.count(text[:10]) == 1 else text
 
-    def nodes(self, nodes: Sequence[str]) -> str:
-        """Return nodes as a folded node set."""
-        return nodes_of(nodes, whole=self._whole)
-
     def since(self, run: int) -> str:
         """Return the day of a run as a beginning; nothing older than the first run is known."""
         return f"since {self.day(run)}" + (" or earlier" if run == self._history.runs[0].run else "")
 
-    def limited(self, rows: list[_Row], noun: str, most: int = _MOST_ROWS) -> list[_Row]:
-        """Return the first rows, and how many others there are."""
-        more = 0 if self._whole else len(rows) - most
-        return [*rows[:most], ("", [f"and {counted(more, noun)}; --all shows them"])] if more > 0 else rows
+    def first(self, items: list[Any], most: int, noun: str) -> tuple[list[Any], list[str]]:
+        """Return the first items, and how many others there are."""
+        more = 0 if self._whole else len(items) - most
+        return (items[:most], [f"and {counted(more, noun)}"]) if more > 0 else (items, [])
+
+    def limited(self, rows: Iterable[_Row], noun: str, most: int = _MOST_ROWS) -> list[_Row]:
+        """Return the first rows, and a row for the others."""
+        some, more = self.first([*rows], most, noun)
+        return some + [("", [f"{text}; --all shows them"]) for text in more]
 
     def run(self, run: RunSummary) -> _Row:
         """Return a run with its numbers of nodes."""
@@ -78,11 +83,7 @@ class _Text:
             before, after = unlike(step.name, step.before, step.after)
             some = f" ({self.nodes(step.nodes)})" if step.nodes else ""
             lines.append(f"{one_line(step.name)} {before} → {after}{some}")
-        return self._facts(lines)
-
-    def _facts(self, lines: list[str]) -> list[str]:
-        more = 0 if self._whole else len(lines) - 1 - _MOST_ALSO
-        return [*lines[: 1 + _MOST_ALSO], f"and {counted(more, 'other fact')}"] if more > 0 else lines
+        return list(chain(*self.first(lines, _MOST_FACTS, "other fact")))
 
     def flap(self, flap: Flap) -> _Row:
         """Return nodes on which values returned, and those values."""
@@ -91,7 +92,7 @@ class _Text:
             for name, values in flap.facts.items()
         ]
         when = f"{self.nodes(flap.nodes)}, last on {self.day(flap.runs[-1])}"
-        return f"{len(flap.runs)} changes", [when, *self._facts(lines)]
+        return f"{len(flap.runs)} changes", [when, *chain(*self.first(lines, _MOST_FACTS, "other fact"))]
 
     def silent(self, silent: SilentSince) -> _Row:
         """Return nodes without a report, why, and since when."""
@@ -105,30 +106,28 @@ class _Text:
         if fact.mixed_since is not None:
             mixed = f"mixed {self.since(fact.mixed_since)}"
         rows = []
-        for state in fact.states:
+        for state in reversed(fact.states):
             texts = [
-                f"{shown(fact.name, count.value)}: {counted(count.nodes, 'node')}"
-                for count in state.counts[: None if self._whole else _MOST_VALUES]
+                f"{shown(fact.name, count.value)}: {counted(count.nodes, 'node')}" for count in state.counts
             ]
-            more = len(state.counts) - len(texts)
-            texts += [f"and {counted(more, 'more value')}"] if more else []
-            rows.append((self._times[state.run], texts))
-        return f"{one_line(fact.name)}: {mixed}", self.limited(rows[::-1], "earlier state")
+            rows.append((self._times[state.run], [*chain(*self.first(texts, _MOST_VALUES, "more value"))]))
+        return f"{one_line(fact.name)}: {mixed}", self.limited(rows, "earlier state")
 
 
 def history_parts(history: History, page: Page) -> Parts:
     """Return the parts of a history: runs, roll-outs, flapping and silent nodes, values."""
     text = _Text(history, page)
-    runs = [text.run(run) for run in reversed(history.runs)]
-    title = f"{counted(len(runs), 'run')} of `{history.command}`"
-    parts = [(title, text.limited(runs, "earlier run", _MOST_RUNS))]
-    rows = [text.rollout(rollout) for rollout in history.rollouts]
-    parts.append(("Changes", text.limited(rows, "earlier change")))
-    rows = [text.flap(flap) for flap in history.flaps]
-    parts.append(("Nodes that changed back and forth", text.limited(rows, "other group")))
-    rows = [text.silent(silent) for silent in history.silent]
-    parts.append(("Without a report in the newest run", text.limited(rows, "earlier silence")))
-    parts += [text.fact(fact) for fact in history.facts]
+    title = f"{counted(len(history.runs), 'run')} of `{history.command}`"
+    parts = [
+        (title, text.limited(map(text.run, reversed(history.runs)), "earlier run", _MOST_RUNS)),
+        ("Changes", text.limited(map(text.rollout, history.rollouts), "earlier change")),
+        ("Nodes that changed back and forth", text.limited(map(text.flap, history.flaps), "other group")),
+        (
+            "Without a report in the newest run",
+            text.limited(map(text.silent, history.silent), "earlier silence"),
+        ),
+        *map(text.fact, history.facts),
+    ]
     notes = [*history.notes]
     if names := history.not_compared:
         notes.append(f"not compared, since each node is presumed to have its own: {', '.join(names)}")

@@ -130,9 +130,8 @@ class _Past:
             return
         self.has_reports = True
         changes = [(was, now) for was, now in pairwise(reports) if was.sections != now.sections]
-        path = tuple(
-            (now.run, sides) for was, now in changes if self._steps(*(sides := self._sides(was, now)))
-        )
+        moves = [(now.run, self._sides(was, now)) for was, now in changes]
+        path = tuple((run, sides) for run, sides in moves if self._steps(*sides))
         self._paths.setdefault(path, []).append(node)
         if answers[-1].run != self._newest and node not in self._expected:
             self.absent += 1
@@ -147,11 +146,11 @@ class _Past:
         old, new = before.sections - after.sections, after.sections - before.sections
         heads = [self._section_of(answer.sections, HEAD) for answer in (before, after)]
         sides = (old | {heads[0]}, new | {heads[1]})
-        metrics = filter(_is_metric, self._steps(*sides))
+        metrics = filter(_is_metric, self._steps(*sides, frozenset()))
         return *sides, frozenset(m for m in metrics if self._is_near(m, before.report, after.report))
 
     @cache  # noqa: B019  a command reads one history
-    def _steps(self, before: _Sections, after: _Sections, near: frozenset[str] = frozenset()) -> _Steps:
+    def _steps(self, before: _Sections, after: _Sections, near: frozenset[str]) -> _Steps:
         """Return the facts in which sections differ, with both values, without those that are near."""
         sides = {
             side: [self._folder.section(number) for number in numbers if number]
