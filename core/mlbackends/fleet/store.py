@@ -193,9 +193,10 @@ class Folder:
             day = time.strftime("%Y-%m-%d", time.localtime(run.started))
             if which in ("", str(run.number), day):
                 return run
-        numbers = f"it has {runs[0].number} to {runs[-1].number}" if runs else "it has no runs"
-        missing = f"{self.path} has no run {which}" if which else f"{self.path} has no runs"
-        raise BadInput(missing, f"{numbers}; `backends fleet history` lists them" if which else _HINT)
+        if not runs:
+            raise BadInput(f"{self.path} has no runs", "a run is kept from its first answer on")
+        numbers = f"it has {runs[0].number} to {runs[-1].number}"
+        raise BadInput(f"{self.path} has no run {which}", f"{numbers}; `backends fleet history` lists them")
 
     def last_of_ours(self) -> Run:
         """Return the newest run. Raises BadInput where another user could have written what it asks."""
