@@ -14,8 +14,6 @@ from mlbackends.model.fleet import Envelope, Status
 _CONNECT_SECONDS = 10
 #: A connection is closed so long before the node's own limit, which ends what the connection leaves there.
 _CLOSING_SECONDS = 5.0
-#: The most bytes of a bundle that wait for the connection to a node.
-_PIECE = 1 << 18
 #: What the exit codes of coreutils' timeout and of ssh mean.
 _STATUSES = {255: Status.UNREACHABLE, **dict.fromkeys((None, 124, 137), Status.TIMEOUT)}
 
@@ -42,39 +40,11 @@ def run(job: Job, take: Take) -> None:
             self.sizes: dict[str, int] = {}
             self.last: dict[str, str] = {}
             self.begun: dict[str, float] = {}
-            #: By node, the bytes of the bundle that were handed over, and those that have arrived.
-            self.given: dict[str, int] = {}
-            self.arrived: dict[str, int] = {}
-            self.waiting: list[tuple[Any, str]] = []
 
         def ev_pickup(self, worker: Any, node: str) -> None:
             """Keep when the command of a node began."""
+            del worker
             self.begun[node] = time.monotonic()
-            self.wants(worker, node)
-
-        def ev_written(self, worker: Any, node: str, sname: str, size: int) -> None:
-            """Hand over more of the bundle where what was handed over has arrived."""
-            del sname
-            self.arrived[node] = self.arrived.get(node, 0) + size
-            if self.arrived[node] >= self.given.get(node, 0):
-                self.wants(worker, node)
-
-        def wants(self, worker: Any, node: str) -> None:
-            """Hand over the next piece soon: in these calls ClusterShell expects no write that fails."""
-            if not together:
-                self.waiting.append((worker, node))
-                if len(self.waiting) == 1:
-                    task.timer(0.0, handler=self)
-
-        def ev_timer(self, timer: Any) -> None:
-            """Hand over the next piece to the nodes that want one; all that waits is copied at each write."""
-            del timer
-            waiting, self.waiting = self.waiting, []
-            for worker, node in waiting:
-                at = self.given.get(node, 0)
-                if piece := job.given[at : at + _PIECE]:
-                    self.given[node] = at + len(piece)
-                    worker.write(piece)
 
         def ev_read(self, worker: Any, node: str, sname: str, msg: bytes) -> None:
             """Keep a line of output, and of errors the last."""
@@ -112,26 +82,29 @@ def run(job: Job, take: Take) -> None:
             for envelope in envelopes_of(b"\n".join(self.lines.pop(node, [])), node, failure):
                 take(envelope)
 
+    class Shared:
+        """What each connection sends. ClusterShell adds it to what waits, and cuts off what was written."""
+
+        def __radd__(self, waiting: bytes) -> memoryview:
+            """Return it without a copy, of which neither adding to nothing nor cutting a view makes one."""
+            return memoryview(waiting + job.given)
+
     # It warns of each node that ends before it has read all of the bundle; its error has an own line.
     logging.getLogger("ClusterShell").setLevel(logging.ERROR)
     task = task_self()
     task.set_info("fanout", job.fanout)
     task.set_info("connect_timeout", _CONNECT_SECONDS)
-    is_tree = task._default_tree_is_enabled()  # noqa: SLF001  nothing public says it
-    # A worker writes to all of its nodes. Gateways get one copy each; without them, each node its pieces.
-    together = is_tree or not job.given
-    handler = Handler()
     try:
-        for nodes in [",".join(job.nodes)] if together else job.nodes:
-            worker = task.shell(
-                shlex.join(limited(job)),
-                nodes=nodes,
-                handler=handler,
-                timeout=job.node_seconds - _CLOSING_SECONDS,
-                stderr=True,
-            )
-            if together and job.given:
-                worker.write(job.given)
+        worker = task.shell(
+            shlex.join(limited(job)),
+            nodes=",".join(job.nodes),
+            handler=Handler(),
+            timeout=job.node_seconds - _CLOSING_SECONDS,
+            stderr=True,
+        )
+        if job.given:
+            is_tree = task._default_tree_is_enabled()  # noqa: SLF001  nothing public says it
+            worker.write(job.given if is_tree else Shared())
         task.resume()
     except (WorkerError, OSError) as error:
         raise BadInput(f"ClusterShell could not start: {error}") from None
