@@ -1,7 +1,8 @@
 """Host: the operating system, and what it runs in.
 
 Finds:    the distribution, kernel and C library, the container, WSL and hypervisor around them,
-          /dev/shm, the boot parameters that matter here, and GPUs and accelerators on the PCI bus.
+          /dev/shm, the boot parameters that matter here, the firmware, drivers and packages that the nodes of
+          a cluster differ in, and GPUs and accelerators on the PCI bus.
 Caveats:  the signs of a container are not proof: an image that was made into a virtual machine keeps its
           marker files. `container_evidence` lists the signs.
 Source:   os-release(5); proc(5); Linux kernel-parameters.txt; podman-run(1); SMBIOS strings of the
@@ -19,8 +20,10 @@ from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.pci import PciDevice, pci_devices
 from mlbackends.host.system.kernel import kernel_parameters, mounted_at, mounts, system_controls
+from mlbackends.host.system.rows import only_row
 from mlbackends.host.system.surroundings import container_signs, virtual_machine, wsl_version
 from mlbackends.libraries.c_runtime import c_library, cxx_library
+from mlbackends.libraries.package_versions import package_versions
 from mlbackends.model.records import FactValue, Finding, Presence, nonempty
 
 GROUP = "machine"
@@ -109,6 +112,9 @@ def find(host: Host) -> Finding:
             **_around(host),
             **_shared_memory(host),
             "kernel_parameters": kernel_parameters(host.read("/proc/cmdline", 65536)),
+            **_modules(host),
+            **only_row(host, "bios", "bmc"),
+            "package_versions": package_versions(host),
             # What computes among the PCI devices, where there is PCI.
             "pci_accelerators": [row for device in devices if (row := _accelerator(device))]
             if devices
@@ -166,6 +172,23 @@ def _shared_memory(host: Host) -> dict[str, FactValue]:
     if size is None or not 0 <= size[1] <= size[0] or not size[0]:
         return {}
     return {"shared_memory_bytes": size[0], "shared_memory_free_bytes": size[1]}
+
+
+def _modules(host: Host) -> dict[str, Any]:
+    """Return which loaded modules are not the kernel's own, and the versions of these and of known drivers.
+
+    A module without a version has the hash of its source. In brackets at the end of a line of /proc/modules
+    are letters; O is for out of tree. Source: Linux Documentation/admin-guide/tainted-kernels.rst.
+    """
+    listed, versions = table("host/system/drivers"), {}
+    lines = host.read("/proc/modules", 1 << 20).splitlines()[:2048]
+    loaded = {line.partition(" ")[0]: "O" in line.rpartition(" ")[2].partition("(")[2] for line in lines}
+    foreign = {name for name, is_foreign in loaded.items() if is_foreign and word(name)}
+    foreign -= {*listed["loaded_at_first_use"]}
+    for name in sorted(foreign.union(listed["drivers"]).intersection(loaded))[:256]:
+        read = (host.read(f"/sys/module/{name}/{field}", 256) for field in ("version", "srcversion"))
+        versions[name] = one_line(next(filter(None, read), ""), 64)
+    return {"module_versions": nonempty(versions), "out_of_tree_modules": sorted(foreign)[:256] or None}
 
 
 def _accelerator(device: PciDevice) -> dict[str, FactValue]:

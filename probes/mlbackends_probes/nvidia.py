@@ -35,6 +35,8 @@ GROUP = "accelerator"
 
 #: The kernel's part of the driver, under Linux and Windows.
 _MODULES = ("nvidia", "nvlddmkm")
+#: Where the daemon of the multi-process service has its pipes. Source: NVIDIA, "Multi-Process Service".
+_MPS_FOLDER = "/tmp/nvidia-mps"  # noqa: S108
 
 
 def find(host: Host) -> Finding:
@@ -57,6 +59,9 @@ def find(host: Host) -> Finding:
         "nvswitches": switches or None,
         "fabric_manager": host.exists(fabric_manager) if switches else None,
         "persistence_daemon": host.exists("/run/nvidia-persistenced/socket")
+        if on_bus and host.platform == "linux"
+        else None,
+        "mps_daemon": host.exists(f"{host.env('CUDA_MPS_PIPE_DIRECTORY') or _MPS_FOLDER}/control")
         if on_bus and host.platform == "linux"
         else None,
         "wsl": driver.on_wsl(host) or None,

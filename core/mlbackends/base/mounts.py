@@ -54,6 +54,11 @@ class NotAnswering(MlBackendsError, TimeoutError):
         return str(self.args[0])
 
 
+def is_foreign(kind: str) -> bool:
+    """Return whether another machine or program serves file systems of this type."""
+    return kind in _FOREIGN or kind.startswith("fuse.")
+
+
 def call(function: Callable[..., Result], path: str, *rest: Any, seconds: float = _SECONDS) -> Result:
     """Return function(path, *rest), made where it can be given up if the path leads to a foreign mount.
 
@@ -184,7 +189,7 @@ class Mounts:
         for line in lines:
             head, _, tail = line.partition(b" - ")
             kind = os.fsdecode(tail.split(b" ", 1)[0])
-            if kind in _FOREIGN or kind.startswith("fuse."):
+            if is_foreign(kind):
                 at = head.split(b" ")[4].decode("unicode_escape").encode("latin-1")
                 self.foreign[os.fsdecode(at)] = kind
         for unused in ("/", _UNUSED):

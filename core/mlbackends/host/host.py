@@ -514,11 +514,35 @@ def _py_cpuinfo() -> dict[str, Any] | None:
     return msgspec.json.decode(output, type=dict[str, Any]) if output.strip() else None
 
 
+def _kernel_clock() -> dict[str, Any] | None:
+    """Return the state of the kernel's clock, which adjtimex(2) reports without changing anything.
+
+    None where a filter of system calls might end the process for it, as systemd's do.
+    """
+    import ctypes
+
+    with open("/proc/self/status", "rb") as file:
+        if b"\nSeccomp:\t2" in file.read():
+            return None
+
+    class Timex(ctypes.Structure):
+        # modes: 0 to read only. numbers: offset, frequency, maximum and estimated error in microseconds.
+        _fields_ = (("modes", ctypes.c_uint), ("numbers", ctypes.c_long * 4), ("status", ctypes.c_int),
+                    ("rest", ctypes.c_char * 512))  # fmt: skip
+
+    state = Timex()
+    if ctypes.CDLL(None).adjtimex(ctypes.byref(state)) < 0:
+        return None
+    is_synchronised = not state.status & 0x40  # STA_UNSYNC of <sys/timex.h>
+    return {"is_synchronised": is_synchronised, "maximum_error_seconds": state.numbers[2] / 1e6}
+
+
 #: What only a call returns, by the names of `system` in host.json: "glibc 2.36", bytes, ticks per second.
 _CALLS: dict[str, Callable[[], Any]] = {
     "libc": lambda: os.confstr("CS_GNU_LIBC_VERSION"),
     "page_size": lambda: os.sysconf("SC_PAGE_SIZE"),
     "clock_ticks": lambda: os.sysconf("SC_CLK_TCK"),
+    "clock": _kernel_clock,
     "cpu_count": os.cpu_count,
     "py_cpuinfo": _py_cpuinfo,
     "user_id": lambda: os.geteuid(),  # noqa: PLW0108  Windows has none

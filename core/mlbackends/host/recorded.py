@@ -103,6 +103,7 @@ class _System(Struct, frozen=True):
     libc: str | None = None
     page_size: _Count | None = None
     clock_ticks: _Count | None = None
+    clock: dict[str, bool | float] | None = None
     cpu_count: _Count | None = None
     py_cpuinfo: dict[str, Any] | None = None
     user_id: _Number | None = None

@@ -51,7 +51,8 @@ def owner_of(host: Host, path: str) -> str:
         for name in _dpkg_lists(host, os.path.basename(path)):
             lines = host.read_bytes(f"{_DPKG}/info/{name}").splitlines()
             if not spellings.isdisjoint(lines):
-                return _dpkg_version(host, name.removesuffix(".list"))
+                package = name.removesuffix(".list")
+                return f"{package.partition(':')[0]} {dpkg_version(host, package)}".rstrip()
     return ""
 
 
@@ -89,7 +90,10 @@ def _dpkg_lists(host: Host, file_name: str) -> Iterator[str]:
 
 
 @once_per_host
-def _dpkg_version(host: Host, package: str) -> str:
+def dpkg_version(host: Host, package: str) -> str:
+    """Return the version of an installed package, NAME or NAME:ARCHITECTURE; "" if dpkg has none."""
+    if not host.exists(f"{_DPKG}/info/{package}.list"):
+        return ""
     name, _, architecture = package.partition(":")
     # As bytes: decoding a megabyte costs more than finding a line in it.
     status = host.read_bytes(f"{_DPKG}/status", 32 << 20)
@@ -99,8 +103,8 @@ def _dpkg_version(host: Host, package: str) -> str:
         end = status.find(b"\n\n", start)
         paragraph = status[start : end if end >= 0 else None].decode(errors="replace")
         fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line)
-        is_named = fields.get("Package") == name
-        if not architecture or (is_named and fields.get("Architecture") in (architecture, "all")):
-            return f"{name} {fields.get('Version', '')}".rstrip()
+        is_there = fields.get("Package") == name and "deinstall" not in fields.get("Status", "")
+        if is_there and (not architecture or fields.get("Architecture") in (architecture, "all")):
+            return fields.get("Version", "")
         start += len(opening)
-    return name
+    return ""

@@ -19,6 +19,7 @@ from mlbackends.base.tables import table
 from mlbackends.host.cpu.cpuinfo import Block, first
 from mlbackends.host.cpu.topology import CPU, Limits
 from mlbackends.host.host import Host
+from mlbackends.host.system.rows import only_row, rows
 from mlbackends.model.records import FactValue, nonempty
 
 _KILOHERTZ, _MEGAHERTZ, _GIGAHERTZ = 1_000, 1_000_000, 1_000_000_000
@@ -129,6 +130,9 @@ def frequency_facts(
         "scaling_driver": word(host.read(f"{policy}/scaling_driver", 64)),
         "energy_preference": word(host.read(f"{policy}/energy_performance_preference", 64)),
         "idle_driver": word(host.read(f"{CPU}/cpuidle/current_driver", 64)),
+        "idle_states": rows(host, "idle_states"),
+        "power_limits": rows(host, "power_limits"),
+        **only_row(host, "power_settings", "tuned"),
         # What CPPC counts in: steps of the processor's own.
         **{
             f"{name}_performance": whole_number(host.read(f"{CPU}/cpu{cpu}/acpi_cppc/{name}_perf", 16), 1)

@@ -13,7 +13,7 @@ import msgspec
 from mlbackends.base.patterns import bytes_pattern, pattern
 from mlbackends.base.tables import table
 from mlbackends.host.pci import extended_capabilities
-from mlbackends.host.system.kernel import known_parameters
+from mlbackends.host.system.kernel import is_node_mount, known_options, known_parameters
 
 #: Replaces the servers and addresses in a text.
 Hide = Callable[[str], str]
@@ -68,7 +68,7 @@ def _lines(begin: re.Pattern[bytes]) -> Callable[[bytes], bytes]:
 
 
 def _mounts(data: bytes) -> bytes:
-    """Keep the control groups and what is mounted on the system's own places, without their sources."""
+    """Keep control groups and the mounts of the system, of disks and of servers, without their sources."""
     rows = []
     for line in data.decode(errors="surrogateescape").splitlines():
         mount, _, source_text = line.partition(" - ")
@@ -76,7 +76,8 @@ def _mounts(data: bytes) -> bytes:
         if len(fields) < 6 or len(source) < 3:
             continue
         kind, is_group = source[0], source[0] in ("cgroup", "cgroup2")
-        if not is_group and not _SYSTEM_MOUNTS.fullmatch(fields[4]):
+        is_kept = is_group or _SYSTEM_MOUNTS.fullmatch(fields[4])
+        if not is_kept and kind != "autofs" and not is_node_mount(kind, fields[4]):
             continue
         root = fields[3] if is_group else "/"
         options = source[2]
@@ -84,8 +85,9 @@ def _mounts(data: bytes) -> bytes:
             upper = re.search(r"(?:^|,)upperdir=([^,]*)", options)
             parts = upper[1].split("/") if upper else []
             hidden = "/".join(part if _OF_AN_OVERLAY.fullmatch(part) else "x" for part in parts)
-            options = f"rw,upperdir={hidden}" if upper else "rw"
-        place = " ".join((*fields[:3], root, fields[4], "rw"))
+            known = known_options(options.split(","))
+            options = ",".join([*known, f"upperdir={hidden}"] if upper else known)
+        place = " ".join((*fields[:3], root, fields[4], ",".join(known_options(fields[5].split(",")))))
         rows.append(f"{place} - {kind} none {options}\n")
     return "".join(rows).encode(errors="surrogateescape")
 

@@ -5,6 +5,7 @@ Source: proc_pid_mountinfo(5); getauxval(3), with the bits of each architecture'
 """
 
 import struct
+from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -14,6 +15,7 @@ from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 
 _MOUNTS_LIMIT = 16384
+_OPTIONS, _LONGEST_OPTION = "host/system/mount_options", 60
 _ESCAPED = pattern(r"\\([0-7]{3})")
 
 PAGE_SIZE = 6
@@ -28,12 +30,14 @@ class Mount(Struct, frozen=True):
 
     root: the folder of the file system that is mounted, "/" for all of it. point: where.
     options: those of the file system, such as the controllers of a cgroup hierarchy.
+    flags: those of the mount, such as noatime.
     """
 
     root: str
     point: str
     kind: str
     options: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
 
 @once_per_host
@@ -51,8 +55,8 @@ def mounts(host: Host) -> tuple[Mount, ...]:
         mount, _, source = line.partition(" - ")
         fields, kinds = mount.split(" "), source.split(" ", 2)
         if len(fields) > 5 and len(kinds) > 2 and fields[4].startswith("/"):
-            options = tuple(kinds[2].split(","))
-            mounted.append(Mount(_unescaped(fields[3]), _unescaped(fields[4]), kinds[0], options))
+            options, flags = tuple(kinds[2].split(",")), tuple(fields[5].split(","))
+            mounted.append(Mount(_unescaped(fields[3]), _unescaped(fields[4]), kinds[0], options, flags))
     # Older kernels and recordings have only this file, which lacks the mounted folder of the file system.
     for line in host.read("/proc/mounts").splitlines()[:_MOUNTS_LIMIT] if not mounted else ():
         fields = line.split(" ")
@@ -67,6 +71,20 @@ def _unescaped(path: str) -> str:
     if "\\" not in path:
         return path
     return _ESCAPED.sub(lambda match: chr(int(match[1], 8) & 0x7F), path)
+
+
+def is_node_mount(kind: str, point: str) -> bool:
+    """Return whether a mount is of a disk or a server, not of the kernel, a container or a user's program."""
+    names = table(_OPTIONS)
+    is_skipped = kind in names["skipped_types"] or f"{point}/".startswith(tuple(names["skipped_points"]))
+    return point == "/dev/shm" or not is_skipped  # noqa: S108  only compared
+
+
+def known_options(options: Iterable[str]) -> list[str]:
+    """Return the options of a mount that name no person, server or key, each once."""
+    flags, values = (table(_OPTIONS)[kind] for kind in ("flags", "values"))
+    known = (option for option in options if option in flags or option.partition("=")[0] in values)
+    return [option for option in dict.fromkeys(known) if len(option) < _LONGEST_OPTION]
 
 
 def mounted_at(host: Host, point: str) -> Mount | None:

@@ -51,13 +51,20 @@ def test_mounts_of_the_system_are_kept_without_servers_people_and_disks() -> Non
         "23 22 0:22 / /dev/shm rw,nosuid - tmpfs tmpfs rw,size=65536k\n"
         "24 22 0:23 / /home/bob rw - nfs4 fileserver7:/people/bob rw,addr=10.1.1.1\n"
         "25 22 0:24 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n"
+        "27 22 9:0 / /scratch rw,noatime - ext4 /dev/mapper/vg-bob ro,errors=remount-ro,secret=x\n"
+        "28 22 0:50 / /srv/maps rw - autofs /etc/auto.bob rw,fd=6,pgrp=77\n"
+        "29 22 0:51 / /run/user/1000/doc rw - fuse.portal portal rw,user_id=1000\n"
         "26 22 8:1 /var/lib/kubelet/pods/x/etc-hosts /etc/hosts rw - ext4 /dev/mapper/vg-bob rw\n"
         "a broken line\n"
     )
     assert kept("/proc/self/mountinfo", lines) == (
-        "22 1 0:21 / / rw - overlay none rw,upperdir=/x/x/docker/overlay2/" + "ab" * 32 + "/diff\n"
-        "23 22 0:22 / /dev/shm rw - tmpfs none rw\n"
-        "25 22 0:24 /docker/abc /sys/fs/cgroup/memory rw - cgroup none rw,memory\n"
+        "22 1 0:21 / / rw,relatime - overlay none rw,upperdir=/x/x/docker/overlay2/" + "ab" * 32 + "/diff\n"
+        "23 22 0:22 / /dev/shm rw,nosuid - tmpfs none rw\n"
+        # The user's name is replaced later, as in every path.
+        "24 22 0:23 / /home/bob rw - nfs4 none rw\n"
+        "25 22 0:24 /docker/abc /sys/fs/cgroup/memory ro - cgroup none rw,memory\n"
+        "27 22 9:0 / /scratch rw,noatime - ext4 none ro,errors=remount-ro\n"
+        "28 22 0:50 / /srv/maps rw - autofs none rw\n"
     )
 
 

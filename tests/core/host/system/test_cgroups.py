@@ -229,7 +229,8 @@ def test_garbage_in_every_file_tells_nothing(machine: Machine, text: str) -> Non
 def test_a_mount_point_with_a_space_in_it_is_read(machine: Machine) -> None:
     line = r"36 35 98:0 /root\040x /mnt/a\040b rw master:1 shared:2 - ext4 /dev/root rw,errors=x"
     host = machine({"proc/self/mountinfo": f"garbage\n{line}\n1 2 3 - x\n"})
-    assert mounts(host) == (Mount("/root x", "/mnt/a b", "ext4", ("rw", "errors=x")),)
+    mount = Mount("/root x", "/mnt/a b", "ext4", ("rw", "errors=x"), ("rw",))
+    assert mounts(host) == (mount,)
 
 
 @pytest.mark.parametrize(
