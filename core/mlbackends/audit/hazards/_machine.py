@@ -320,3 +320,32 @@ def other_warning(report: ReportView) -> Symptoms:
     for warning, names in found.items():
         evidence = {f"{name}.warnings.code": [warning.code] for name in names}
         yield from_warning(warning, evidence=evidence)
+
+
+#: The GPUs that the kernel sees, by vendor.
+_GPUS = {"nvidia": "pci_gpu_count", "rocm": "gpu_count", "xpu": "gpu_count"}
+
+
+def slurm_node_differs(report: ReportView) -> Symptoms:
+    """Yield one for each thing that Slurm expects and the node lacks."""
+    if not report.fact("slurm.configuration"):
+        raise DoesNotApply("the machine has no slurm.conf")
+    for row in report.fact("slurm.gres_files", []):
+        if missing := row.get("missing"):
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            message = f"gres.conf names {missing[0]}{more} for {row['name']}: not found"
+            yield Symptom(message, evidence={"slurm.gres_files": [row]})
+    seen = {f"{probe}.{fact}": report.fact(f"{probe}.{fact}", 0) for probe, fact in _GPUS.items()}
+    # The parts of a GPU count as GPUs for Slurm.
+    has_parts = report.fact("nvidia.mig_instances") or any(
+        gpu.kind == "mig" or gpu.facts.get("mig") for gpu in report.devices("nvidia")
+    )
+    is_known = all(map(report.probe, _GPUS)) and not has_parts
+    for promise, unit, size, has, evidence in (
+        ("slurm.gpus", "GPUs", 1, sum(seen.values()) if is_known else None, seen),
+        ("slurm.real_memory_bytes", "MiB of memory", 1 << 20, report.fact("memory.total_bytes"), {}),
+        ("slurm.cpus", "CPUs", 1, report.fact("limits.online_cpus"), {}),
+    ):
+        if has is not None and (promised := report.fact(promise, 0)) // size > has // size:
+            message = f"slurm.conf promises {promised // size:,} {unit}; the node has {has // size:,}"
+            yield Symptom(message, evidence={promise: promised, **evidence})
