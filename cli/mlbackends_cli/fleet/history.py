@@ -8,14 +8,7 @@ from typing import Any
 
 from mlbackends.base.errors import counted
 from mlbackends.model.fleet import Step
-from mlbackends.model.history import (
-    FactHistory,
-    Flap,
-    History,
-    RollOut,
-    RunSummary,
-    SilentSince,
-)
+from mlbackends.model.history import FactHistory, Flap, History, RollOut, RunSummary, SilentSince
 from mlbackends_cli.fleet.text import Parts, nodes_of, shown, unlike
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.plain import one_line

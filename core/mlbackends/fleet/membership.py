@@ -62,14 +62,12 @@ def _of_table(source: str, pairs: Iterable[tuple[str, Iterable[str]]]) -> Member
         names[group] = None
         for node in nodes:
             groups_by_node.setdefault(node, {})[group] = None
-    shared: dict[tuple[str, ...], tuple[str, ...]] = {}  # most nodes have the groups of others
-    tuples = {node: shared.setdefault(key := (*own,), key) for node, own in groups_by_node.items()}
-    return Membership(
-        source,
+
+    def groups(node: str) -> tuple[str, ...]:
         # Reports name a node by its full name where its host name is one.
-        lambda node: tuples.get(node) or tuples.get(node.partition(".")[0], ()),
-        (*names,),
-    )
+        return tuple(groups_by_node.get(node) or groups_by_node.get(node.partition(".")[0]) or ())
+
+    return Membership(source, groups, (*names,))
 
 
 def _clustershell(text: str) -> Iterable[tuple[str, Iterable[str]]]:

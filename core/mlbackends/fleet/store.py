@@ -280,11 +280,7 @@ class Keeper:
     """
 
     def __init__(
-        self,
-        folder: Folder,
-        asked: Asked,
-        expected: tuple[str, ...] | int | None,
-        run: int | None = None,
+        self, folder: Folder, asked: Asked, expected: tuple[str, ...] | int | None, run: int | None = None
     ) -> None:
         self.failure = ""
         self.lost = 0
@@ -299,7 +295,6 @@ class Keeper:
             f"backends {__version__}",
             time.time(),
         )
-        self._varying = 0
 
     def add(self, node: str, envelope: Envelope, collection: Collection, *, is_new: bool) -> None:
         """Keep an envelope that the collection has just taken. is_new: it is the node's first report."""
@@ -347,8 +342,7 @@ class Keeper:
         if isinstance(envelope.report, Raw):
             packed = zlib.compress(envelope.report, _LEVEL)
             self._db.execute("INSERT INTO contents VALUES (?, ?)", (number, packed))
-        if len(collection.varying) > self._varying:
-            self._varying = len(collection.varying)
+        if collection.varying:
             change = "UPDATE runs SET varying = ? WHERE id = ?"
             self._db.execute(change, (_json([*map(clean, collection.varying)]), self.run))
 

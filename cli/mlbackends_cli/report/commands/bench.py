@@ -38,10 +38,7 @@ _USUAL, _QUICK = (15, 60.0), (5, 10.0)
 @written(also=("table",))
 def command(quick: bool, folder: str, form: str, output: str, color: str) -> int:
     refuse_unwritable(output)
-    with (
-        exits.cleared_up(),
-        ProgressLine(lambda done, total, _: f"{done} of {total} rounds") as progress,
-    ):
+    with exits.cleared_up(), ProgressLine(lambda done, total, _: f"{done} of {total} rounds") as progress:
         found = bench(*(_QUICK if quick else _USUAL), folder, progress)
     formats.show(found, {"table": text}, form=form, output=output, color=color)
     return exits.YES if all(figure.value for figure in found.figures) else exits.UNKNOWN
