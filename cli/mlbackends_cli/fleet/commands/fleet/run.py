@@ -127,20 +127,21 @@ def command(
         expected = expected_nodes(expect) or (
             earlier.expected if earlier else getattr(runner, "expected", lambda job: job.nodes)(job)
         )
-        work = _Work(runner.run, job, expected)
-        if folder is not None and earlier is not None:
+        if earlier:
             rest = expanded(hosts) or expected
             if not isinstance(rest, tuple):
                 hint = "name them with --hosts or --expect"
                 raise BadInput(f"the last run of {resume} does not record which nodes it asked", hint)
             if isinstance(expected, tuple):
-                work.expected = expected = (*dict.fromkeys((*expected, *rest)),)
-            work.earlier, work.rest = folder.envelopes(earlier.number), rest
+                expected = (*dict.fromkeys((*expected, *rest)),)
+            job = replace(job, nodes=rest)
         if keep:
             folder = stack.enter_context(opened_kept(keep, writes=True, creates=True))
+        work = _Work(runner.run, job, expected)
         if folder is not None:
             from mlbackends.fleet.store import Keeper  # with SQLite
 
+            work.earlier = folder.envelopes(earlier.number) if earlier else None
             work.keeper = Keeper(folder, asked, expected, earlier.number if earlier else None)
         code = Summary(**options).of(work.gather)
         return work.ended(keep or resume) or code
@@ -179,15 +180,14 @@ def _job_of(asked: Asked) -> Job:
 class _Work(Struct):
     """Asks the nodes, collects what they answer, and keeps it.
 
-    earlier: the reports of the run that is resumed, and rest: the nodes that it asked; None for a new run.
+    earlier: the reports of the run that is resumed, of which the job has all nodes; None for a new run.
     stop: what ended it early. reported: the number of nodes with a report.
     """
 
     run: Callable[[Job, Take], None]
     job: Job
     expected: tuple[str, ...] | int | None
-    earlier: Iterable[Envelope] = ()
-    rest: tuple[str, ...] | None = None
+    earlier: Iterable[Envelope] | None = None
     keeper: "Keeper | None" = None
     stop: KeyboardInterrupt | MlBackendsError | None = None
     reported: int = 0
@@ -205,10 +205,10 @@ class _Work(Struct):
                 visit(node, envelope)
             return node, is_new
 
-        for envelope in self.earlier:
-            added(envelope)
-        if self.rest is not None:
-            left = tuple(node for node in self.rest if node not in collection.nodes)
+        if self.earlier is not None:
+            for envelope in self.earlier:
+                added(envelope)
+            left = tuple(node for node in self.job.nodes if node not in collection.nodes)
             self.job, waiting = replace(self.job, nodes=left), {*left}
             for node in left:
                 collection.silent.pop(node, None)
@@ -232,7 +232,7 @@ class _Work(Struct):
                 progress(len(collection.nodes) + len(collection.silent), total, which)
 
             try:
-                if self.rest is None or self.job.nodes:
+                if self.earlier is None or self.job.nodes:
                     self.run(self.job, take)
             except (KeyboardInterrupt, MlBackendsError) as stop:
                 if not came:
