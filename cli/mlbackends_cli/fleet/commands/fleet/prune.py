@@ -13,6 +13,7 @@ Examples:
 import time
 
 import click
+from ClusterShell.RangeSet import RangeSet
 
 from mlbackends.base.errors import BadInput, counted, shown
 from mlbackends.base.patterns import pattern
@@ -42,7 +43,7 @@ def command(folder: str, keep_last: int | None, keep_within: str | None, dry_run
         old = [run.number for run in runs if run.number not in newest and run.started < since]
         reports = 0 if dry_run or not old else kept.prune(old)
     done = "would be removed" if dry_run else f"with {counted(reports, 'report')} removed"
-    which = f" ({', '.join(map(str, old))})" if old else ""
+    which = f" ({RangeSet.fromlist(map(str, old))})" if old else ""
     write(f"{counted(len(old), 'run')}{which} {done}; {counted(len(runs) - len(old), 'run')} kept")
 
 
