@@ -158,14 +158,13 @@ def disturbances(
     """
     taken, total, stops, hot = (new - old for old, new in zip(before, after, strict=True))
     stolen = taken / max(total, 0.01)
-    found = {
-        f"other work used {busy:.0%} of the CPUs before the first round": ("busy", busy > _MOST_BUSY),
-        f"threads waited for a CPU for {waited:.2g} s in each second": (
-            "busy",
-            waited > LARGEST_WAIT and busy <= _MOST_BUSY,
-        ),
-        f"the hypervisor took {stolen:.0%} of the CPU time": ("cpu-stolen", stolen > _MOST_STOLEN),
-        f"the CPU quota stopped the group in {stops} periods": ("throttled", stops > 0),
-        f"the clock was lowered {hot} times because of heat": ("clock-throttled", hot > 0),
-    }
-    return tuple(Reason(code, message) for message, (code, is_so) in found.items() if is_so)
+    was_busy = busy > _MOST_BUSY
+    has_waited = waited > LARGEST_WAIT and not was_busy
+    found = (
+        (was_busy, "busy", f"other work used {busy:.0%} of the CPUs before the first round"),
+        (has_waited, "busy", f"threads waited for a CPU for {waited:.2g} s in each second"),
+        (stolen > _MOST_STOLEN, "cpu-stolen", f"the hypervisor took {stolen:.0%} of the CPU time"),
+        (stops > 0, "throttled", f"the CPU quota stopped the group in {stops} periods"),
+        (hot > 0, "clock-throttled", f"the clock was lowered {hot} times because of heat"),
+    )
+    return tuple(Reason(code, message) for is_so, code, message in found if is_so)
