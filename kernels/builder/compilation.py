@@ -70,7 +70,7 @@ def target_of(compiler: Sequence[str]) -> Target:
     if "-target" in compiler[:-1]:
         triple = compiler[compiler.index("-target") + 1]
     else:
-        triple = _run([*compiler, "-dumpmachine"]).stdout
+        triple = run([*compiler, "-dumpmachine"]).stdout
     machine, _, rest = triple.strip().lower().partition("-")
     systems = {"mingw": "windows", "windows": "windows", "darwin": "darwin", "macos": "darwin"}
     system = next((system for word, system in systems.items() if word in rest), "linux")
@@ -95,8 +95,8 @@ def _version(command: Sequence[str]) -> str:
     """Return the compiler's version. zig's -v does not accept a glibc version in a target."""
     for place, word in enumerate(command):
         if _is_zig([word]):
-            return _run([*command[: place + 1], "version"]).stdout.strip()
-    return _run([*command, "-v"]).stderr.strip()
+            return run([*command[: place + 1], "version"]).stdout.strip()
+    return run([*command, "-v"]).stderr.strip()
 
 
 def compile_into(
@@ -139,13 +139,13 @@ def compile_shim(output: Path, compiler: Sequence[str], target: Target) -> None:
     with _replaced_when_whole(output) as part, tempfile.TemporaryDirectory() as folder:
         # glibc before 2.32 has no functions for POWER's IEEE long double.
         more = ["-mabi=ibmlongdouble"] if target.machine == "ppc64le" else []
-        _run([*compiler, *SHIM_FLAGS, *more, "-o", str(part), *sources])
+        run([*compiler, *SHIM_FLAGS, *more, "-o", str(part), *sources])
         if target != running():
             return
         link = Path(folder, "shim")  # the loader would split a name at blanks and colons
         link.symlink_to(part.resolve())
         # The loader prints a message for a library of another processor.
-        if complaints := _run([sys.executable, "-I", "-c", ""], LD_PRELOAD=str(link)).stderr.strip():
+        if complaints := run([sys.executable, "-I", "-c", ""], LD_PRELOAD=str(link)).stderr.strip():
             raise NotCompiled(f"the shim does not load: {complaints}")
 
 
@@ -154,7 +154,7 @@ def compile_no_driver(output: Path, compiler: Sequence[str], target: Target) -> 
     del target
     source = NATIVE / "no_driver" / "no_driver.c"
     with _replaced_when_whole(output) as part:
-        _run([*compiler, *SHIM_FLAGS, "-Wl,-soname,libcuda.so.1", "-o", str(part), str(source)])
+        run([*compiler, *SHIM_FLAGS, "-Wl,-soname,libcuda.so.1", "-o", str(part), str(source)])
 
 
 def compile_attention(
@@ -164,11 +164,12 @@ def compile_attention(
     *,
     root: Path = ROOT,
     extra: Sequence[str] = (),
+    also: Sequence[str] = (),
 ) -> None:
     """Compile the library of attention on the CPU, its kernels for each instruction set.
 
     Instruction sets that the compiler does not support are left out. extra: further flags, such as a
-    sanitizer's. Raises NotCompiled.
+    sanitizer's. also: what else is linked; it may need symbols of other libraries. Raises NotCompiled.
     """
     folder = root / "kernels" / "native" / "attention"
     kernels = {"kernel": folder / "kernel.cpp", "gradients": folder / "gradients_kernel.cpp"}
@@ -197,14 +198,14 @@ def compile_attention(
             try:
                 if cache:
                     text = built.with_suffix(".ii")
-                    _run([*command, "-E", "-P", "-o", str(text), str(source)])  # without paths
+                    run([*command, "-E", "-P", "-o", str(text), str(source)])  # without paths
                     # The effect of -D is in the text already.
                     words = [word for word in command if not word.startswith("-D")]
                     identity = "\n".join([*words, _version(command), text.read_text("utf-8")])
                     built = Path(cache, f"{hashlib.sha256(identity.encode()).hexdigest()}.o")
                 if not built.exists():
                     with _replaced_when_whole(built) as written:
-                        _run([*command, "-c", "-o", str(written), str(source)])
+                        run([*command, "-c", "-o", str(written), str(source)])
             except NotCompiled:
                 if source in kernels.values() and not is_known(command):
                     return ""  # the compiler is too old for this instruction set
@@ -219,7 +220,7 @@ def compile_attention(
                 empty = Path(scratch, "empty.cpp")
                 empty.touch()
                 try:
-                    _run([*command, "-c", "-o", str(empty.with_suffix(".o")), str(empty)])
+                    run([*command, "-c", "-o", str(empty.with_suffix(".o")), str(empty)])
                 except NotCompiled:
                     return False
             return True
@@ -229,13 +230,13 @@ def compile_attention(
         # A sanitizer's symbols are the program's.
         linked = [
             *link_flags(target, output.name, Path(objects)),
-            *(["-Wl,-z,defs"] if is_elf(target) and not extra else []),
+            *(["-Wl,-z,defs"] if is_elf(target) and not extra and not also else []),
         ]
-        _run([*compiler, *extra, *linked, "-o", str(part), *built])
+        run([*compiler, *extra, *linked, "-o", str(part), *built, *also])
         # A library with a sanitizer loads only into a process with the sanitizer.
-        if not extra and target == running():
+        if not extra and not also and target == running():
             opened = "ctypes.CDLL(sys.argv[1]).mlbackends_attention_abi()"
-            _run([sys.executable, "-I", "-c", f"import ctypes, sys; {opened}", str(part.resolve())])
+            run([sys.executable, "-I", "-c", f"import ctypes, sys; {opened}", str(part.resolve())])
 
 
 def copy_attention_header(output: Path, compiler: Sequence[str], target: Target) -> None:
@@ -309,7 +310,7 @@ SHIM_FLAGS = shlex.split(
 )
 
 
-def _run(command: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
+def run(command: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command. Raises NotCompiled if it fails."""
     try:
         done = subprocess.run(

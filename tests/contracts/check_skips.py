@@ -34,6 +34,7 @@ NEEDS_MORE = {
     "tests.compat.test_verbose_agree": ("is installed", "wheels of oneDNN and MKL, 300 MB"),
     "tests.gpu": ("", "a GPU"),
     "tests.kernels.attention_cuda": ("is not installed", "NVRTC, which .ci/systems nvrtc installs"),
+    "tests.kernels.hub": ("could not import", "kernels and transformers"),
     "tests.kernels.peers": ("could not import", "jax, and libraries that need CUDA"),
     "tests.kernels.peers.test_graphs_program": ("is not installed", "openvino and onnxruntime"),
     "tests.probes.test_vulkan": ("Debian's", "packages that .ci/systems vendors unpacks"),
