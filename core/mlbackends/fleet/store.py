@@ -106,7 +106,7 @@ def opened(path: str, *, writes: bool = False, creates: bool = False) -> "Iterat
             raise BadInput(f"{file} is not a regular file", "a link there could lead anywhere")
         uri = f"{Path(os.path.abspath(file)).as_uri()}?mode=rw"
         db = sqlite3.connect(
-            uri, _BUSY_SECONDS, isolation_level="IMMEDIATE", check_same_thread=False, uri=True
+            uri, timeout=_BUSY_SECONDS, isolation_level="IMMEDIATE", check_same_thread=False, uri=True
         )
     with closing(db):
         folder = Folder(path, db)
