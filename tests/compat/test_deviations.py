@@ -30,10 +30,9 @@ ELSEWHERE = {
     "test_sdpa_agrees.py": {
         "attention-mask-with-causal": "test_a_mask_beside_causal_is_refused_as_documented_where",
         "attention-lengths-checked": "test_lengths_that_differ_are_refused_where_torchs_flash",
-        "attention-gradients-once": "test_gradients_of_gradients_are_refused_and_not_silently_lost",
+        "attention-gradients-again": "test_gradients_of_flash_are_differentiated_here_and_not_by_torch",
         "attention-dropout-is-a-probability": "test_dropout_that_is_no_probability_is_none_to",
         "attention-keeps-nan": "test_nan_in_the_query_is_zero_to_torchs_flash_and_nan_here",
-        "attention-leaves-types-to-the-caller": "test_autocast_casts_torchs_attention_and_not_ours",
         "attention-takes-no-nested-tensors": "test_nested_tensors_are_computed_by_torchs_formula",
         "attention-gives-all-reasons": "test_reasons_are_warnings_in_torch_and_in_the_exception",
         "priority-order-restored": "test_the_whole_order_comes_back_where_torchs_leaks",
@@ -47,7 +46,6 @@ ELSEWHERE = {
     "test_cuda_settings_agree.py": {
         "preferred-library-is-installed": "test_a_library_is_that_of_the_build_in_torch_and_that",
         "plan-cache-names-checked": "test_an_unknown_name_of_plan_caches_asks_for_a_device_in",
-        "traced-tensors-refused": "test_the_transforms_of_torch_func_are_refused",
     },
     "test_verbose_agree.py": {
         "verbose-scopes-nest": "test_an_inner_exit_silences_torchs_outer_scope_and_not_ours",

@@ -84,16 +84,14 @@ def test_a_tensor_of_zeros_without_memory_is_one_of_zeros() -> None:
     same(attend(torch._efficientzerotensor(Q.shape), K, V), attend(zeros, K, V))
 
 
-def test_a_tensor_that_is_made_functional_has_nothing_to_read() -> None:
-    with pytest.raises(RuntimeError, match="functionalization"):
-        attend(torch._to_functional_tensor(Q), K, V)
+def test_a_tensor_that_is_made_functional_is_not_read_itself() -> None:
+    result = attend(torch._to_functional_tensor(Q), K, V)
+    same(torch._from_functional_tensor(result), attend(Q, K, V))
 
 
-def test_inference_mode_and_autocast_change_nothing() -> None:
+def test_inference_mode_and_a_default_device_change_nothing() -> None:
     expected = attend(Q, K, V)
     with torch.inference_mode():
         assert torch.equal(attend(Q.clone(), K.clone(), V.clone()), expected)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        same(attend(Q, K, V), expected)
     with torch.device("meta"):
         same(attend(Q, K, V), expected)

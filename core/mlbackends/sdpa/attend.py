@@ -7,10 +7,10 @@ from msgspec.structs import replace
 from mlbackends.base import registry
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa.backend import Gradients
-from mlbackends.sdpa.describe import is_tensor, refuse_unreadable, without_gradients
+from mlbackends.sdpa.describe import is_tensor, needs_operator, without_gradients
 from mlbackends.sdpa.dispatch import chosen_backend
-from mlbackends.sdpa.request import Fields, Operation, Request, requested
-from mlbackends.switches.dynamo import untraced
+from mlbackends.sdpa.request import Fields, Operation, Request, refuse_types, requested
+from mlbackends.switches.dynamo import is_compiling, untraced
 
 _FORWARD = Operation("scaled_dot_product_attention", "query key value attn_mask dropout_p is_causal")
 _BACKWARD = Operation(
@@ -19,7 +19,6 @@ _BACKWARD = Operation(
 )
 
 
-@untraced
 def scaled_dot_product_attention(
     query: Any,
     key: Any,
@@ -46,7 +45,9 @@ def scaled_dot_product_attention(
     Shapes: query (..., H, L, E), key (..., Hkv, S, E), value (..., Hkv, S, Ev); the result is (..., H, L, Ev)
     and of the same kind as query: a numpy array for a numpy array, a torch tensor for a torch tensor. A torch
     result has our gradients where query, key, value or a float mask requires one; gradients of gradients are
-    not supported. The mask of a numpy.ma.MaskedArray is ignored.
+    computed by the formula. To torch's transformations (vmap, torch.compile, torch.export) this is one
+    operator, torch.ops.mlbackends.scaled_dot_product_attention; lengths must then be ints. The mask of a
+    numpy.ma.MaskedArray is ignored.
     attn_mask: a CausalBias, a boolean mask (False hides a key), or a float mask that is added to the scores;
     its shape must broadcast to (..., H, L, S). A row that sees no key is 0; a row whose scores all overflow
     to -inf is NaN.
@@ -76,41 +77,67 @@ def scaled_dot_product_attention(
     NoBackend, a RuntimeError, with all reasons where no backend may or can compute it; IndexError from a CPU
     backend for a page that does not exist.
     """
-    lengths = query_lengths, key_lengths
-    fields = Fields(window, lower_right, softcap, sinks, alibi_slopes, *lengths, page_table)
-    options = dropout_p, is_causal, scale, enable_gqa, seed
+    more: dict[str, Any] = {
+        "window": window,
+        "lower_right": lower_right,
+        "softcap": softcap,
+        "sinks": sinks,
+        "alibi_slopes": alibi_slopes,
+        "query_lengths": query_lengths,
+        "key_lengths": key_lengths,
+        "page_table": page_table,
+    }
+    named: dict[str, Any] = {"scale": scale, "enable_gqa": enable_gqa, "seed": seed, **more}
+    named["return_logsumexp"] = return_logsumexp
+    given = query, key, value, attn_mask, dropout_p, is_causal
+    if is_compiling():
+        return _by_operator(*given, **named)
     if not isinstance(return_logsumexp, bool):
         raise _FORWARD.wrong("return_logsumexp", "bool", return_logsumexp)
+    if not needs_operator(query, key, value, attn_mask, sinks, alibi_slopes, page_table):
+        return compute(*given, **named)
+    refuse_types(_FORWARD, *given, scale, enable_gqa, seed)
+    return _by_operator(*given, **named)
+
+
+@untraced
+def compute(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_logsumexp: bool = False,
+    seed: int | None = None,
+    **more: Any,
+) -> Any:
+    """Return what `scaled_dot_product_attention` returns, not connected to torch's graph of gradients.
+
+    If the tensors require gradients, the backend is one that has them.
+    """
+    fields = Fields(**more)
+    options = dropout_p, is_causal, scale, enable_gqa, seed
     request = requested(_FORWARD, query, key, value, attn_mask, *options, fields=fields)
     problem = request.problem
-    tensors = query, key, value, request.mask
-    more = fields.tensors
     if problem is None:
         zeros_like = _interchange().zeros_like
         out = zeros_like(query, request.output_shape)
-        logsumexp = zeros_like(query, request.output_shape[:-1], request.logsumexp_dtype)
-        requires = any(getattr(tensor, "requires_grad", False) for tensor in tensors[:3])
-        if requires and not without_gradients():
-            out = _torch_graph().connected(out, *tensors[:3])
-        return (out, logsumexp) if return_logsumexp else out
-    if getattr(alibi_slopes, "requires_grad", False) and not without_gradients():
-        raise RuntimeError("alibi_slopes requires a gradient and has none: pass alibi_slopes.detach()")
+        if not return_logsumexp:
+            return out
+        return out, zeros_like(query, request.output_shape[:-1], request.logsumexp_dtype)
     if problem.wants_gradient and without_gradients():
         problem = _requiring(problem, False, mask=False)
     if return_logsumexp and not problem.wants_gradient:
         problem = replace(problem, logsumexp=True)
     backend = chosen_backend(problem)
-    if problem.wants_gradient:
-        # A backend with gradients also returns the logarithms, which the backward pass needs.
-        out, logsumexp = _torch_graph().attended(backend, problem, *tensors, **more)
-    elif return_logsumexp:
-        out, logsumexp = backend.run_with_logsumexp(problem, *tensors, **more)
-    else:
-        out, logsumexp = backend.run(problem, *tensors, **more), None
-    return (out, logsumexp) if return_logsumexp else out
+    run = backend.run_with_logsumexp if return_logsumexp else backend.run
+    return run(problem, query, key, value, request.mask, **fields.tensors)
 
 
-@untraced
 def scaled_dot_product_attention_backward(
     grad_out: Any,
     query: Any,
@@ -147,13 +174,53 @@ def scaled_dot_product_attention_backward(
     and over the heads that share a key head. A row that sees no key, and an empty tensor, give zeros.
 
     Raises what `scaled_dot_product_attention` raises; RuntimeError also where a shape, an element type or a
-    device does not fit, or where torch would record gradients of these gradients; ValueError for dropout
-    without a seed.
+    device does not fit; ValueError for dropout without a seed.
     Source: Dao 2023, FlashAttention-2, algorithm 2; the order of the arguments is that of torch's
     aten._scaled_dot_product_flash_attention_for_cpu_backward.
     """
-    lengths = query_lengths, key_lengths
-    fields = Fields(window, lower_right, softcap, sinks, alibi_slopes, *lengths, page_table)
+    more: dict[str, Any] = {
+        "window": window,
+        "lower_right": lower_right,
+        "softcap": softcap,
+        "sinks": sinks,
+        "alibi_slopes": alibi_slopes,
+        "query_lengths": query_lengths,
+        "key_lengths": key_lengths,
+    }
+    named: dict[str, Any] = {"attn_mask": attn_mask, "scale": scale, "enable_gqa": enable_gqa, "seed": seed}
+    named |= {"attn_mask_gradient": attn_mask_gradient, **more}
+    given = grad_out, query, key, value, out, logsumexp, dropout_p, is_causal
+    tensors = grad_out, query, key, value, out, logsumexp, attn_mask, sinks, alibi_slopes
+    if is_compiling() or (page_table is None and needs_operator(*tensors)):
+        _register()
+        return Gradients(*_operators.call_backward(*given, **named))
+    return compute_backward(*given, **named, page_table=page_table)
+
+
+@untraced
+def compute_backward(
+    grad_out: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    out: Any,
+    logsumexp: Any,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Any = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    seed: int | None = None,
+    attn_mask_gradient: bool = False,
+    backend: str = "",
+    **more: Any,
+) -> Gradients:
+    """Return what `scaled_dot_product_attention_backward` returns, not connected to torch's graph.
+
+    backend: the name of the one that computed the forward call, and computes this one if it can; "" for any.
+    """
+    fields = Fields(**more)
     results = {"grad_out": grad_out, "out": out, "logsumexp": logsumexp}
     for name, tensor in results.items():
         if not is_tensor(tensor):
@@ -162,17 +229,8 @@ def scaled_dot_product_attention_backward(
         raise _BACKWARD.wrong("attn_mask_gradient", "bool", attn_mask_gradient)
     options = dropout_p, is_causal, scale, enable_gqa, seed
     request = requested(_BACKWARD, query, key, value, attn_mask, *options, fields=fields)
-    more = fields.tensors
-    refuse_unreadable(results, _BACKWARD.name)
     _refuse_results(request, results, _BACKWARD.described("query", query).device)
     named = {"query": query, "key": key, "value": value, "attn_mask": request.mask}
-    if not without_gradients():
-        for name, tensor in {**named, **results, **more}.items():
-            if getattr(tensor, "requires_grad", False):
-                raise RuntimeError(
-                    f"{name} requires a gradient, but second-order gradients are not supported:"
-                    " call it under torch.no_grad(), or pass tensor.detach()"
-                )
     if request.problem is None:
         specs = {
             name: _BACKWARD.described(name, tensor) for name, tensor in named.items() if tensor is not None
@@ -186,12 +244,25 @@ def scaled_dot_product_attention_backward(
     if 0 < problem.dropout < 1 and problem.seed is None:
         raise ValueError("dropout needs the seed of the forward call, to drop the same weights")
     tensors = query, key, value, request.mask, out, logsumexp
-    return chosen_backend(problem, "backward").run_backward(problem, grad_out, *tensors, **more)
+    chosen = chosen_backend(problem, "backward", backend)
+    return chosen.run_backward(problem, grad_out, *tensors, **fields.tensors)
 
 
-def _torch_graph() -> Any:
-    """Return the module that adds results to torch's graph of gradients."""
-    return registry.load(f"{registry.KERNELS}.bridges", "torch_gradients")
+def _register() -> bool:
+    """Load the module with the operators of torch, which registers them when it is first imported."""
+    global _operators  # noqa: PLW0603  what torch's compiler reads after this call
+    _operators = registry.load(f"{registry.KERNELS}.bridges", "torch_operator")
+    return True
+
+
+# torch's compiler calls it where it traces, instead of tracing it.
+_register._dynamo_marked_constant = True  # type: ignore[attr-defined]  # noqa: SLF001
+_operators: Any = None
+
+
+def _by_operator(*args: Any, **options: Any) -> Any:
+    _register()
+    return _operators.call(*args, **options)
 
 
 def _interchange() -> Any:

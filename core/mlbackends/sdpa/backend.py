@@ -1,5 +1,6 @@
 """AttentionBackend: the interface of a file in kernels/."""
 
+from collections import deque
 from typing import Any, ClassVar, NamedTuple, final
 
 from mlbackends.base.errors import NoBackend
@@ -68,8 +69,8 @@ class AttentionBackend:
     #: Whether it always computes on the CPU; checks of another device leave it out.
     on_host: ClassVar[bool] = False
     _constraints: ClassVar[tuple[Constraint, ...]] = ()
-    #: The last supported problem: the same object is checked when it is chosen and when it runs.
-    _supported: AttentionProblem | None = None
+    #: The last supported problems: each is checked when it is chosen and when it runs, and comes again.
+    _supported: ClassVar[deque[AttentionProblem]] = deque(maxlen=4)
 
     def __init_subclass__(cls) -> None:
         """Refuse a backend without a kind, or with an unknown name in `takes`."""
@@ -80,6 +81,7 @@ class AttentionBackend:
             accepted = ", ".join(OPTIONAL)
             names = ", ".join(unknown)
             raise TypeError(f"{cls.__name__}.takes has {names}; it may have {accepted}")
+        cls._supported = deque(maxlen=4)
         codes = {constraint.code for constraint in cls.constraints}
         refused = (reason for name, reason in OPTIONAL.items() if name not in cls.takes)
         cls._constraints = (
@@ -96,11 +98,11 @@ class AttentionBackend:
     @final
     def unsupported_reasons(self, problem: AttentionProblem) -> tuple[Reason, ...]:
         """Return every reason against the problem, from its record alone; () if it is supported."""
-        if problem is self._supported:
+        if problem in self._supported:
             return ()
         reasons = unmet(self._constraints, problem)
         if not reasons:
-            self._supported = problem
+            self._supported.append(problem)
         return reasons
 
     @final

@@ -80,3 +80,23 @@ def as_bias(mask: Any) -> CausalBias | None:
     if type(mask).__name__ != "CausalBias" or not hasattr(mask, "variant"):
         return None
     return CausalBias(CausalVariant[mask.variant.name], mask.seq_len_q, mask.seq_len_kv)
+
+
+def without_bias(
+    mask: Any, is_causal: Any, lower_right: Any, scores: tuple[int, int], key_lengths: Any = None
+) -> tuple[Any, Any, Any]:
+    """Return attn_mask, is_causal and lower_right, of which the last two say what a CausalBias says.
+
+    scores: L and S. Raises ValueError for a CausalBias with is_causal or with several lengths, RuntimeError
+    for one of another shape.
+    """
+    bias = as_bias(mask)
+    if bias is None:
+        return mask, is_causal, lower_right
+    if is_causal:
+        raise ValueError("CausalBias should not be used with causal=True")
+    if key_lengths is not None:
+        raise ValueError("a CausalBias has one size: for several lengths use is_causal, and lower_right")
+    if bias.shape != scores:
+        raise RuntimeError(f"a causal mask of shape {bias.shape} does not fit scores of {scores}")
+    return None, True, lower_right or bias.variant is CausalVariant.LOWER_RIGHT

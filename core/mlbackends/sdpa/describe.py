@@ -5,7 +5,6 @@ A tensor is a numpy array, a torch tensor, an object with a shape, a dtype and `
 already loaded.
 """
 
-import contextlib
 import sys
 from functools import lru_cache
 from typing import Any
@@ -157,74 +156,47 @@ def _in_elements(strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple([-(-stride // itemsize) for stride in strides])
 
 
-# ---- tensors without values ---------------------------------------------------------
+# ---- torch's transformations --------------------------------------------------------
 
 
-def refuse_unreadable(named: dict[str, Any], operation: str) -> None:
-    """Raise RuntimeError for the first torch tensor that has no readable values, or that is traced.
+def needs_operator(*tensors: Any) -> bool:
+    """Return whether a call with these tensors must be an operator of torch's.
 
-    named: the tensors, by their names in messages. operation: the function that was called. Tensors on
-    torch's meta device are accepted, since shapes are enough for them.
+    That is so where torch records its gradients, or `is_transformed`.
     """
-    fx: Any = sys.modules.get("torch.fx")
-    traced = _why_traced() if any(map(is_torch, named.values())) else ""
-    for argument, tensor in named.items():
-        name = f"{operation}(): {argument}"
-        if fx is not None and isinstance(tensor, getattr(fx, "Proxy", ())):
-            raise RuntimeError(f"{name} is being traced by torch.fx and has no values: {_OUTSIDE}")
-        if not is_torch(tensor):
-            continue
-        if reason := _why_unreadable(tensor) or traced:
-            raise RuntimeError(f"{name} {reason}")
+    torch: Any = sys.modules.get("torch")
+    kind = getattr(torch, "Tensor", None)
+    if kind is None or not hasattr(torch, "library"):  # it is not there, or is being imported
+        return False
+    given = [tensor for tensor in tensors if isinstance(tensor, kind)]
+    if not given:
+        proxy = getattr(sys.modules.get("torch.fx"), "Proxy", ())
+        return any(isinstance(tensor, proxy) for tensor in tensors)
+    records = torch.is_grad_enabled() and torch._C._any_requires_grad(*given)  # noqa: SLF001
+    return records or is_transformed(*given)
 
 
-def _why_unreadable(tensor: Any) -> str:
+def is_transformed(*tensors: Any) -> bool:
+    """Return whether torch traces, batches, casts or differentiates a call, whose tensors may lack values."""
     torch: Any = sys.modules["torch"]
-    kind = type(tensor)
-    if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ and not tensor.is_nested:
-        return (
-            f"is a {kind.__module__}.{kind.__qualname__}: it has no storage to read;"
-            f" pass plain tensors, or {_OUTSIDE}"
-        )
-    core: Any = getattr(torch, "_C", None)
-    functorch: Any = getattr(core, "_functorch", None)
-    if getattr(functorch, "is_functorch_wrapped_tensor", lambda _: False)(tensor):
-        if functorch.is_batchedtensor(tensor):
-            return (
-                "is batched by vmap, which is not supported: pass the whole batch, with its dimension first,"
-                " without vmap"
-            )
-        if functorch.is_gradtrackingtensor(tensor):
-            return (
-                "carries a gradient or a tangent of torch.func, which is not supported:"
-                " call it outside of torch.func.grad, jvp, vjp and linearize"
-            )
-        return f"is being traced by torch.func, and has no storage to read: {_OUTSIDE}"
-    if getattr(torch, "_is_functional_tensor", lambda _: False)(tensor):
-        return f"is being traced by functionalization, and has no storage to read: {_OUTSIDE}"
-    unpack = getattr(getattr(torch.autograd, "forward_ad", None), "unpack_dual", None)
-    if unpack is not None and unpack(tensor).tangent is not None:
-        return (
-            "carries a tangent of forward-mode differentiation, which would be lost; pass the primal,"
-            " torch.autograd.forward_ad.unpack_dual(tensor).primal"
-        )
-    return ""
+    core = torch._C  # noqa: SLF001
+    return bool(
+        core._is_any_autocast_enabled()  # noqa: SLF001
+        or core._are_functorch_transforms_active()  # noqa: SLF001
+        or core._len_torch_dispatch_stack()  # noqa: SLF001
+        or torch.autograd.forward_ad._current_level >= 0  # noqa: SLF001
+        or core._get_tracing_state() is not None  # noqa: SLF001
+        or torch._ops._len_torch_dispatch_stack_pre_dispatch()  # noqa: SLF001
+        or any(map(_is_without_storage, tensors))
+    )
 
 
-def _why_traced() -> str:
-    """Return why no operation of this thread may read values, "" if nothing traces it."""
-    core: Any = getattr(sys.modules["torch"], "_C", None)
-    mode = getattr(core, "_get_dispatch_mode", lambda _: None)
-    operators: Any = sys.modules.get("torch._ops")
-    mode_before_autograd = getattr(operators, "_get_dispatch_mode_pre_dispatch", lambda _: None)
-    for name in _TRACERS:
-        key = getattr(getattr(core, "_TorchDispatchModeKey", None), name, None)
-        active = None if key is None else mode(key)
-        if key is not None and active is None:
-            with contextlib.suppress(AssertionError):  # a kind that this function does not know
-                active = mode_before_autograd(key)
-        if active is not None:
-            return f"is being traced: the result would be a constant of the graph; {_OUTSIDE}"
-    if getattr(core, "_get_tracing_state", lambda: None)() is not None:
-        return "is being traced by torch.jit.trace: the result would be a constant of the graph"
-    return ""
+def _is_without_storage(tensor: Any) -> bool:
+    """Return whether a tensor of torch stands for others, by its class or as a wrapper of theirs."""
+    torch: Any = sys.modules["torch"]
+    plain = torch.Tensor.__torch_dispatch__
+    return (
+        (type(tensor).__torch_dispatch__ is not plain and not tensor.is_nested)
+        or torch._is_functional_tensor(tensor)  # noqa: SLF001
+        or torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # noqa: SLF001
+    )

@@ -77,11 +77,18 @@ def choose(
     return Decision(problem, chosen, tuple(verdicts))
 
 
-def chosen_backend(problem: AttentionProblem, direction: str = "forward") -> AttentionBackend:
+def chosen_backend(
+    problem: AttentionProblem, direction: str = "forward", first: str = ""
+) -> AttentionBackend:
     """Return the first backend that computes a problem here, and note it as the one of the last call.
 
-    Raises NoBackend, with the reasons of all.
+    first: the name of a backend to take if it supports the problem, even if it is switched off. Raises
+    NoBackend, with the reasons of all.
     """
+    for backend in backends() if first else ():
+        if backend.name == first and not backend.unsupported_reasons(problem):
+            calls.note(backend.name, problem.query, direction=direction)
+            return backend
     refusals: list[tuple[str, tuple[Reason, ...]]] = []
     for backend in in_order(problem, backends()):
         reasons = _reasons(backend, problem, here=True)

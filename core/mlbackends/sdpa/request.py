@@ -7,8 +7,8 @@ from mlbackends.base.element_types import REDUCED
 from mlbackends.base.errors import InvalidProblem, NoBackend
 from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem, TensorSpec
-from mlbackends.sdpa.bias import CausalVariant, as_bias
-from mlbackends.sdpa.describe import describe, device_of, is_number, is_tensor, refuse_unreadable
+from mlbackends.sdpa.bias import as_bias, without_bias
+from mlbackends.sdpa.describe import describe, device_of, is_number, is_tensor
 from mlbackends.switches import store
 
 _SEED_BITS = (1 << 64) - 1
@@ -76,7 +76,6 @@ class Fields(NamedTuple):
                     raise operation.wrong(name, "tuple of ints", given) from None
         if len(fields.get("window", (0, 0))) != 2:
             raise operation.wrong("window", "tuple of 2 ints", self.window)
-        refuse_unreadable(self.tensors, operation.name)
         for name, tensor in self.tensors.items():
             fields[name] = spec = operation.described(name, tensor)
             if spec.device != device:
@@ -124,40 +123,19 @@ def requested(
     Raises RuntimeError, TypeError, ValueError, IndexError and NotImplementedError where torch does.
     """
     dropout_p, is_causal, scale, enable_gqa, seed = options
-    bias = as_bias(attn_mask)
-    mask_fits = attn_mask is None or bias is not None or is_tensor(attn_mask)
-    for name, argument, fits, expected in (
-        ("query", query, is_tensor(query), "Tensor"),
-        ("key", key, is_tensor(key), "Tensor"),
-        ("value", value, is_tensor(value), "Tensor"),
-        ("attn_mask", attn_mask, mask_fits, "Tensor"),
-        ("dropout_p", dropout_p, is_number(dropout_p), "float"),
-        ("is_causal", is_causal, isinstance(is_causal, bool), "bool"),
-        ("scale", scale, scale is None or is_number(scale), "float"),
-        ("enable_gqa", enable_gqa, isinstance(enable_gqa, bool), "bool"),
-    ):
-        if not fits:
-            raise operation.wrong(name, expected, argument)
-    if seed is not None:
-        if isinstance(seed, bool):
-            raise operation.wrong("seed", "int", seed)
-        try:
-            seed = index(seed) & _SEED_BITS
-        except TypeError:
-            raise operation.wrong("seed", "int", seed) from None
+    refuse_types(operation, query, key, value, attn_mask, *options)
+    seed = None if seed is None else index(seed) & _SEED_BITS
     named = {"query": query, "key": key, "value": value}
-    masked = named if bias else {**named, "attn_mask": attn_mask}
-    refuse_unreadable(masked, operation.name)
-    if bias is not None:
-        if is_causal:
-            raise ValueError("CausalBias should not be used with causal=True")
-        attn_mask, is_causal = None, True
-        if bias.variant is CausalVariant.LOWER_RIGHT:
-            fields = fields._replace(lower_right=True)
     specs = [operation.described(name, tensor) for name, tensor in named.items()]
-    mask = None if attn_mask is None else operation.described("attn_mask", attn_mask)
-    _refuse_tensors(specs, mask)
     of_query, of_key, of_value = specs
+    bias = as_bias(attn_mask)
+    mask = None if attn_mask is None or bias else operation.described("attn_mask", attn_mask)
+    _refuse_tensors(specs, mask)
+    if bias is not None:
+        scores = of_query.shape[-2], of_key.shape[-2]
+        given = attn_mask, is_causal, fields.lower_right
+        attn_mask, is_causal, lower_right = without_bias(*given, scores, fields.key_lengths)
+        fields = fields._replace(lower_right=lower_right)
     dtype = of_query.dtype
     more = fields.of_problem(operation, of_query.device)
     # With sinks a row without keys has a logarithm, and lengths must be checked even if a tensor is empty.
@@ -173,11 +151,6 @@ def requested(
         raise IndexError("enable_gqa needs a head dimension; query has 2 dimensions")
     if dtype.startswith("complex"):
         raise NotImplementedError(f"attention is not defined for {dtype}")
-    scores = of_query.shape[-2], of_key.shape[-2]
-    if bias is not None and bias.shape != scores:
-        raise RuntimeError(f"a causal mask of shape {bias.shape} does not fit scores of {scores}")
-    if bias is not None and "key_lengths" in more:
-        raise ValueError("a CausalBias has one size: for several lengths use is_causal, and lower_right")
     reduced = dtype in REDUCED and store.read("cuda.fp16_bf16_reduction_math_sdp")
     try:
         problem = AttentionProblem(
@@ -199,6 +172,34 @@ def requested(
         reason = Reason("invalid-problem", str(error), error.hint)
         raise NoBackend(str(error), (reason,), error.hint) from None
     return Request(problem, attn_mask, dtype)
+
+
+def refuse_types(
+    operation: Operation, query: Any, key: Any, value: Any, attn_mask: Any, *options: Any
+) -> None:
+    """Raise TypeError for an argument of the wrong type. options: as for `requested`."""
+    dropout_p, is_causal, scale, enable_gqa, seed = options
+    mask_fits = attn_mask is None or as_bias(attn_mask) is not None or is_tensor(attn_mask)
+    for name, argument, fits, expected in (
+        ("query", query, is_tensor(query), "Tensor"),
+        ("key", key, is_tensor(key), "Tensor"),
+        ("value", value, is_tensor(value), "Tensor"),
+        ("attn_mask", attn_mask, mask_fits, "Tensor"),
+        ("dropout_p", dropout_p, is_number(dropout_p), "float"),
+        ("is_causal", is_causal, isinstance(is_causal, bool), "bool"),
+        ("scale", scale, scale is None or is_number(scale), "float"),
+        ("enable_gqa", enable_gqa, isinstance(enable_gqa, bool), "bool"),
+    ):
+        if not fits:
+            raise operation.wrong(name, expected, argument)
+    if seed is None:
+        return
+    if isinstance(seed, bool):
+        raise operation.wrong("seed", "int", seed)
+    try:
+        index(seed)
+    except TypeError:
+        raise operation.wrong("seed", "int", seed) from None
 
 
 def _refuse_tensors(specs: list[TensorSpec], mask: TensorSpec | None) -> None:

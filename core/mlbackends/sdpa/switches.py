@@ -46,6 +46,8 @@ SWITCHES = {
 }
 PRIORITY_ORDER = "cuda.sdp_priority_order"
 _KINDS = {kind.value: kind for kind in SDPBackend}
+#: The scopes in the code that torch's compiler is tracing, the innermost last: kinds, whether in this order.
+traced_scopes: list[tuple[list[int], bool]] = []
 
 
 def as_backend(value: object) -> SDPBackend | None:
@@ -73,8 +75,8 @@ def sdpa_kernel(
     Members of torch's own SDPBackend are accepted too. set_priority: try the kinds in the order of the list,
     and the others after them. avoid_known_wrong: leave out the kinds that public reports name as wrong for
     some problems with the installed torch and cuDNN on this machine's GPU. On leaving, every switch and the
-    whole order are restored. It also works as a decorator, and inside what
-    torch.compile(backend="mlbackends") compiles.
+    whole order are restored. It also works as a decorator, and inside what torch.compile compiles, there for
+    calls of ours; with backend="mlbackends" for those of torch's function too.
 
     Raises AssertionError for anything but an SDPBackend or a list, as torch does; TypeError or ValueError for
     a list with any other member, which torch treats as "none at all"; TypeError where set_priority is not a
@@ -90,9 +92,11 @@ def sdpa_kernel(
         enabled = [kind for kind in enabled if kind.name not in wrong]
     if is_compiling():  # a graph is being captured: the scope becomes part of it, nothing is switched now
         begin_in_graph(tuple([kind.name for kind in enabled]), set_priority)
+        traced_scopes.append(([kind.value for kind in enabled], set_priority))
         try:
             yield {}
         finally:
+            traced_scopes.pop()
             end_in_graph()
         return
     with store.restored(*SWITCHES.values(), PRIORITY_ORDER):

@@ -103,7 +103,7 @@ def room(like: Any, shape: tuple[int, ...]) -> Any:
 
 def is_rows_first(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Return whether the memory order of a tensor is (B, L, H, E); False with one row or one head."""
-    return len(shape) > 2 and min(shape[-3:-1]) > 1 and 0 < strides[-3] < strides[-2]
+    return len(shape) > 2 and shape[-3] > 1 and shape[-2] > 1 and 0 < strides[-3] < strides[-2]
 
 
 def parts_of_four(arrays: Sequence[Any], leading: tuple[int, ...]) -> Iterator[tuple[int, Any]]:

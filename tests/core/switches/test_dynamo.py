@@ -7,7 +7,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mlbackends import sdpa
+from mlbackends.sdpa import attend
 from mlbackends.switches.dynamo import untraced
 
 if TYPE_CHECKING:
@@ -51,5 +51,5 @@ def test_a_compiler_that_knows_nothing_of_this_is_left_alone(
 
 
 def test_attention_bears_the_mark() -> None:
-    for function in (sdpa.scaled_dot_product_attention, sdpa.scaled_dot_product_attention_backward):
+    for function in (attend.compute, attend.compute_backward):
         assert vars(function)["_torchdynamo_disable"] is True
