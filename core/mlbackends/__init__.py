@@ -39,7 +39,7 @@ _LAZY = {
         for name in (
             "SDPBackend", "sdpa_kernel", "scaled_dot_product_attention",
             "scaled_dot_product_attention_backward", "CausalBias", "CausalVariant",
-            "causal_lower_right", "causal_upper_left", "last_attention",
+            "causal_lower_right", "causal_upper_left", "last_attention", "replace_attention",
         )
     },
 }  # fmt: skip

@@ -26,6 +26,7 @@ from mlbackends.sdpa import SDPBackend as SDPBackend
 from mlbackends.sdpa import causal_lower_right as causal_lower_right
 from mlbackends.sdpa import causal_upper_left as causal_upper_left
 from mlbackends.sdpa import last_attention as last_attention
+from mlbackends.sdpa import replace_attention as replace_attention
 from mlbackends.sdpa import scaled_dot_product_attention as scaled_dot_product_attention
 from mlbackends.sdpa import scaled_dot_product_attention_backward as scaled_dot_product_attention_backward
 from mlbackends.sdpa import sdpa_kernel as sdpa_kernel

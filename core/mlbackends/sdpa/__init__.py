@@ -6,7 +6,7 @@ The public names are loaded at their first use.
 from mlbackends.base.lazy import lazy_names
 
 _HOMES = {
-    "attend": ("scaled_dot_product_attention", "scaled_dot_product_attention_backward"),
+    "attend": ("replace_attention", "scaled_dot_product_attention", "scaled_dot_product_attention_backward"),
     "backend": ("Gradients",),
     "calls": ("last_attention",),
     "bias": ("CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_left"),

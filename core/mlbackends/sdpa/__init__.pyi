@@ -1,5 +1,6 @@
 # Made by man/generate.py from the table of switches and the source beside this file; change those.
 
+from mlbackends.sdpa.attend import replace_attention as replace_attention
 from mlbackends.sdpa.attend import scaled_dot_product_attention as scaled_dot_product_attention
 from mlbackends.sdpa.attend import scaled_dot_product_attention_backward as scaled_dot_product_attention_backward
 from mlbackends.sdpa.backend import Gradients as Gradients

@@ -1,5 +1,6 @@
 """scaled_dot_product_attention and its gradients: torch's checks, then the chosen backend."""
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 from msgspec.structs import replace
@@ -258,6 +259,22 @@ def _register() -> bool:
 # torch's compiler calls it where it traces, instead of tracing it.
 _register._dynamo_marked_constant = True  # type: ignore[attr-defined]  # noqa: SLF001
 _operators: Any = None
+
+
+def replace_attention(model: Any = None) -> AbstractContextManager[None]:
+    """Replace torch.nn.functional.scaled_dot_product_attention by ours, in this process, from this call on.
+
+    The result is a context manager: what was there before comes back at the end of its block. Where ours
+    cannot compute a call, torch does; `last_attention` says so, and why.
+    model: a model of transformers, whose attention alone is replaced; soft caps and sinks, which torch's
+    function lacks, are computed too. transformers, if it is imported, then also takes
+    attn_implementation="mlbackends".
+    Raises ImportError without torch, TypeError for another model.
+    """
+    replacement: AbstractContextManager[None] = registry.load(
+        f"{registry.KERNELS}.bridges", "torch_function"
+    ).Replacement(model)
+    return replacement
 
 
 def _by_operator(*args: Any, **options: Any) -> Any:

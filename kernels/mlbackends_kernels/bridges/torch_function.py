@@ -6,9 +6,11 @@ ours and torch's.
 """
 
 import contextlib
+import sys
 from typing import Any
 
 import torch
+from torch.nn import functional
 from torch.nn.attention import SDPBackend as TorchKind
 from torch.nn.attention import sdpa_kernel
 
@@ -128,3 +130,62 @@ def _laid_out(result: Any, tensors: tuple[Any, ...], options: dict[str, Any]) ->
     if result.stride() == like.stride():
         return result
     return torch.empty_strided(like.shape, like.stride(), dtype=result.dtype).copy_(result)
+
+
+# ---- other programs' calls ----------------------------------------------------------
+
+
+class Replacement(contextlib.AbstractContextManager[None]):
+    """Ours in the place of torch's function, or in one model of transformers, until the end of a block."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        if "transformers" in sys.modules:
+            from transformers import AttentionInterface, AttentionMaskInterface
+            from transformers.masking_utils import sdpa_mask
+
+            AttentionInterface.register("mlbackends", of_transformers)
+            AttentionMaskInterface.register("mlbackends", sdpa_mask)
+        if model is None:
+            self.before: Any = functional.scaled_dot_product_attention
+            functional.scaled_dot_product_attention = attention
+        elif hasattr(model, "set_attn_implementation"):
+            self.before = model.config._attn_implementation  # noqa: SLF001
+            model.set_attn_implementation("mlbackends")
+        else:
+            kind = type(model).__qualname__
+            raise TypeError(f"{kind} is not a model of transformers: call replace_attention() without it")
+
+    def __exit__(self, *_: object) -> None:
+        if self.model is None:
+            functional.scaled_dot_product_attention = self.before
+        else:
+            self.model.set_attn_implementation(self.before)
+
+
+def of_transformers(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    **options: Any,
+) -> tuple[torch.Tensor, None]:
+    """Return what an attention function of transformers returns: (B, L, H, Ev), and no weights."""
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    named: dict[str, Any] = {
+        "attn_mask": attention_mask,
+        "dropout_p": dropout,
+        "scale": scaling,
+        "is_causal": bool(causal) and attention_mask is None and query.shape[2] > 1,
+        "enable_gqa": key.shape[1] != query.shape[1],
+    }
+    more: dict[str, Any] = {"softcap": options.get("softcap") or 0.0, "sinks": options.get("s_aux")}
+    if more["softcap"] or more["sinks"] is not None:
+        out = attend.scaled_dot_product_attention(query, key, value, **named, **more)
+    else:
+        out = attention(query, key, value, **named)
+    return out.transpose(1, 2).contiguous(), None
