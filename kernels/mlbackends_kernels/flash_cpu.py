@@ -25,9 +25,15 @@ from mlbackends_kernels.tensors.arithmetic import without_numpy
 
 _forward_only = refusal(
     "gradient",
-    "no gradients with a softcap, sinks or ALiBi slopes",
-    lambda p: p.wants_gradient and (p.softcap or p.sinks or p.alibi_slopes),
-    "gradients are not supported with a softcap, sinks or ALiBi slopes; one is required",
+    "no gradients with a softcap, sinks, ALiBi slopes, packed sequences or pages",
+    lambda p: p.wants_gradient and (p.softcap or p.sinks or p.alibi_slopes or p.key_lengths),
+    "gradients are not supported with a softcap, sinks, ALiBi slopes, packed sequences or pages",
+)
+_no_dropout_in_pages = refusal(
+    "dropout",
+    "no dropout with paged keys",
+    lambda p: p.dropout and p.page_table,
+    "dropout is not supported with paged keys; it is {p.dropout}",
 )
 
 
@@ -50,10 +56,11 @@ class FlashCpu(AttentionBackend):
         dtype_in("float16", "bfloat16", "float32", "float64"),
         last_dim_contiguous(),
         _forward_only(),
+        _no_dropout_in_pages(),
     )
     takes = frozenset({
-        "alibi", "dropout", "gradient", "grouped_heads", "logsumexp", "lower_right", "mask", "sinks",
-        "softcap", "window",
+        "alibi", "dropout", "gradient", "grouped_heads", "logsumexp", "lower_right", "mask", "pages",
+        "sinks", "softcap", "variable_lengths", "window",
     })  # fmt: skip
     tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 2.0, "float64": 2.0}  # noqa: RUF012
 

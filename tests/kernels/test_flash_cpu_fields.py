@@ -70,11 +70,27 @@ def calls(draw: Any) -> Call:
         more["alibi_slopes"] = random.random(heads).astype("f4")
     is_placed = options["is_causal"] or options["window"] != (-1, -1) or "alibi_slopes" in more
     options["lower_right"] = bool(is_placed and draw(st.booleans()))
+    kind = draw(st.sampled_from(["dense", "packed", "pages", "packed rows and pages"]))
     mask, mask_dtype = None, draw(st.sampled_from(["", "bool", dtype]))
-    if mask_dtype and not options["is_causal"]:
+    if mask_dtype and kind == "dense" and not options["is_causal"]:
         shown, numbers = random.random((length, keys)) < 0.7, random.standard_normal((length, keys))
         mask = shown if mask_dtype == "bool" else stored(np.where(shown, numbers, -np.inf), dtype)
-    shapes = (batch, heads, length, width), (batch, group, keys, width), (batch, group, keys, value_width)
+    front = batch, group
+    if kind != "dense":
+        options["key_lengths"] = (keys, *(draw(st.integers(0, keys)) for _ in range(draw(st.integers(0, 3)))))
+        batch = len(options["key_lengths"])
+    if "packed" in kind:
+        options["query_lengths"] = (length, *(draw(st.integers(0, length)) for _ in range(batch - 1)))
+        batch, length = 1, sum(options["query_lengths"])
+        front, keys = (1, group), sum(options["key_lengths"])
+    if "pages" in kind:
+        size = draw(st.sampled_from([1, 3, 16, 100]))
+        most = max(1, -(-keys // size))
+        count = most * len(options["key_lengths"])
+        table = random.permutation(count + 1)[:count].reshape(-1, most).astype("int32")
+        more["page_table"], options["dropout"] = table, 0.0
+        front, keys = (count + 1, group), size
+    shapes = (batch, heads, length, width), (*front, keys, width), (*front, keys, value_width)
     arrays = [stored(random.standard_normal(shape), dtype) for shape in shapes]
     return call(dtype, *arrays, mask, mask_dtype=mask_dtype, options=options, **more)
 
@@ -148,3 +164,14 @@ def test_gradients_are_left_to_the_formula() -> None:
     for more in ({"softcap": 1.0}, {"sinks": slopes}, {"alibi_slopes": slopes}):
         (reason,) = backend.unsupported_reasons(AttentionProblem(query=x, key=x, value=x, **more))
         assert reason.code == "gradient"
+    packed: dict[str, Any] = {"query_lengths": (7, 9), "key_lengths": (9, 7)}
+    (reason,) = backend.unsupported_reasons(AttentionProblem(query=x, key=x, value=x, **packed))
+    assert reason.code == "gradient"
+
+
+def test_dropout_in_pages_is_left_to_the_formula() -> None:
+    x = TensorSpec((1, 4, 16, 8), "float32")
+    table = TensorSpec((1, 1), "int32")
+    asked = AttentionProblem(query=x, key=x, value=x, page_table=table, key_lengths=(9,), dropout=0.5)
+    (reason,) = backend.unsupported_reasons(asked)
+    assert reason.code == "dropout"

@@ -7,6 +7,7 @@ from typing import Any
 
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends_kernels.attention_cpu.library import abi, level, library
+from mlbackends_kernels.attention_cpu.rows import require_pages
 from mlbackends_kernels.attention_cpu.threads import parallel_of, worth
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
@@ -31,11 +32,13 @@ def attend(
     logsumexp: bool = False,
     sinks: Any = None,
     alibi_slopes: Any = None,
+    page_table: Any = None,
 ) -> tuple[Any, Any]:
     """Return attention, and with `logsumexp` the logarithm of the sum of each row's exponentials (..., H, L).
 
     Tensors may be of any kind; the results are of the query's kind. The second is float64 for float64,
-    otherwise float32, 0 for a row that sees no key; None without `logsumexp`. Raises NotBuilt, MemoryError.
+    otherwise float32, 0 for a row that sees no key; None without `logsumexp`. Raises NotBuilt, MemoryError,
+    and IndexError for a page that does not exist.
     """
     np, problem = numpy(), interchange.seeded(problem, query)
     arrays = read_inputs(problem, query, key, value, mask)
@@ -43,15 +46,19 @@ def attend(
     wide = "float64" if problem.dtype == "float64" else "float32"
     sums = np.zeros(problem.output_shape[:-1], wide) if logsumexp else None
     columns = None if sums is None else sums[..., None]
-    of_heads = {
+    more = {
         "sinks": _numbers_of_heads(sinks, problem.sinks, wide),
         "slopes": _numbers_of_heads(alibi_slopes, problem.alibi_slopes, wide),
+        "query_offsets": _offsets(problem.query_lengths),
+        "key_offsets": _offsets(problem.key_lengths),
+        "pages": None if page_table is None else np.ascontiguousarray(interchange.as_array(page_table)),
     }
+    require_pages(problem, more["pages"])
     for before, parts in parts_of_four((*arrays, out, columns), problem.leading_shape):
         arguments = packed(problem, parts, before)
         arguments.parallel = parallel_of(query)
-        for name, numbers in of_heads.items():
-            setattr(arguments, name, None if numbers is None else numbers.ctypes.data)
+        for name, array in more.items():
+            setattr(arguments, name, None if array is None else array.ctypes.data)
         functions = library()
         if needed := functions.mlbackends_attention_workspace(ctypes.byref(arguments)):
             workspace = np.empty(needed, "uint8")
@@ -66,6 +73,11 @@ def _numbers_of_heads(tensor: Any, spec: TensorSpec | None, wide: str) -> Any:
     if spec is None:
         return None
     return numpy().ascontiguousarray(interchange.widened(interchange.as_array(tensor), spec.dtype, wide))
+
+
+def _offsets(lengths: tuple[int, ...]) -> Any:
+    np = numpy()
+    return np.concatenate(([0], np.cumsum(lengths))).astype("int64") if lengths else None
 
 
 def is_mask_narrow(problem: AttentionProblem) -> bool:
@@ -143,18 +155,23 @@ def packed(problem: AttentionProblem, arrays: tuple[Any, ...], before: int, pass
     before: the number of preceding batches. passes: the work in units of a forward pass.
     """
     query, key, value, mask, out, logsumexp = arrays
-    rows, keys, width, value_dim = out.shape[-2], key.shape[-2], key.shape[-1], out.shape[-1]
+    width, value_dim = key.shape[-1], out.shape[-1]
+    rows = max(problem.query_lengths, default=out.shape[-2])
+    keys = max(problem.key_lengths, default=key.shape[-2])
     heads = out.shape[-3] if out.ndim > 2 else 1
     groups = [heads // array.shape[-3] if array.ndim > 2 else heads for array in (key, value)]
     window = tuple(_EVERY_KEY if side < 0 else min(side, _EVERY_KEY) for side in problem.band)
     operations = 2 * prod(out.shape[:-1]) * min(keys, sum(window) + 1) * (width + value_dim)
     moved = (key.size + value.size) * out.itemsize * min(keys, sum(window) + rows) // max(keys, 1)
+    batch = len(problem.key_lengths) or (out.shape[-4] if out.ndim > 3 else 1)
+    if problem.page_table is not None:
+        moved = moved * sum(problem.key_lengths) // max(key.shape[0] * key.shape[2], 1)
     elements = abi().elements
     of_mask = problem.mask.dtype if problem.mask else "none"
     return abi().structures["problem"](
         **operands(query=query, key=key, value=value, mask=mask, output=out),
         logsumexp=None if logsumexp is None else logsumexp.ctypes.data,
-        batch=out.shape[-4] if out.ndim > 3 else 1,
+        batch=batch,
         heads=heads,
         query_length=rows,
         key_length=keys,
@@ -163,6 +180,8 @@ def packed(problem: AttentionProblem, arrays: tuple[Any, ...], before: int, pass
         key_group=groups[0],
         value_group=groups[1],
         window=window,
+        pages_stride=problem.page_table.shape[1] if problem.page_table else 0,
+        page_size=key.shape[-2],
         lower_right=problem.lower_right,
         scale=(width or 1) ** -0.5 if problem.scale is None else problem.scale,
         softcap=problem.softcap,

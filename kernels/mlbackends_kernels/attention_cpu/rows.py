@@ -204,6 +204,7 @@ def sequences(problem: AttentionProblem, page_table: Any = None) -> Iterator[Seq
     if not problem.key_lengths:
         yield Sequence(problem)
         return
+    require_pages(problem, page_table)
     row = key = 0
     for number, (length, keys) in enumerate(problem.sequences):
         place: Place = (slice(number, number + 1),)
@@ -214,15 +215,21 @@ def sequences(problem: AttentionProblem, page_table: Any = None) -> Iterator[Seq
             yield sequence._replace(keys=(slice(None), slice(None), slice(key, key + keys)))
         else:
             size = problem.key.shape[-2]
-            pages = page_table[number, : -(-keys // size) if size else 0]
-            count = problem.key.shape[0]
-            missing = pages[(pages < 0) | (pages >= count)]
-            if missing.size:
-                raise IndexError(
-                    f"page_table has page {missing[0]} for sequence {number}; there are {count} pages"
-                )
-            yield sequence._replace(pages=pages)
+            yield sequence._replace(pages=page_table[number, : -(-keys // size) if size else 0])
         row, key = row + length, key + keys
+
+
+def require_pages(problem: AttentionProblem, page_table: Any) -> None:
+    """Raise IndexError for a page that does not exist."""
+    if page_table is None:
+        return
+    np, (count, _, size, _) = numpy(), problem.key.shape
+    used = np.arange(page_table.shape[1]) * size < np.asarray(problem.key_lengths)[:, None]
+    missing = np.argwhere(used & ((page_table < 0) | (page_table >= count)))
+    if missing.size:
+        number, place = missing[0]
+        page = page_table[number, place]
+        raise IndexError(f"page_table has page {page} for sequence {number}; there are {count} pages")
 
 
 def _alone(problem: AttentionProblem, length: int, keys: int) -> AttentionProblem:

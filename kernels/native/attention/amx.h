@@ -101,12 +101,13 @@ static void weigh_tiles(const char *value, int64_t stride, int64_t columns, int3
 }
 
 /* Transpose the values of some keys: (columns, pairs of keys), filled with zeros to multiples of 16. The
-   stride of what is written is in pairs, that of the rows in bytes. */
-static void transpose_values(const char *rows, int64_t stride, int64_t count, int64_t columns, int32_t *to,
+   stride of what is written is in pairs. */
+template <class Lines>
+static void transpose_values(const Lines &rows, int64_t count, int64_t columns, int32_t *to,
                              int64_t to_stride) {
   const auto bits = [=](int64_t key, int64_t column) {
     if (key >= count) return Single::Wholes{};
-    const char *at = rows + key * stride + 2 * column;
+    const char *at = rows[key] + 2 * column;
     const int64_t left = columns - column;
     return (Single::Wholes)(left >= Single::lanes ? load_elements(Brain{}, at)
                                                   : load_some(Brain{}, at, left));
@@ -135,7 +136,7 @@ struct Tiles : Pairs {
     weigh_tiles<vectors>(given...);
   }
   template <class... Given>
-  INLINED void transpose_values_of(Given... given) {
+  INLINED void transpose_values_of(const Given &...given) {
     transpose_values(given...);
   }
 };

@@ -33,8 +33,9 @@ struct Block {
     return P::tiles ? (p.head_dim + 31) / 32 * 16 : P::pairs ? (p.head_dim + 1) / 2 : p.head_dim;
   }
   static bool key_is_read_as_it_lies(const Problem &p) {
-    return !widens || (P::pairs && p.head_dim % (P::tiles ? 32 : 2) == 0);
+    return !p.pages && (!widens || (P::pairs && p.head_dim % (P::tiles ? 32 : 2) == 0));
   }
+  static bool value_is_read_as_it_lies(const Problem &p) { return !p.pages && !widens; }
 
   struct Memory {
     Unit *query;          /* (groups, depth, rows) */
@@ -54,7 +55,7 @@ struct Block {
       scores = scratch.take<Real>(keys * most_rows);
       key = scratch.take<Unit>(key_is_read_as_it_lies(p) ? 0 : keys * depth(p));
       const int64_t columns = P::tiles ? (p.value_dim + 15) / 16 * 16 : p.value_dim;
-      value = scratch.take<Unit>(widens ? keys / (P::pairs ? 2 : 1) * columns : 0);
+      value = scratch.take<Unit>(value_is_read_as_it_lies(p) ? 0 : keys / (P::pairs ? 2 : 1) * columns);
       largest = scratch.take<Real>(rows);
       sum = scratch.take<Real>(rows);
       found = scratch.take<Real>(most_rows);
@@ -128,7 +129,8 @@ struct Block {
       part.first += before;
       part.count = clamp(any.end - part.first, count - before);
       part.key += before * key_stride;
-      part.value += P::tiles ? before / 2 * (int64_t)sizeof(Unit) : before / (P::pairs ? 2 : 1) * value_stride;
+      const int64_t units = before / (P::pairs ? 2 : 1);
+      part.value += units * (P::tiles ? (int64_t)sizeof(Unit) : value_stride);
       return part;
     }
   };
@@ -232,25 +234,51 @@ struct Block {
                  value_row(task, first),
                  p.key_strides[2] * size,
                  p.value_strides[2] * size};
-    if constexpr (widens) {
-      if (!key_is_read_as_it_lies(p)) {
-        for (int64_t k = 0; k < count; k++)
-          widen_row(tile.key + k * tile.key_stride, memory.key + k * depth(p), p.head_dim);
-        tile.key = (const char *)memory.key;
-        tile.key_stride = depth(p) * (int64_t)sizeof(Unit);
-      }
-      if constexpr (P::tiles)
-        P::transpose_values_of(tile.value, tile.value_stride, count, p.value_dim, memory.value,
-                               keys_at_once(p) / 2);
-      else if constexpr (P::pairs)
-        pair_rows(tile.value, tile.value_stride, count);
-      else
-        for (int64_t k = 0; k < count; k++)
-          widen_row(tile.value + k * tile.value_stride, memory.value + k * p.value_dim, p.value_dim);
+    if (!key_is_read_as_it_lies(p)) {
+      with_rows(key_row, tile.key, tile.key_stride, first, count, [&](const auto &rows) {
+        for (int64_t k = 0; k < count; k++) widen_row(rows[k], memory.key + k * depth(p), p.head_dim);
+      });
+      tile.key = (const char *)memory.key;
+      tile.key_stride = depth(p) * (int64_t)sizeof(Unit);
+    }
+    if (!value_is_read_as_it_lies(p)) {
+      with_rows(value_row, tile.value, tile.value_stride, first, count, [&](const auto &rows) {
+        if constexpr (P::tiles)
+          P::transpose_values_of(rows, count, p.value_dim, memory.value, keys_at_once(p) / 2);
+        else if constexpr (P::pairs)
+          pair_rows(rows, count);
+        else
+          for (int64_t k = 0; k < count; k++) widen_row(rows[k], memory.value + k * p.value_dim, p.value_dim);
+      });
       tile.value = (const char *)memory.value;
       tile.value_stride = (P::tiles ? keys_at_once(p) / 2 : p.value_dim) * (int64_t)sizeof(Unit);
     }
     return tile;
+  }
+
+  /* Where the rows of a tile's keys are: as far apart as a stride says, or in pages. */
+  struct Evenly {
+    const char *row;
+    int64_t stride;
+    const char *operator[](int64_t k) const { return row + k * stride; }
+  };
+  struct InPages {
+    const char *rows[256];
+    const char *operator[](int64_t k) const { return rows[k]; }
+  };
+
+  /* Call `use` with the rows of keys [first, first + count), of which the first is at `row`. */
+  template <class RowOf, class Use>
+  void with_rows(const RowOf &row_of, const char *row, int64_t stride, int64_t first, int64_t count,
+                 const Use &use) const {
+    if (!p.pages) return use(Evenly{row, stride});
+    InPages found;
+    for (int64_t k = 0; k < count;) {
+      row = row_of(task, first + k);
+      for (const int64_t end = k + clamp(task.even_keys(first + k), count - k); k < end; k++, row += stride)
+        found.rows[k] = row;
+    }
+    use(found);
   }
 
   void widen_row(const char *row, Unit *to, int64_t width) const {
@@ -271,9 +299,10 @@ struct Block {
   }
 
   /* (keys / 2, value_dim) pairs of two keys' values; an odd last key is paired with zeros. */
-  void pair_rows(const char *rows, int64_t stride, int64_t count) {
+  template <class Lines>
+  void pair_rows(const Lines &rows, int64_t count) {
     for (int64_t k = 0; k < count; k += 2) {
-      const char *lower = rows + k * stride, *upper = k + 1 < count ? lower + stride : nullptr;
+      const char *lower = rows[k], *upper = k + 1 < count ? rows[k + 1] : nullptr;
       Unit *to = memory.value + k / 2 * p.value_dim;
       int64_t c = 0;
       for (; c + T::lanes <= p.value_dim; c += T::lanes) {

@@ -54,8 +54,12 @@ Partition partition_of(const Problem &p) {
   if (partition.block_rows > partition.rows) partition.block_rows = partition.rows;
   partition.blocks = divide_up(partition.rows, partition.block_rows);
   partition.splits = 1;
-  const Range seen = keys_in_windows(p, p.query_length, p.key_length);
-  const int64_t keys = seen.end - seen.first, tasks = partition.units * partition.blocks;
+  const int64_t tasks = partition.units * partition.blocks;
+  int64_t keys = 0; /* the most that a sequence sees */
+  for (int64_t batch = 0; batch < (p.key_offsets ? p.batch : 1); batch++) {
+    const Range seen = keys_in_windows(p, sequence_of(p, batch));
+    if (seen.end - seen.first > keys) keys = seen.end - seen.first;
+  }
   const bool are_few = tasks < fewest_tasks && partition.block_rows <= most_split_rows;
   if (are_few && keys >= 2 * shortest_chunk) {
     const int64_t wanted = divide_up(split_tasks, tasks), most = keys / shortest_chunk;

@@ -106,7 +106,7 @@ struct Gradients {
         row_groups(0),
         head_groups(p.head_dim),
         value_groups(p.value_dim) {
-    task.p = &p;
+    task.p = &p, task.own = sequence_of(p, 0);
     for (Real &one : ones) one = 1;
   }
 
@@ -252,7 +252,7 @@ struct Gradients {
 
   /* The blocks of rows whose windows may have some of these keys. */
   Range blocks_that_see(const Range &keys) const {
-    const int64_t diagonal = diagonal_of(p, p.query_length, p.key_length);
+    const int64_t diagonal = diagonal_of(p, task.own);
     const int64_t first = clamp(keys.first - p.window[1] - diagonal, p.query_length),
                   end = clamp(keys.end + p.window[0] - diagonal, p.query_length);
     return {first / partition.block_rows, (end + partition.block_rows - 1) / partition.block_rows};

@@ -13,17 +13,17 @@ Task find(const Partition &partition, int64_t number) {
   const Problem &p = *partition.problem;
   const int64_t split = number % partition.splits, place = number / partition.splits;
   const int64_t unit = place / partition.blocks;
-  const int64_t block = p.window[1] < p.key_length ? partition.blocks - 1 - place % partition.blocks : place % partition.blocks;
+  const int64_t from_first = place % partition.blocks;
+  const int64_t block = p.window[1] < p.key_length ? partition.blocks - 1 - from_first : from_first;
   Task task;
   task.p = &p;
   task.batch = unit / partition.units_per_batch;
   task.head = unit % partition.units_per_batch * partition.heads_together;
   task.many_heads = partition.heads_together > 1;
+  task.own = sequence_of(p, task.batch);
   task.first_row = block * partition.block_rows;
-  task.last_row = task.first_row + partition.block_rows < partition.rows
-                      ? task.first_row + partition.block_rows
-                      : partition.rows;
-  const Range seen = keys_in_windows(p, p.query_length, p.key_length);
+  task.last_row = clamp(task.first_row + partition.block_rows, partition.heads_together * task.own.rows);
+  const Range seen = keys_in_windows(p, task.own);
   task.first_key = seen.first + split * partition.chunk;
   task.last_key = clamp(task.first_key + partition.chunk, seen.end);
   task.partial = nullptr;
@@ -33,6 +33,7 @@ Task find(const Partition &partition, int64_t number) {
 template <class E, class P>
 void compute(const Partition &partition, int64_t number, char *memory) {
   Task task = find(partition, number);
+  if (task.first_row >= task.last_row) return; /* others are longer */
   Scratch scratch = {memory, 0};
   const int64_t place = number / partition.splits, split = number % partition.splits;
   const int64_t stride = partition.block_rows * partial_stride(*partition.problem);

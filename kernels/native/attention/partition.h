@@ -14,20 +14,38 @@ struct Range {
   int64_t first, end;
 };
 
-/* How far the position of a row is behind its place. */
-inline int64_t diagonal_of(const Problem &p, int64_t rows, int64_t keys) {
-  return p.lower_right ? keys - rows : 0;
+/* One sequence: a batch, or a part of what is packed. Keys in pages are counted from 0. */
+struct Sequence {
+  int64_t rows, keys, first_row, first_key;
+};
+
+inline Sequence sequence_of(const Problem &p, int64_t batch) {
+  Sequence own = {p.query_length, p.key_length, 0, 0};
+  if (p.query_offsets) {
+    own.first_row = p.query_offsets[batch];
+    own.rows = p.query_offsets[batch + 1] - own.first_row;
+  }
+  if (p.key_offsets) {
+    own.first_key = p.pages ? 0 : p.key_offsets[batch];
+    own.keys = p.key_offsets[batch + 1] - p.key_offsets[batch];
+  }
+  return own;
 }
 
-/* The keys in the window of a row, of so many rows and keys. */
-inline Range window_of(const Problem &p, int64_t rows, int64_t keys, int64_t row) {
-  const int64_t position = row + diagonal_of(p, rows, keys);
-  return {clamp(position - p.window[0], keys), clamp(position + p.window[1] + 1, keys)};
+/* How far the position of a row is behind its place. */
+inline int64_t diagonal_of(const Problem &p, const Sequence &own) {
+  return p.lower_right ? own.keys - own.rows : 0;
+}
+
+/* The keys in the window of a row. */
+inline Range window_of(const Problem &p, const Sequence &own, int64_t row) {
+  const int64_t position = row + diagonal_of(p, own);
+  return {clamp(position - p.window[0], own.keys), clamp(position + p.window[1] + 1, own.keys)};
 }
 
 /* The keys in any row's window; the first is a multiple of 32, so that steps of keys begin alike. */
-inline Range keys_in_windows(const Problem &p, int64_t rows, int64_t keys) {
-  return {window_of(p, rows, keys, 0).first / 32 * 32, window_of(p, rows, keys, rows - 1).end};
+inline Range keys_in_windows(const Problem &p, const Sequence &own) {
+  return {window_of(p, own, 0).first / 32 * 32, window_of(p, own, own.rows - 1).end};
 }
 
 /* A unit is a run of query heads that share key and value; its rows are those of all its heads, one head

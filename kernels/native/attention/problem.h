@@ -2,7 +2,7 @@
 #pragma once
 #include <stdint.h>
 
-#define MLBACKENDS_ATTENTION_ABI 9
+#define MLBACKENDS_ATTENTION_ABI 10
 
 #ifdef __cplusplus
 extern "C" {
@@ -30,6 +30,13 @@ typedef struct mlbackends_attention_problem {
   const void *sinks;  /* (heads): one more score of each row, without a value; or null */
   const void *slopes; /* (heads): a score is lowered by its head's slope for each key between its own and the
                          row's position; or null. Sinks and slopes have the element type of `logsumexp` */
+  /* Of sequences of several lengths, where each begins, and where the last one ends: (batch + 1); or null. They
+     are packed: query, output and logsumexp have one batch with the rows of all, and so have key and value, if
+     they have no pages; query_length and key_length are then the longest. */
+  const int64_t *query_offsets, *key_offsets;
+  const int32_t *pages; /* (batch, pages_stride): the batches of key and value that hold the keys of a sequence,
+                           page_size in each; or null. There are key_offsets then */
+  int64_t pages_stride, page_size;
   void *workspace; /* of mlbackends_attention_workspace bytes */
   int64_t batch, heads, query_length, key_length, head_dim, value_dim;
   int64_t key_group, value_group; /* number of query heads that share one head */

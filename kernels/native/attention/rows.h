@@ -87,9 +87,10 @@ struct Rows {
     memset(memory.output, 0, sizeof(Real) * (size_t)(count * padded(p.value_dim)));
     const Range any = span_of(task, task.first_row, task.last_row).any;
     const int64_t last = any.end < task.last_key ? any.end : task.last_key;
+    int64_t keys;
     for (int64_t first = any.first / 32 * 32 > task.first_key ? any.first / 32 * 32 : task.first_key;
-         first < last; first += keys_at_once) {
-      const int64_t keys = last - first < keys_at_once ? last - first : keys_at_once;
+         first < last; first += keys) {
+      keys = clamp(task.even_keys(first), last - first < keys_at_once ? last - first : keys_at_once);
       score<count>(first, keys);
       for (int r = 0; r < count; r++) {
         const int64_t row = task.first_row + (r < rows ? r : rows - 1);
@@ -152,13 +153,13 @@ struct Rows {
     const int64_t stride = p.key_strides[2] * size, units_of_row = depth(p),
                   whole = p.head_dim / elements * elements;
     const bool foreseen = is_foreseen<count>(p.value_strides[2], p.value_dim);
+    const char *const keys_at = key_row(task, first), *const values_at = value_row(task, first);
     for (int64_t k = 0; k < keys; k += together) {
       const char *key[together];
 #pragma GCC unroll 16
-      for (int i = 0; i < together; i++)
-        key[i] = key_row(task, first) + (k + i < keys ? k + i : keys - 1) * stride;
+      for (int i = 0; i < together; i++) key[i] = keys_at + (k + i < keys ? k + i : keys - 1) * stride;
       for (int i = 0; i < together && k + i < keys; i++)
-        prefetch(value_row(task, first + k + i), p.value_dim, foreseen);
+        prefetch(values_at + (k + i) * p.value_strides[2] * size, p.value_dim, foreseen);
       Vector sums_of[T::lanes] = {};
       const auto multiply = [&](int i, int64_t d) __attribute__((always_inline)) {
         const Units units = whole_units(key[i] + d * size);
@@ -311,8 +312,8 @@ struct Rows {
     Vector sums_of[count][vectors] = {};
     /* Prefetch the next keys piece by piece, as many columns as are computed: more would have to wait. */
     const bool foreseen = is_foreseen<count>(p.key_strides[2], p.head_dim);
-    const int64_t next = first + keys_at_once, prefetched = column < p.head_dim ? task.last_key - next : 0;
-    const char *key = key_row(task, next) + column * size;
+    const int64_t next = first + keys, prefetched = column < p.head_dim ? task.last_key - next : 0;
+    const char *key = prefetched > 0 ? key_row(task, next) + column * size : nullptr;
     for (int64_t k = 0; k < keys; k += per_unit, value += per_unit * stride) {
       for (int64_t next_key = k; next_key < k + per_unit && next_key < prefetched; next_key++)
         prefetch(key + next_key * p.key_strides[2] * size, vectors * T::lanes, foreseen);

@@ -14,13 +14,18 @@ struct Task {
 
   bool many_heads; /* whether the unit has rows of more than one; dividing for each row would take long */
 
-  int64_t head_of(int64_t row) const { return many_heads ? head + row / p->query_length : head; }
-  int64_t place_of(int64_t row) const { return many_heads ? row % p->query_length : row; }
+  Sequence own;
 
-  int64_t position(int64_t row) const {
-    return place_of(row) + diagonal_of(*p, p->query_length, p->key_length);
+  int64_t head_of(int64_t row) const { return many_heads ? head + row / own.rows : head; }
+  int64_t place_of(int64_t row) const { return many_heads ? row % own.rows : row; }
+
+  int64_t position(int64_t row) const { return place_of(row) + diagonal_of(*p, own); }
+  Range seen(int64_t row) const { return window_of(*p, own, place_of(row)); }
+
+  /* How many keys from this one on have the same distance in memory. */
+  int64_t even_keys(int64_t key) const {
+    return p->pages ? p->page_size - key % p->page_size : (int64_t)1 << 62;
   }
-  Range seen(int64_t row) const { return window_of(*p, p->query_length, p->key_length, place_of(row)); }
 };
 
 /* The keys that any row of some sees, and those that all of them see. */
@@ -32,9 +37,8 @@ struct Span {
 static inline Span span_of(const Task &task, int64_t first, int64_t end) {
   const Problem &p = *task.p;
   const bool is_one_head = task.head_of(first) == task.head_of(end - 1);
-  const Range least = window_of(p, p.query_length, p.key_length, is_one_head ? task.place_of(first) : 0),
-              most = window_of(p, p.query_length, p.key_length,
-                               is_one_head ? task.place_of(end - 1) : p.query_length - 1);
+  const Range least = window_of(p, task.own, is_one_head ? task.place_of(first) : 0),
+              most = window_of(p, task.own, is_one_head ? task.place_of(end - 1) : task.own.rows - 1);
   return {{least.first, most.end}, {most.first, least.end}};
 }
 
@@ -46,28 +50,32 @@ static inline const char *query_row(const Task &task, int64_t row) {
   const Problem &p = *task.p;
   return (const char *)p.query +
          bytes_of(p.element) * (task.batch * p.query_strides[0] + task.head_of(row) * p.query_strides[1] +
-                                task.place_of(row) * p.query_strides[2]);
+                                (task.own.first_row + task.place_of(row)) * p.query_strides[2]);
+}
+
+/* The row of a key in key or value. */
+static inline const char *row_of_key(const Task &task, const void *tensor, const int64_t *strides,
+                                     int64_t group, int64_t key) {
+  const Problem &p = *task.p;
+  int64_t batch = task.batch, place = task.own.first_key + key;
+  if (p.pages) batch = p.pages[batch * p.pages_stride + key / p.page_size], place = key % p.page_size;
+  return (const char *)tensor +
+         bytes_of(p.element) * (batch * strides[0] + task.head / group * strides[1] + place * strides[2]);
 }
 
 static inline const char *key_row(const Task &task, int64_t key) {
-  const Problem &p = *task.p;
-  return (const char *)p.key +
-         bytes_of(p.element) * (task.batch * p.key_strides[0] + task.head / p.key_group * p.key_strides[1] +
-                                key * p.key_strides[2]);
+  return row_of_key(task, task.p->key, task.p->key_strides, task.p->key_group, key);
 }
 
 static inline const char *value_row(const Task &task, int64_t key) {
-  const Problem &p = *task.p;
-  return (const char *)p.value +
-         bytes_of(p.element) * (task.batch * p.value_strides[0] +
-                                task.head / p.value_group * p.value_strides[1] + key * p.value_strides[2]);
+  return row_of_key(task, task.p->value, task.p->value_strides, task.p->value_group, key);
 }
 
 static inline char *output_row(const Task &task, int64_t row) {
   const Problem &p = *task.p;
   return (char *)p.output +
          bytes_of(p.element) * (task.batch * p.output_strides[0] + task.head_of(row) * p.output_strides[1] +
-                                task.place_of(row) * p.output_strides[2]);
+                                (task.own.first_row + task.place_of(row)) * p.output_strides[2]);
 }
 
 static inline const char *mask_row(const Task &task, int64_t row, int64_t bytes) {
@@ -163,7 +171,10 @@ static double end_row(const Task &task, int64_t row, double largest, double sum,
     from = most;
   }
   if (p.logsumexp) {
-    const int64_t place = (task.batch * p.heads + task.head_of(row)) * p.query_length + task.place_of(row);
+    const int64_t batch = p.query_offsets ? 0 : task.batch,
+                  rows = p.query_offsets ? p.query_offsets[p.batch] : p.query_length,
+                  head = batch * p.heads + task.head_of(row),
+                  place = head * rows + task.own.first_row + task.place_of(row);
     const double total = sum == 0 ? 0 : from + logarithm(sum);
     if (sizeof(typename T::Real) == 8)
       ((double *)p.logsumexp)[place] = total;

@@ -57,13 +57,48 @@ struct Case {
   int64_t left = every_key, right = every_key; /* the window; a causal mask has nothing to the right */
   double softcap = 0;
   bool sinks = false, slopes = false;
+  bool packed = false;   /* the rows of all batches are three sequences, of the keys of all; rows lie first */
+  int64_t page_size = 0; /* of keys, of which a batch has five fewer than the one before; 0: no pages */
 
   double sink_of(int64_t head) const { return sinks ? 0.5 - (double)head : -INFINITY; }
   double slope_of(int64_t head) const { return slopes ? 0.25 / (double)(1 + head) : 0; }
 };
 
-bool sees(const Case &c, int64_t row, int64_t key) {
-  const int64_t position = c.masking == LOWER_RIGHT ? row + c.keys - c.length : row,
+/* Where the sequences of a packed case begin, and where the last one ends; the second has no row. */
+std::vector<int64_t> query_offsets(const Case &c) {
+  const int64_t rows = c.batch * c.length;
+  return {0, rows / 5, rows / 5, rows};
+}
+std::vector<int64_t> key_offsets(const Case &c) {
+  const int64_t keys = c.batch * c.keys;
+  std::vector<int64_t> offsets = {0, keys / 3, keys / 2, keys};
+  if (!c.packed) offsets.resize(1);
+  for (int64_t batch = 0; !c.packed && batch < c.batch; batch++)
+    offsets.push_back(offsets.back() + c.keys - 5 * batch);
+  return offsets;
+}
+
+/* A row of a tensor in its sequence: its place, and the rows and keys of that, the first key counted through
+   all batches. */
+struct Own {
+  int64_t batch, row, rows, first_key, keys;
+
+  Own(const Case &c, int64_t batch_, int64_t row_)
+      : batch(batch_), row(row_), rows(c.length), first_key(batch * c.keys), keys(c.keys) {
+    if (c.page_size) keys -= 5 * batch;
+    if (!c.packed) return;
+    const std::vector<int64_t> of_rows = query_offsets(c), of_keys = key_offsets(c);
+    const int64_t place = batch * c.length + row;
+    size_t s = 0;
+    while (place >= of_rows[s + 1]) s++;
+    batch = (int64_t)s, row = place - of_rows[s], rows = of_rows[s + 1] - of_rows[s];
+    first_key = of_keys[s], keys = of_keys[s + 1] - first_key;
+  }
+  int64_t position(const Case &c) const { return c.masking == LOWER_RIGHT ? row + keys - rows : row; }
+};
+
+bool sees(const Case &c, const Own &own, int64_t key) {
+  const int64_t position = own.position(c),
                 right = c.masking == CAUSAL || c.masking == LOWER_RIGHT ? 0 : c.right;
   return key >= position - c.left && key <= position + right;
 }
@@ -232,6 +267,28 @@ const Case table[] = {
      .masking = LOWER_RIGHT,
      .dropout = 0.3,
      .sinks = true},
+    /* Sequences of several lengths, and keys in pages. */
+    {.name = "packed", .length = 60, .keys = 150, .masking = LOWER_RIGHT, .layout = ROWS_FIRST, .packed = true},
+    {.name = "packed few rows",
+     .length = 4,
+     .keys = 700,
+     .heads = 4,
+     .layout = ROWS_FIRST,
+     .threads = 2,
+     .left = 90,
+     .sinks = true,
+     .packed = true},
+    {.name = "packed, dropout", .length = 40, .keys = 60, .layout = ROWS_FIRST, .dropout = 0.3, .packed = true},
+    {.name = "pages", .length = 70, .keys = 330, .width = 33, .value_width = 40, .masking = CAUSAL, .page_size = 4},
+    {.name = "odd pages", .length = 20, .keys = 69, .key_heads = 1, .value_heads = 1, .page_size = 3},
+    {.name = "pages of few rows",
+     .length = 1,
+     .keys = 1110,
+     .masking = LOWER_RIGHT,
+     .left = 800,
+     .slopes = true,
+     .page_size = 12},
+    {.name = "large pages of few rows", .length = 3, .keys = 400, .page_size = 200},
     /* Nothing to do, or nearly. */
     {.name = "no key", .length = 20, .keys = 0},
     {.name = "no key for few rows", .length = 2, .keys = 0},
@@ -422,16 +479,18 @@ struct Row {
       : weights((size_t)c.keys), result((size_t)c.value_width) {
     const int64_t key_head = head * c.key_heads / c.heads, value_head = head * c.value_heads / c.heads;
     double largest = c.sink_of(head), total = 0;
-    for (int64_t k = 0; k < c.keys; k++) {
+    const Own own(c, batch, row);
+    const auto key = [&](int64_t k) { return std::pair((own.first_key + k) / c.keys, (own.first_key + k) % c.keys); };
+    weights.resize((size_t)own.keys);
+    for (int64_t k = 0; k < own.keys; k++) {
       double score = 0;
       for (int64_t d = 0; d < c.width; d++)
         score += read(in.query.element, in.query.at(batch, head, row, d)) *
-                 read(in.key.element, in.key.at(batch, key_head, k, d));
+                 read(in.key.element, in.key.at(key(k).first, key_head, key(k).second, d));
       score *= c.scale;
       if (c.softcap > 0) score = c.softcap * tanh(score / c.softcap);
-      const int64_t position = c.masking == LOWER_RIGHT ? row + c.keys - c.length : row;
-      score -= c.slope_of(head) * fabs((double)(position - k));
-      if (!sees(c, row, k)) score = -INFINITY;
+      score -= c.slope_of(head) * fabs((double)(own.position(c) - k));
+      if (!sees(c, own, k)) score = -INFINITY;
       if (c.masking == BOOLEAN && !in.mask.number(batch, head, row, k)) score = -INFINITY;
       if (c.masking == ADDITIVE) score += in.mask.number(batch, head, row, k);
       weights[(size_t)k] = score;
@@ -441,14 +500,15 @@ struct Row {
     for (double &weight : weights) total += weight = largest == -INFINITY ? 0 : exp(weight - largest);
     if (total == 0) return;
     sum = largest + log(total);
-    for (int64_t k = 0; k < c.keys; k++) {
+    for (int64_t k = 0; k < own.keys; k++) {
       weights[(size_t)k] /= total;
       shares.push_back(weights[(size_t)k]);
-      if (c.dropout > 0) weights[(size_t)k] *= is_kept(c, batch, head, row, k) ? 1 / (1 - c.dropout) : 0;
+      if (c.dropout > 0) weights[(size_t)k] *= is_kept(c, own.batch, head, own.row, k) ? 1 / (1 - c.dropout) : 0;
       for (int64_t v = 0; v < c.value_width; v++)
         result[(size_t)v] +=
-            weights[(size_t)k] * read(in.value.element, in.value.at(batch, value_head, k, v));
+            weights[(size_t)k] * read(in.value.element, in.value.at(key(k).first, value_head, key(k).second, v));
     }
+    shares.resize((size_t)c.keys), weights.resize((size_t)c.keys);
   }
 };
 
@@ -581,6 +641,8 @@ void in_team(void (*work)(void *), void *data, unsigned, unsigned) {
 struct Forward {
   const Result out, sums;
   std::unique_ptr<char[]> workspace, sinks, slopes;
+  std::vector<int64_t> of_rows, of_keys;
+  std::vector<int32_t> pages;
   Problem p;
   int64_t next = 0;
 
@@ -611,6 +673,20 @@ struct Forward {
     if (c.sinks) p.sinks = of_heads(sinks, &Case::sink_of);
     if (c.slopes) p.slopes = of_heads(slopes, &Case::slope_of);
     p.softcap = c.softcap;
+    if (c.packed || c.page_size) of_keys = key_offsets(c), p.key_offsets = of_keys.data();
+    if (c.packed) {
+      of_rows = query_offsets(c), p.query_offsets = of_rows.data(), p.batch = 3;
+      p.query_length = of_rows[3] - of_rows[2], p.key_length = of_keys[3] - of_keys[2];
+      p.query_strides[0] = p.key_strides[0] = p.value_strides[0] = p.output_strides[0] = 0;
+    }
+    if (c.page_size) { /* a batch of so few keys, whose heads are as far apart as before */
+      p.page_size = c.page_size, p.pages_stride = (c.keys + c.page_size - 1) / c.page_size;
+      for (int64_t batch = 0; batch < c.batch; batch++)
+        for (int64_t page = 0; page < p.pages_stride; page++)
+          pages.push_back((int32_t)(batch * c.key_heads * c.keys / c.page_size + page));
+      p.pages = pages.data();
+      p.key_strides[0] = c.page_size * c.width, p.value_strides[0] = c.page_size * c.value_width;
+    }
     p.dropout = c.dropout, p.seed = seed_of_dropout;
     p.scale = c.scale, p.element = in.query.element, p.mask_element = in.mask.element, p.level = level,
     p.threads = c.threads, p.parallel = c.threads == 2 ? (const void *)in_team : nullptr;
@@ -643,7 +719,9 @@ bool forward_is_right(const Tried &tried, int level) {
       return complain("the result", i, seen, wanted);
   }
   for (int64_t i = 0; c.sums && c.value_width && i < forward.sums.count; i++) {
-    const double seen = forward.sums.number(i), wanted = tried.rows[(size_t)i].sum;
+    const int64_t place = i % c.length + i / c.length / c.heads * c.length, head = i / c.length % c.heads;
+    const double seen = forward.sums.number(c.packed ? head * c.batch * c.length + place : i),
+                 wanted = tried.rows[(size_t)i].sum;
     const double tolerance =
         bytes_of(forward.sums.element) == 8 ? LOGSUMEXP_TOLERANCE_FLOAT64 : LOGSUMEXP_TOLERANCE;
     if (!(fabs(seen - wanted) <= tolerance * fmax(1, fabs(wanted))))
@@ -701,7 +779,7 @@ bool gradients_are_right(const Tried &tried, int level) {
   /* Without keys or columns nobody calls it, and where scores are large a gradient is a difference of
      nothing. */
   if (!c.keys || !c.length || !c.value_width || fabs(c.scale) > 1e6) return true;
-  if (c.softcap > 0 || c.sinks || c.slopes) return true; /* these have none */
+  if (c.softcap > 0 || c.sinks || c.slopes || c.packed || c.page_size) return true; /* these have none */
   const Forward forward(c, in, level, true);
   const Layout layout = of_each_batch(c);
   const Result query(element, c.batch, c.heads, c.length, c.width, layout),
