@@ -273,6 +273,7 @@ class Case:
         )
         enlarged = 1 / (1 - problem.dropout) if problem.dropout < 1 else 1
         # Numbers that a mask adds are at most about 4.
+        inner *= 2 if dtype == "float64" else 1  # what is right has an error of its own
         score = inner * (8 + scale * query * key)
         self.score_floor = score + 4 * inner
         self.out_floor = score * value * enlarged + self.last_bit(self.right.out, dtype)
