@@ -1,7 +1,7 @@
 """flash_cpu beside torch's flash attention on the CPU, as ratios, and its share of what the machine can do.
 
     PYTHONPATH=core:cli:probes:kernels PYTHON_WITH_TORCH tests/benchmarks/attention.py
-        [--threads 1 2] [--rounds 9] [--only decode ...] [--backward | --program]
+        [--threads 1 2] [--rounds 9] [--only decode ...] [--backward | --program | --models]
 
 Each round times ours and torch's in turn (A B A B), with a loop of multiply-adds before and after, or a
 read of 256 MiB where memory is the limit; medians of the rounds' ratios are printed. On one thread the
@@ -9,7 +9,8 @@ clock is that thread's CPU time, for others who use the machine would else be me
 the goals asks for and this CPU lacks is said in its place. --backward times the gradients instead, from the
 same result and logarithms. --program measures where people call it: in a torch program with torch's default
 threads, on torch's tensors, each call after a linear layer of torch's; a row of a ViT's block is a step of
-training.
+training. --models measures there what models need beyond a causal limit, beside torch with the same as a
+mask, and beside ours without it for the scores that are left.
 """
 
 from __future__ import annotations
@@ -356,6 +357,73 @@ def measure_program(rounds: int, only: list[str] | None) -> None:
             print(in_program(name, 1.0, block_calls(batch, dtype), max(3, rounds // 2)), flush=True)
 
 
+def model_calls(name: str, dtype: str) -> tuple[list[Callable[[], Any]], float]:
+    """Return our call, torch's with a mask and ours in full, and the share of the scores that is left."""
+    of = getattr(torch, dtype)
+    heads, length, width, page = 4, 8192 if name == "window" else 2048, 64, 16
+    query, key, value = (torch.randn(1, heads, length, width).to(of) for _ in range(3))
+    place = torch.arange(length)
+    distance = place[:, None] - place
+    given: dict[str, Any] = {}
+    if name == "window":
+        given, mask = {"window": (1023, 0)}, (distance >= 0) & (distance < 1024)
+    elif name == "alibi":
+        slopes = 2.0 ** -torch.arange(1, heads + 1)
+        given, mask = {"alibi_slopes": slopes}, (-slopes[:, None, None] * distance.abs()).to(of)
+    elif name == "packed":
+        lengths = (1024, 512, 256, 256)
+        given = {"query_lengths": lengths, "key_lengths": lengths}
+        number = torch.repeat_interleave(torch.arange(4), torch.tensor(lengths))
+        mask = number[:, None] == number
+    own, theirs = mlbackends.scaled_dot_product_attention, torch.nn.functional.scaled_dot_product_attention
+    if name in ("softcap", "sinks"):  # no mask does that: torch computes it as it is written
+        sinks = torch.randn(heads).to(of)
+        given = {"softcap": 20.0} if name == "softcap" else {"sinks": sinks}
+
+        def written() -> Any:
+            scores = query @ key.mT * width**-0.5
+            if name == "softcap":
+                return torch.softmax(20 * torch.tanh(scores / 20), -1) @ value
+            wide = torch.cat([scores, sinks[:, None, None].expand(1, -1, length, 1)], -1)
+            return torch.softmax(wide, -1)[..., :-1] @ value
+
+        return [lambda: own(query, key, value, **given), written, lambda: own(query, key, value)], 1.0
+    if name == "paged":  # a step of decoding four sequences
+        table = torch.randperm(4 * length // page, dtype=torch.int32).reshape(4, -1)
+        pages = [torch.randn(4 * length // page, heads, page, width).to(of) for _ in range(2)]
+        token = torch.randn(4, heads, 1, width).to(of)
+
+        def gathered() -> list[Any]:
+            return [one[table].transpose(1, 2).reshape(4, heads, length, width) for one in pages]
+
+        whole = gathered()
+        return [
+            lambda: own(token, *pages, page_table=table, key_lengths=(length,) * 4),
+            lambda: theirs(token, *gathered()),
+            lambda: own(token, whole[0], whole[1]),
+        ], 1.0
+    return [
+        lambda: own(query, key, value, **given),
+        lambda: theirs(query, key, value, attn_mask=mask),
+        lambda: own(query, key, value),
+    ], float((mask != 0).float().mean()) if name != "alibi" else 1.0
+
+
+def measure_models(rounds: int) -> None:
+    """Print a table of what models need."""
+    print(f"{torch.get_num_threads()} threads\n")
+    print("| problem | torch's time / ours | speed for each score, of that in full | ours, ms |")
+    print("| --- | ---: | ---: | ---: |")
+    for name in ("window", "softcap", "sinks", "alibi", "packed", "paged"):
+        for dtype in "float32", "bfloat16":
+            calls, share = model_calls(name, dtype)
+            times = [[timed(call, 1, one_thread=False) for call in calls] for _ in range(rounds)]
+            ratio = statistics.median(other / mine for mine, other, _ in times)
+            speed = statistics.median(full * share / mine for mine, _, full in times)
+            own = statistics.median(mine for mine, *_ in times) * 1e3
+            print(f"| {name}, {dtype} | {ratio:.1f} | {speed:.2f} | {own:.2f} |", flush=True)
+
+
 def timed(function: Callable[[], Any], repeats: int, one_thread: bool) -> float:
     """Return the seconds of one call, in the mean of some, after one that is not counted."""
     clock = time.thread_time if one_thread else time.perf_counter
@@ -413,12 +481,16 @@ def main() -> None:
     which = options.add_mutually_exclusive_group()
     which.add_argument("--backward", action="store_true")
     which.add_argument("--program", action="store_true")
+    which.add_argument("--models", action="store_true")
     chosen = options.parse_args()
     levels = ", ".join(library.usable_levels())
     print(f"{processor()}; {levels}; Python {platform.python_version()}, torch {torch.__version__}")
     print(f"load {Path('/proc/loadavg').read_text().split()[0]}; medians of {chosen.rounds} rounds\n")
     if chosen.program:
         measure_program(chosen.rounds, chosen.only)
+        return
+    if chosen.models:
+        measure_models(chosen.rounds)
         return
     print("| problem | threads | goal | torch's time / ours (quartiles) | share of peak | torch's |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")

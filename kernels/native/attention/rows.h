@@ -131,10 +131,10 @@ struct Rows {
   }
 
   /* Whether the processor foresees what is read: few rows at once, whose keys or values follow each other in
-     memory. Then requests of ours would delay it, but for the next page. */
+     memory, and are not in pages. Then requests of ours would delay it, but for the next page of memory. */
   template <int count>
-  static bool is_foreseen(int64_t stride, int64_t width) {
-    return count <= 2 && stride == width;
+  bool is_foreseen(int64_t stride, int64_t width) const {
+    return count <= 2 && stride == width && !p.pages;
   }
 
   /* Ask for a row of a later step; or, where it is foreseen, for a page that begins with it. */
