@@ -64,6 +64,7 @@ OPTIONS: dict[str, Any] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # of opcheck's own, in torch 2.15
 @pytest.mark.parametrize("rows_first", [False, True])
 @pytest.mark.parametrize("case", OPTIONS)
 def test_torch_checks_the_operators(case: str, rows_first: bool) -> None:
