@@ -43,6 +43,27 @@ def test_torchs_function_is_ours_within_the_block_and_torchs_behind_it() -> None
     torch.testing.assert_close(*(torch.autograd.grad(out.sum(), inputs) for out in (found, wanted)))
 
 
+@pytest.mark.parametrize("options", [{"is_causal": True}, {"enable_gqa": 2}])
+def test_what_ours_refuses_is_torchs_answer(options: dict[str, Any]) -> None:
+    given = {"attn_mask": torch.ones(6, 6, dtype=torch.bool), **options}
+    inputs = [torch.randn(2, 4, 6, 8) for _ in "qkv"]
+
+    def answer() -> Any:
+        try:
+            return F.scaled_dot_product_attention(*inputs, **given)
+        except (RuntimeError, TypeError) as error:
+            return str(error)
+
+    wanted = answer()
+    with mlbackends.replace_attention():
+        found, call = answer(), mlbackends.last_attention()
+    assert call is not None and call.backend == "torch" and str(call).endswith(")")  # with the reason
+    if isinstance(wanted, str):
+        assert found == wanted
+    else:
+        torch.testing.assert_close(found, wanted)
+
+
 @pytest.mark.parametrize("backend", ["aot_eager", "mlbackends"])
 def test_what_is_compiled_within_the_block_is_ours(backend: str) -> None:
     from mlbackends_kernels.bridges.torch_compile import compile_graph

@@ -41,9 +41,8 @@ def attention(
 ) -> torch.Tensor:
     """Return what torch.nn.functional.scaled_dot_product_attention returns, in the same layout.
 
-    Calls without a backend of ours go to torch. So does misuse, for torch's exception; where torch would
-    compute something that we refuse, our exception is raised. In a graph that torch traces, the layout is
-    that of our operator.
+    Calls without a backend of ours go to torch, and so does what ours refuse: torch computes it, or raises
+    its own exception. In a graph that torch traces, the layout is that of our operator.
     """
     options: dict[str, Any] = {
         "dropout_p": dropout_p,
@@ -72,9 +71,9 @@ def attention(
         here = (reason.message for reason in error.reasons if reason.code != "wrong-device")
         calls.note("torch", query, "; ".join(dict.fromkeys(here)))
         return _by_torch(*tensors, **options)
-    except (RuntimeError, ValueError, TypeError, IndexError):  # NotImplementedError is the first
-        _by_torch(*tensors, **options)  # torch's exception, if it has one
-        raise
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:  # NotImplementedError is the first
+        calls.note("torch", query, str(error))
+        return _by_torch(*tensors, **options)
 
 
 def _kinds() -> list[SDPBackend] | None:
