@@ -178,7 +178,11 @@ def test_bert_trains_with_its_dropout() -> None:
 
 @pytest.mark.parametrize("way", ["eager", "compiled"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_pytorchs_own_samples_give_the_results_and_gradients_of_its_formula(dtype: Any, way: str) -> None:
+def test_pytorchs_own_samples_give_the_results_and_gradients_of_its_formula(
+    monkeypatch: pytest.MonkeyPatch, dtype: Any, way: str
+) -> None:
+    # The module freezes torch's switches where it is imported, for the tests that follow too.
+    monkeypatch.setattr(torch.backends, "disable_global_flags", lambda: None)
     samples = pytest.importorskip("torch.testing._internal.common_methods_invocations")
     drawn = samples.sample_inputs_scaled_dot_product_attention(None, "cpu", dtype, requires_grad=True)
     seen = 0
