@@ -37,6 +37,7 @@ NEEDS_MORE = {
     "tests.kernels.hub": ("could not import", "kernels and transformers"),
     "tests.kernels.peers": ("could not import", "jax, and libraries that need CUDA"),
     "tests.kernels.peers.test_graphs_program": ("is not installed", "openvino and onnxruntime"),
+    "tests.probes.test_cluster_nodes": ("needs rpmbuild", "Debian's package rpm"),
     "tests.probes.test_vulkan": ("Debian's", "packages that .ci/systems vendors unpacks"),
     "tests.kernels.native.test_emulated": (
         "EMULATE",
