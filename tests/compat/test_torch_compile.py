@@ -378,14 +378,6 @@ def test_a_scope_governs_direct_calls_in_compiled_code(backend: Any) -> None:
         torch.compile(direct, backend=backend)(torch.randn(1, 2, 4, 8))
 
 
-def test_what_we_call_misuse_and_torch_computes_raises_ours() -> None:
-    q = torch.randn(1, 2, 4, 8)
-    mask = torch.zeros(4, 4)
-
-    with pytest.raises(RuntimeError, match="should not be set when is_causal"):
-        attention(q, q, q, mask, is_causal=True)
-
-
 def test_tensors_without_values_are_torch_s(calls: list[Any]) -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
