@@ -77,6 +77,8 @@ def _remedied(host: Host, fault: Fault, names: list[str]) -> Fault:
         hint, command = _missing_module(host, fault.name, fault.path)
     elif fault.code == "not-read":
         cause, command = _closed(host, fault) if fault.path else ("", "")
+        if not cause and (changed := altered(host, fault.path[-1:])):
+            cause, hint, command = changed
     elif fault.code in ("missing-symbol", "missing-version") and (
         changed := altered(host, _needed(host, fault.path[-1]))
     ):
@@ -94,11 +96,10 @@ def _remedied(host: Host, fault: Fault, names: list[str]) -> Fault:
 
 
 def _closed(host: Host, fault: Fault) -> tuple[str, str]:
-    """Return the cause and the command for a file that this user may not read, or whose end is missing."""
+    """Return the cause and the command for a file that this user may not read."""
     folder = host.closed_above(fault.path[-1])
     if not folder and not fault.message.endswith("Permission denied"):
-        cause, _, command = altered(host, fault.path[-1:]) or ("", "", "")
-        return cause, command
+        return "", ""
     closed, words = folder or posixpath.normpath(fault.path[-1]), "may not be read"
     with suppress(OSError, KeyError, ImportError):
         import pwd  # Windows has none
